@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// cacheTTL is how long a decision of the API server is used. A right that is withdrawn remains
-	// that long.
+	// cacheTTL is how long a decision of the API server is cached. A withdrawn right therefore stays
+	// in effect for up to cacheTTL.
 	cacheTTL = 10 * time.Second
 	// cacheMax is the maximum number of cached decisions.
 	cacheMax = 1024
 )
 
-// question is what the API server decides.
+// question identifies a decision of the API server: a user and a right.
 type question struct {
 	user  string
 	right Right
 }
 
-// decision is an answer of the API server.
+// decision is a cached answer of the API server.
 type decision struct {
 	allowed bool
 	until   time.Time
@@ -31,19 +31,20 @@ type cache struct {
 	decisions map[question]decision
 }
 
-// get returns a decision that is not older than cacheTTL.
+// get returns the cached decision on q if it is not older than cacheTTL.
 func (c *cache) get(q question, now time.Time) (allowed, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d, known := c.decisions[q]
-	// A clock that was set back must not make a decision valid for long.
+	// If the clock was set back, a decision must not stay valid for longer than cacheTTL.
 	if !known || !now.Before(d.until) || d.until.Sub(now) > cacheTTL {
 		return false, false
 	}
 	return d.allowed, true
 }
 
-// put adds a decision. If the cache is full, it removes the old ones or, if none is old, all.
+// put adds a decision. If the cache is full, put first removes the expired decisions, or all
+// decisions if none has expired.
 func (c *cache) put(q question, allowed bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

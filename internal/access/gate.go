@@ -27,15 +27,15 @@ const reviewTimeout = 5 * time.Second
 type Options struct {
 	// MetricsOpen lets everyone read the metrics.
 	MetricsOpen bool
-	// Peer returns the name of the broker or operator of a connection with a verified certificate,
-	// or an error if it is neither.
+	// Peer returns the name of the broker or operator that a verified client certificate identifies.
+	// It returns an error if the certificate belongs to neither.
 	Peer func(*tls.ConnectionState) (string, error)
-	// Tokens verifies the tokens of ServiceAccounts. The name of an identity is the user name of
-	// Kubernetes.
+	// Tokens verifies the tokens of ServiceAccounts. The name in the returned identity is the
+	// Kubernetes user name.
 	Tokens sasl.TokenVerifier
 	// Review asks the API server whether a user has a right on the LogCluster.
 	Review   func(ctx context.Context, user string, right Right) (bool, error)
-	Audience string                // of accepted tokens, for messages
+	Audience string                // audience of accepted tokens, for messages
 	Registry prometheus.Registerer // optional
 	Logger   *slog.Logger          // default: discards everything
 }
@@ -48,19 +48,20 @@ type Gate struct {
 	refused *prometheus.CounterVec
 	mu      struct {
 		sync.Mutex
-		outage  outage.State        // of Review
-		denials outage.Fold[denial] // of requests
+		outage  outage.State        // outages of Review
+		denials outage.Fold[denial] // denied requests, to log equal ones once
 	}
 }
 
-// denial identifies equal denials for the log. Requests without a valid token have no user.
+// denial identifies denials that are equal for the log. Its user is "" if the request has no valid
+// token.
 type denial struct {
 	user   string
 	right  Right
 	reason string
 }
 
-// pathBytesMax is the number of bytes of a path that are logged.
+// pathBytesMax is the maximum number of bytes of a path in the log.
 const pathBytesMax = 128
 
 // New returns a Gate.
@@ -72,21 +73,21 @@ func New(o Options) *Gate {
 	return g
 }
 
-// refusal is the response to a request that is not admitted.
+// refusal is the response to a request that the Gate does not admit.
 type refusal struct {
 	status int
-	reason string // of report.Failure, and of the metric
+	reason string // reason in report.Failure and in the metric
 	text   string
 }
 
-// Detailed reports whether the response to a request may contain details: every response may,
-// except those that everyone can get.
+// Detailed reports whether the response to a request may contain details. Only responses that
+// everyone can get may not.
 func Detailed(r *http.Request) bool { return r.Context().Value(anonymous{}) == nil }
 
-// anonymous is the key of the context of a request that was admitted without a right.
+// anonymous is the context key that marks a request admitted without a right.
 type anonymous struct{}
 
-// Handler returns a handler that passes on the requests that are admitted.
+// Handler returns a handler that passes admitted requests to next.
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if open(r.URL.Path) {
@@ -111,7 +112,8 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// admit decides on a request that needs a right. The user is "" if it is not known.
+// admit decides on a request that needs a right. It returns the user, or "" if the user is not
+// known.
 func (g *Gate) admit(r *http.Request, right Right) (user string, refused *refusal) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		peer, err := g.o.Peer(r.TLS)
@@ -149,15 +151,15 @@ func (g *Gate) admit(r *http.Request, right Right) (user string, refused *refusa
 	return identity.Name, nil
 }
 
-// bearer returns the token of a request.
+// bearer returns the token in the Authorization header.
 func bearer(header http.Header) (token string, found bool) {
 	scheme, token, _ := strings.Cut(header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	return token, strings.EqualFold(scheme, "bearer") && token != ""
 }
 
-// allowed returns the cached decision or that of the API server. Equal questions at the same time
-// cause one request, which does not end with that of the first client.
+// allowed returns the cached decision, or asks the API server. Equal questions at the same time
+// share one request to the API server. That request continues even if the first client disconnects.
 func (g *Gate) allowed(ctx context.Context, q question) (bool, error) {
 	if allowed, known := g.cache.get(q, time.Now()); known {
 		return allowed, nil
@@ -181,7 +183,8 @@ func (g *Gate) allowed(ctx context.Context, q question) (bool, error) {
 	}
 }
 
-// reviewed logs the beginning and the end of an outage of the API server.
+// reviewed logs the beginning and the end of an outage of the API server. Parameter err is the
+// result of a review.
 func (g *Gate) reviewed(err error) {
 	g.mu.Lock()
 	begins, failures, ends := false, 0, false
@@ -200,14 +203,14 @@ func (g *Gate) reviewed(err error) {
 	}
 }
 
-// loggedPath returns the beginning of the path of a request, which may be long.
+// loggedPath returns at most the first pathBytesMax bytes of the request's path.
 func loggedPath(r *http.Request) string {
 	path := r.URL.Path
 	return strings.ToValidUTF8(path[:min(len(path), pathBytesMax)], "")
 }
 
-// refuse responds to a request that is not admitted. It logs equal denials once a minute. Requests
-// without a valid token are equal, whatever they ask for: everyone can send them.
+// refuse responds to a request that was not admitted. It logs equal denials once a minute. All
+// requests without a valid token count as equal, because everyone can send them.
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, user string, right Right,
 	refused *refusal) {
 	g.refused.WithLabelValues(refused.reason).Inc()

@@ -22,13 +22,14 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// accounts verifies tokens of the form "ok-<name>", and reviews rights.
+// accounts is a fake of Options.Tokens and Options.Review. It accepts tokens of the form
+// "ok-<name>".
 type accounts struct {
 	rights  map[question]bool
 	down    atomic.Bool // the API server is unavailable
 	noKeys  atomic.Bool
 	reviews atomic.Int32
-	slow    chan struct{} // release of reviews; nil: reviews do not wait
+	slow    chan struct{} // reviews wait until it is closed; nil: reviews do not wait
 }
 
 func (a *accounts) Verify(_ time.Time, token string) (sasl.Identity, error) {
@@ -66,7 +67,7 @@ func (a *accounts) gate(metricsOpen bool) http.Handler {
 	}))
 }
 
-// request is one request: a token, and the name in a certificate.
+// request is one HTTP request with a token and the name in the client certificate.
 type request struct{ method, path, token, certificate string }
 
 func (r request) send(t *testing.T, to http.Handler) (status int, body string) {
@@ -86,8 +87,8 @@ func (r request) send(t *testing.T, to http.Handler) (status int, body string) {
 	return answer.Code, answer.Body.String()
 }
 
-// TestRequestsNeedRights: each kind of request with no token, an invalid one, one without the
-// right, one with the right, and a certificate of a broker.
+// TestRequestsNeedRights checks each kind of request with no token, an invalid token, a token
+// without the right, a token with the right, and a broker's certificate.
 func TestRequestsNeedRights(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
@@ -159,8 +160,9 @@ func TestHealthIsOpenWithoutDetail(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreCached: one request to the API server serves ten seconds. A right that was
-// withdrawn ends then; an unavailable API server refuses what it has not decided.
+// TestDecisionsAreCached checks that a decision of the API server is used for ten seconds. After
+// that a withdrawn right has no effect. While the API server is unavailable, requests without a
+// cached decision are refused.
 func TestDecisionsAreCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &accounts{rights: map[question]bool{{"prometheus", ReadMetrics}: true}}
@@ -198,8 +200,8 @@ func TestDecisionsAreCached(t *testing.T) {
 	})
 }
 
-// TestDenialsAreFolded: an account that repeats a denied request, and clients without a token, do
-// not fill the log. Nor do long paths.
+// TestDenialsAreFolded checks that an account that repeats a denied request, clients without a
+// token, and long paths do not fill the log.
 func TestDenialsAreFolded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -235,7 +237,8 @@ func TestDenialsAreFolded(t *testing.T) {
 	})
 }
 
-// TestEqualQuestionsShareOneReview: a client that disconnects does not end the review of others.
+// TestEqualQuestionsShareOneReview checks that a client that disconnects does not cancel the review
+// that other clients wait for.
 func TestEqualQuestionsShareOneReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &accounts{rights: map[question]bool{{"p", ReadMetrics}: true},

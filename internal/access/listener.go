@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// addressConnectionsMax is the maximum number of open connections of one address to the HTTP port.
-// Prometheus and the operator need a few.
+// addressConnectionsMax is the maximum number of open connections from one address to the HTTP
+// port. Prometheus and the operator need only a few.
 const addressConnectionsMax = 64
 
-// Limit returns a listener that closes further connections of an address that has
-// addressConnectionsMax open ones. A limit of all connections would let one client keep out the
-// probes of the kubelet, which then restarts the broker.
+// Limit returns a listener that closes a new connection if its address already has
+// addressConnectionsMax open connections. A limit on all connections together would let one client
+// block the kubelet's probes, and the kubelet would then restart the broker.
 func Limit(listener net.Listener) net.Listener {
 	l := &limitedListener{Listener: listener}
 	l.mu.open = map[netip.Addr]int{}
@@ -23,7 +23,7 @@ type limitedListener struct {
 	net.Listener
 	mu struct {
 		sync.Mutex
-		open map[netip.Addr]int // number of open connections, above 0
+		open map[netip.Addr]int // open connections by address; each count is above 0
 	}
 }
 
@@ -35,7 +35,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-		if err != nil { // not a network connection
+		if err != nil { // the address is not an IP address
 			return conn, nil //nolint:nilerr // it has no address to be limited
 		}
 		address := remote.Addr().Unmap().WithZone("")
@@ -46,7 +46,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// add counts a connection, and reports whether it is within the limit.
+// add counts a connection from the address if it is within the limit, and reports whether it is.
 func (l *limitedListener) add(address netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

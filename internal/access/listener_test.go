@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// TestOneAddressCannotOccupyThePort opens as many idle connections from one address as it gets.
-// Requests from another address are served meanwhile, and from the first one after its connections
-// are closed.
+// TestOneAddressCannotOccupyThePort opens addressConnectionsMax idle connections from one address.
+// Requests from another address must still be served. After the connections are closed, requests
+// from the first address must be served again.
 func TestOneAddressCannotOccupyThePort(t *testing.T) {
 	var config net.ListenConfig
 	inner, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -2,7 +2,7 @@ package access
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Reasons of refusals.
+// Reasons for refusals.
 const (
 	reasonUnauthorized = "Unauthorized"
 	reasonForbidden    = "Forbidden"

@@ -23,12 +23,12 @@ var (
 	AbortTransaction = Right{"create", "abort"}
 )
 
-// open reports whether everyone may send a request.
+// open reports whether requests to the path need no right.
 func open(path string) bool { return path == "/healthz" || path == "/readyz" }
 
-// rightOf returns the right that a request needs. Looking up a key returns records, so it needs
-// ReadRecords. Reports, profiles, and paths that do not exist need ReadReports. Profiles need it
-// with every method: go tool pprof sends addresses with POST.
+// rightOf returns the right that a request needs. A key lookup returns records, so it needs
+// ReadRecords. Reports, profiles, and paths that do not exist need ReadReports. Profiles need
+// ReadReports with every method, because go tool pprof sends addresses with POST.
 func rightOf(method, path string) Right {
 	reads := method == http.MethodGet || method == http.MethodHead
 	switch {

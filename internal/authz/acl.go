@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Operation is what a request does to a resource. The numbers are those of Kafka's AclOperation.
+// Operation is an operation on a resource. Its numbers are those in Kafka's AclOperation.
 type Operation int8
 
-// The operations. OpAny occurs in filters only, OpAll in ACLs and filters.
+// The operations. OpAny occurs only in filters, and OpAll in ACLs and filters.
 const (
 	OpAny             Operation = 1
 	OpAll             Operation = 2
@@ -30,10 +30,10 @@ const (
 	opMax                       = OpTwoPhaseCommit
 )
 
-// ResourceType is a kind of resource. The numbers are those of Kafka's ResourceType.
+// ResourceType is a kind of resource. Its numbers are those in Kafka's ResourceType.
 type ResourceType int8
 
-// The types of resources. ResourceAny occurs in filters only.
+// The types of resources. ResourceAny occurs only in filters.
 const (
 	ResourceAny             ResourceType = 1
 	ResourceTopic           ResourceType = 2
@@ -45,11 +45,11 @@ const (
 	resourceMax                          = ResourceUser
 )
 
-// PatternType says which resources the name of an ACL matches. The numbers are those of Kafka's
+// PatternType determines which resources an ACL's name matches. Its numbers are those in Kafka's
 // PatternType.
 type PatternType int8
 
-// The types of patterns. PatternAny and PatternMatch occur in filters only.
+// The types of patterns. PatternAny and PatternMatch occur only in filters.
 const (
 	PatternAny     PatternType = 1
 	PatternMatch   PatternType = 2
@@ -57,10 +57,10 @@ const (
 	PatternPrefix  PatternType = 4
 )
 
-// Permission is the effect of an ACL. The numbers are those of Kafka's AclPermissionType.
+// Permission is the effect of an ACL. Its numbers are those in Kafka's AclPermissionType.
 type Permission int8
 
-// The permissions. PermissionAny occurs in filters only.
+// The permissions. PermissionAny occurs only in filters.
 const (
 	PermissionAny Permission = 1
 	Deny          Permission = 2
@@ -71,23 +71,23 @@ const (
 	// Wildcard is the name of a literal pattern that matches every resource, and the host of an ACL
 	// that applies to every client.
 	Wildcard = "*"
-	// ClusterName is the name of the only resource of type cluster, as in Kafka.
+	// ClusterName is the name of the only resource of type ResourceCluster, as in Kafka.
 	ClusterName = "kafka-cluster"
 )
 
-// Principal is the identity of a client. The type of users is "User".
+// Principal is the identity of a client. Type is "User" for users.
 type Principal struct {
 	Type string
 	Name string
 }
 
-// Everyone is the principal of ACLs that apply to every principal.
+// Everyone is the principal in ACLs that apply to every principal.
 var Everyone = Principal{Type: "User", Name: Wildcard}
 
 // String returns the principal in the form of Kafka's ACLs, such as "User:alice".
 func (p Principal) String() string { return p.Type + ":" + p.Name }
 
-// ParsePrincipal parses the form that String returns. A name may contain colons.
+// ParsePrincipal parses the format of String. A name may contain colons.
 func ParsePrincipal(text string) (Principal, error) {
 	kind, name, ok := strings.Cut(text, ":")
 	if !ok || kind == "" {
@@ -100,15 +100,15 @@ func ParsePrincipal(text string) (Principal, error) {
 // ACL is one rule, as in Kafka's AclBinding.
 type ACL struct {
 	Principal  Principal
-	Host       string // Wildcard or an IP address; any other text matches no client
+	Host       string // Wildcard or an IP address; an ACL with any other text matches no client
 	Operation  Operation
 	Permission Permission
 	Type       ResourceType
 	Pattern    PatternType
-	Name       string // name or prefix of resources
+	Name       string // name or name prefix of the resources
 }
 
-// Check returns an error if Kafka could not store the ACL.
+// Check returns an error if Kafka would reject the ACL.
 func (a *ACL) Check() error {
 	switch {
 	case a.Type < ResourceTopic || a.Type > resourceMax:
@@ -162,7 +162,7 @@ func setOf(operations ...Operation) (set bits) {
 	return set
 }
 
-// operationsOf contains the operations that Kafka defines for each type of resource
+// operationsOf contains the operations that Kafka defines for each resource type
 // (AclEntry.supportedOperations).
 var operationsOf = [resourceMax + 1]bits{
 	ResourceTopic: setOf(OpRead, OpWrite, OpCreate, OpDelete, OpAlter, OpDescribe,

@@ -2,17 +2,18 @@ package authz
 
 import "net/netip"
 
-// hardcoded is the topic name that Kafka's authorizeByResourceType checks first, so that a super
-// user is allowed whatever the ACLs deny.
+// hardcoded is the topic name that Kafka's authorizeByResourceType checks first. That check allows
+// a super user everything, whatever the ACLs deny.
 const hardcoded = "hardcode"
 
 // AllowedAny reports whether a client may perform an operation on at least one resource of a type
-// (KIP-679). Kafka asks this for Write on topics, when an idempotent producer requests a producer
+// (KIP-679). Kafka checks this for Write on topics when an idempotent producer requests a producer
 // id. The operation must not be one that another operation implies.
 //
-// As in Kafka's Authorizer.authorizeByResourceType, a wildcard Deny denies. Otherwise a wildcard
-// Allow allows, although prefixed Denies could together cover every existing resource. Any other
-// Allow counts unless a Deny covers all resources of its pattern.
+// The rules are those of Kafka's Authorizer.authorizeByResourceType. A wildcard Deny denies the
+// operation. Otherwise a wildcard Allow allows it, even if prefixed Denies together cover every
+// existing resource. Any other Allow allows it unless a Deny covers all resources that match the
+// Allow's pattern.
 func (m *Matcher) AllowedAny(p Principal, host netip.Addr, o Operation, kind ResourceType) bool {
 	if m == nil || kind < 0 || kind > resourceMax {
 		return false
@@ -33,15 +34,15 @@ func (m *Matcher) AllowedAny(p Principal, host netip.Addr, o Operation, kind Res
 	return false
 }
 
-// anyQuery is one call of AllowedAny. The sets are the ACLs of Everyone and of the principal; an
-// element may be nil.
+// anyQuery is one call of AllowedAny. The elements of its sets are the ACLs of Everyone and of the
+// principal; an element may be nil.
 type anyQuery struct {
 	host      netip.Addr
 	operation bits
 	sets      [2]*patterns
 }
 
-// wildcard reports whether wildcard ACLs allow and deny the operation.
+// wildcard reports whether wildcard ACLs allow the operation, and whether they deny it.
 func (q *anyQuery) wildcard() (allowed, denied bool) {
 	for _, set := range q.sets {
 		if set != nil {
@@ -52,7 +53,7 @@ func (q *anyQuery) wildcard() (allowed, denied bool) {
 	return allowed, denied
 }
 
-// literal reports whether set allows the operation on a name that no Deny covers.
+// literal reports whether a literal Allow in set names a resource that no Deny covers.
 func (q *anyQuery) literal(set *patterns) bool {
 	for name, entries := range set.literals {
 		allow, _ := collect(entries, q.host)
@@ -63,7 +64,7 @@ func (q *anyQuery) literal(set *patterns) bool {
 	return false
 }
 
-// prefixed reports whether set allows the operation on a prefix that no Deny covers.
+// prefixed reports whether a prefixed Allow in set has a prefix that no Deny covers.
 func (q *anyQuery) prefixed(set *patterns) bool {
 	for prefix, entries := range set.prefixes {
 		if allow, _ := collect(entries, q.host); allow&q.operation != 0 &&
@@ -104,7 +105,7 @@ func (q *anyQuery) deniesPrefixes(name string) bool {
 	return false
 }
 
-// of returns the ACLs for a type of resource, or nil.
+// of returns the ACLs for a resource type, or nil if there are none.
 func (r *rules) of(kind ResourceType) *patterns {
 	if r == nil {
 		return nil

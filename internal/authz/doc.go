@@ -2,11 +2,11 @@
 // Matcher from the ACLs of all users. A Matcher is immutable, and a check allocates no memory,
 // because each produced and fetched partition is one check.
 //
-// The rules are those of Kafka's StandardAuthorizer:
+// The rules are the same as in Kafka's StandardAuthorizer:
 //   - A super user may do everything, whatever the ACLs deny.
 //   - Otherwise, one matching Deny is enough to deny an operation, however specific the matching
 //     Allows are. Without a matching ACL, the operation is denied.
-//   - A literal pattern matches the resource of its name; the literal name "*" matches every
+//   - A literal pattern matches the resource with that name; the literal name "*" matches every
 //     resource of the type. A prefixed pattern matches all names that begin with its name. A
 //     prefixed pattern "*" matches names that begin with an asterisk.
 //   - Allow on Read, Write, Delete or Alter includes Describe, and Allow on AlterConfigs includes

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Rule is the reason for a decision, for the audit log.
+// Rule is the reason for an authorization decision, for the audit log.
 type Rule struct {
 	Allowed bool
 	Super   bool // the principal is a super user
 	ACL     *ACL // the ACL that decided; nil: no ACL matched, or Super
 }
 
-// Explain returns the decision of Allowed with its reason. It examines every ACL, so it is for
-// denied requests only, and for few of them.
+// Explain returns the same decision as Allowed, with its reason. It examines every ACL, so callers
+// use it only for denied requests, and only for few of them.
 func (m *Matcher) Explain(p Principal, host netip.Addr, o Operation, kind ResourceType,
 	name string) Rule {
 	if m == nil {

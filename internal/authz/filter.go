@@ -2,20 +2,20 @@ package authz
 
 import "strings"
 
-// Filter selects ACLs, as in Kafka's AclBindingFilter. A nil field, or a field with the value for
-// any, matches every ACL.
+// Filter selects ACLs, as in Kafka's AclBindingFilter. A nil field matches every ACL; so does a
+// field with the value "any".
 type Filter struct {
 	Type       ResourceType
 	Name       *string
 	Pattern    PatternType
-	Principal  *string // in the form of Principal.String
+	Principal  *string // in the format of Principal.String
 	Host       *string
 	Operation  Operation
 	Permission Permission
 }
 
-// Matches reports whether the filter selects an ACL. Unlike a check, it compares hosts as text and
-// treats an operation as itself only, as in Kafka.
+// Matches reports whether the filter selects an ACL. Unlike Matcher.Allowed, it compares hosts as
+// text and no operation implies another, as in Kafka.
 func (f *Filter) Matches(a *ACL) bool {
 	return f.matchesResource(a) &&
 		(f.Principal == nil || *f.Principal == a.Principal.String()) &&
@@ -45,7 +45,7 @@ func (f *Filter) matchesResource(a *ACL) bool {
 	}
 }
 
-// Valid reports whether all numbers of the filter are ones that a filter may contain.
+// Valid reports whether all numeric fields of the filter have values that are allowed in filters.
 func (f *Filter) Valid() bool {
 	return f.Type >= ResourceAny && f.Type <= resourceMax &&
 		f.Pattern >= PatternAny && f.Pattern <= PatternPrefix &&

@@ -14,21 +14,22 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// kafkaSets and kafkaAsks bound the comparison with Kafka: 100,000 checks of random sets of ACLs.
+// kafkaSets and kafkaAsks determine the size of the comparison with Kafka: 100,000 checks against
+// random sets of ACLs.
 const (
 	kafkaSets = 5000
 	kafkaAsks = 20
 )
 
-// kafkaQuery is one line of input for testdata/Authorize.java and the answer of the Matcher.
+// kafkaQuery is one input line for testdata/Authorize.java, with the Matcher's answer.
 type kafkaQuery struct {
 	text string
 	acls []ACL
 	got  bool
 }
 
-// TestMatcherAgreesWithKafka asks Kafka's StandardAuthorizer the same questions. KAFKA_LIB is the
-// folder with Kafka's jars.
+// TestMatcherAgreesWithKafka checks that the Matcher and Kafka's StandardAuthorizer give the same
+// answers. KAFKA_LIB is the directory of Kafka's jars.
 func TestMatcherAgreesWithKafka(t *testing.T) {
 	java, lib := kafka(t)
 	input, queries := kafkaInput(rand.New(rand.NewPCG(seed.New(t), 3)))
@@ -60,7 +61,8 @@ func TestMatcherAgreesWithKafka(t *testing.T) {
 	}
 }
 
-// kafka returns the java program and the folder of Kafka's jars, or skips the test.
+// kafka returns the path of the java program and the directory of Kafka's jars. It skips the test
+// if one is missing.
 func kafka(t *testing.T) (java, lib string) {
 	t.Helper()
 	if testing.Short() {
@@ -108,7 +110,8 @@ func kafkaInput(r *rand.Rand) (input string, queries []kafkaQuery) {
 	return b.String(), queries
 }
 
-// randomQuery returns one question; if anyTopic is set, whether a client may write to any topic.
+// randomQuery returns one random query. If anyTopic is set, the query asks whether a client may
+// write to any topic.
 func randomQuery(r *rand.Rand, m *Matcher, anyTopic bool) kafkaQuery {
 	p, host := pick(r, modelPrincipals[:3]), pick(r, modelHosts)
 	address := netip.MustParseAddr(host)
@@ -121,8 +124,9 @@ func randomQuery(r *rand.Rand, m *Matcher, anyTopic bool) kafkaQuery {
 	o, kind := pick(r, modelOperations), pick(r, modelTypes)
 	name := pick(r, modelNames)
 	for strings.HasPrefix(name, "*") {
-		// StandardAuthorizer skips the literal ACL "*" for names that begin with an asterisk, such
-		// as a group "*a": even a Deny on all groups does not apply to it. The Matcher applies it.
+		// StandardAuthorizer does not apply the literal ACL "*" to names that begin with an asterisk,
+		// such as a group "*a". There, even a Deny on all groups does not apply to that group. The
+		// Matcher applies the ACL.
 		name = pick(r, modelNames)
 	}
 	return kafkaQuery{

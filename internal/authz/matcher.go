@@ -14,29 +14,29 @@ type Matcher struct {
 	acls       []ACL  // sorted, without duplicates
 }
 
-// rules are the ACLs of one principal, by type of resource.
+// rules contains one principal's ACLs by resource type.
 type rules [resourceMax + 1]*patterns
 
-// patterns are the ACLs of one principal for one type of resource.
+// patterns contains one principal's ACLs for one resource type.
 type patterns struct {
 	wildcard []entry            // literal "*"
 	literals map[string][]entry // other literal patterns
 	prefixes map[string][]entry
-	// lengths contains each length in bytes of a key of prefixes once, in ascending order. A check
-	// looks up one substring of the resource's name for each.
+	// lengths contains the distinct lengths in bytes of the keys of prefixes, in ascending order. For
+	// each length, a check looks up one prefix of the resource's name.
 	lengths []int
 }
 
-// entry are the operations that the ACLs of one pattern and host allow and deny. The sets contain
-// the implied operations.
+// entry contains the operations that the ACLs with one pattern and host allow and deny, including
+// implied operations.
 type entry struct {
 	host        netip.Addr // without zone, unmapped; the zero value applies to every client
 	allow, deny bits
 }
 
-// New returns the Matcher of a set of ACLs. ACLs that fail Check have no effect, except those whose
-// host is no address, which deny and allow nothing but are listed. Neither slice is modified or
-// kept.
+// New returns a Matcher for a set of ACLs. An ACL that fails Check has no effect on decisions, nor
+// has an ACL whose host is not an address. Method ACLs lists them nevertheless. New neither
+// modifies nor keeps the slices.
 func New(acls []ACL, supers []Principal) *Matcher {
 	m := &Matcher{supers: map[Principal]bool{}, principals: map[Principal]*rules{}}
 	for _, p := range supers {
@@ -91,7 +91,7 @@ func (m *Matcher) add(a *ACL) {
 	}
 }
 
-// parseHost returns the address of an ACL's host, or the zero address for Wildcard.
+// parseHost parses an ACL's host. It returns the zero address for Wildcard.
 func parseHost(host string) (netip.Addr, bool) {
 	if host == Wildcard {
 		return netip.Addr{}, true
@@ -100,11 +100,11 @@ func parseHost(host string) (netip.Addr, bool) {
 	return Canonical(address), err == nil
 }
 
-// Canonical returns an address in the form in which checks compare addresses: IPv4 that is mapped
-// to IPv6 becomes IPv4, and the zone is removed.
+// Canonical returns an address in the form that checks compare: an IPv4-mapped IPv6 address becomes
+// IPv4, and the zone is removed.
 func Canonical(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
-// merge adds an ACL to the entry of its host.
+// merge adds an ACL to the entry for its host.
 func merge(entries []entry, host netip.Addr, a *ACL) []entry {
 	index := slices.IndexFunc(entries, func(e entry) bool { return e.host == host })
 	if index < 0 {
@@ -120,7 +120,7 @@ func merge(entries []entry, host netip.Addr, a *ACL) []entry {
 	return entries
 }
 
-// expand returns the operations that operation All stands for, or the operation itself.
+// expand returns all operations for OpAll, and otherwise only o.
 func expand(o Operation) bits {
 	if o == OpAll {
 		return ^bits(0)&^(1<<OpRead-1) | OpAll.bit()
@@ -140,7 +140,7 @@ func implied(o Operation) bits {
 }
 
 // Allowed reports whether a client may perform an operation on the named resource. Parameter host
-// is the client's address in the form of Canonical.
+// is the client's address as returned by Canonical.
 func (m *Matcher) Allowed(p Principal, host netip.Addr, o Operation, kind ResourceType,
 	name string) bool {
 	if m == nil || kind < 0 || kind > resourceMax {
@@ -157,7 +157,7 @@ func (m *Matcher) Allowed(p Principal, host netip.Addr, o Operation, kind Resour
 	return (allowed || own) && !ownDenied
 }
 
-// match reports whether the ACLs of one principal allow and deny an operation.
+// match returns whether one principal's ACLs allow an operation, and whether they deny it.
 func (r *rules) match(host netip.Addr, o Operation, kind ResourceType,
 	name string) (allowed, denied bool) {
 	if r == nil || r[kind] == nil {
@@ -177,7 +177,7 @@ func (r *rules) match(host netip.Addr, o Operation, kind ResourceType,
 	return allow&o.bit() != 0, deny&o.bit() != 0
 }
 
-// collect returns the operations that entries allow and deny for a client.
+// collect returns the operations that the entries allow and deny for a client's address.
 func collect(entries []entry, host netip.Addr) (allow, deny bits) {
 	for i := range entries {
 		if e := &entries[i]; !e.host.IsValid() || e.host == host {

@@ -42,7 +42,7 @@ func TestSuperUserOverridesDeny(t *testing.T) {
 	}
 }
 
-// TestPrefixedAsteriskIsAName: only the literal name "*" is a wildcard.
+// TestPrefixedAsteriskIsAName checks that only the literal name "*" is a wildcard.
 func TestPrefixedAsteriskIsAName(t *testing.T) {
 	m := New([]ACL{allowTopic(PatternPrefix, "*", OpRead)}, nil)
 	if m.Allowed(alice, client, OpRead, ResourceTopic, "orders") {
@@ -166,7 +166,7 @@ func TestInvalidACLsAreReported(t *testing.T) {
 	}
 }
 
-// fleet returns ACLs of many users, of which user 7 has literal and prefixed ones.
+// fleet returns a Matcher with the ACLs of many users. User 7 has literal and prefixed ACLs.
 func fleet(users int) *Matcher {
 	acls := make([]ACL, 0, 4*users)
 	for i := range users {

@@ -13,8 +13,8 @@ import (
 
 var impliesDescribe = []Operation{OpRead, OpWrite, OpDelete, OpAlter}
 
-// reference decides by one loop over all ACLs, as the documentation of Kafka's StandardAuthorizer
-// describes the rules.
+// reference decides by a loop over all ACLs, following the documentation of Kafka's
+// StandardAuthorizer.
 func reference(acls []ACL, supers []Principal, p Principal, host string, o Operation,
 	kind ResourceType, name string) bool {
 	for _, s := range supers {

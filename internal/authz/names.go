@@ -13,16 +13,16 @@ var (
 	permissionNames = [...]string{1: "ANY", "DENY", "ALLOW"}
 )
 
-// String returns the name in Kafka's AclOperation.
+// String returns the operation's name in Kafka's AclOperation.
 func (o Operation) String() string { return named(operationNames[:], int(o)) }
 
-// String returns the name in Kafka's ResourceType.
+// String returns the type's name in Kafka's ResourceType.
 func (t ResourceType) String() string { return named(typeNames[:], int(t)) }
 
-// String returns the name in Kafka's PatternType.
+// String returns the type's name in Kafka's PatternType.
 func (t PatternType) String() string { return named(patternNames[:], int(t)) }
 
-// String returns the name in Kafka's AclPermissionType.
+// String returns the permission's name in Kafka's AclPermissionType.
 func (p Permission) String() string { return named(permissionNames[:], int(p)) }
 
 func named(names []string, n int) string {

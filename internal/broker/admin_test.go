@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// admin returns three brokers and an admin client. The brokers have the topic "made", which has one
+// admin returns three brokers and an admin client. The brokers have a topic "made" with one
 // partition, two replicas and ten records.
 func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 	t.Helper()
@@ -46,8 +46,8 @@ func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 	return c, a, ctx
 }
 
-// TestDeletedRecordsAreRemovedFromEveryReplica: when DeleteRecords responds, every replica has
-// removed the records, so that the next leader cannot return them.
+// TestDeletedRecordsAreRemovedFromEveryReplica checks that every replica has removed the records
+// when DeleteRecords responds. Otherwise the next leader could return them.
 func TestDeletedRecordsAreRemovedFromEveryReplica(t *testing.T) {
 	c, a, ctx := admin(t)
 	var offsets kadm.Offsets
@@ -76,8 +76,8 @@ func TestDeletedRecordsAreRemovedFromEveryReplica(t *testing.T) {
 	}
 }
 
-// TestReassignmentAndPreferredElection: a partition is reassigned to the broker that has no
-// replica, and its preferred leader is elected.
+// TestReassignmentAndPreferredElection reassigns a partition to the broker that has no replica, and
+// elects the preferred leader.
 func TestReassignmentAndPreferredElection(t *testing.T) {
 	c, a, ctx := admin(t)
 	before := c.metadata.Image().Topic("made").Partitions[0].Replicas
@@ -88,8 +88,8 @@ func TestReassignmentAndPreferredElection(t *testing.T) {
 	if err = errors.Join(err, answers.Error()); err != nil {
 		t.Fatal(err)
 	}
-	// Wait for the metadata store first. A broker responds from its metadata image, which may not
-	// contain the reassignment yet.
+	// Wait for the metadata store first. A broker responds from its metadata image, which can still
+	// lack the reassignment.
 	made := func() *metadata.Partition { return c.metadata.Image().Topic("made").Partitions[0] }
 	c.await("the reassignment to complete",
 		func() bool { return slices.Equal(made().Replicas, target) })
@@ -100,8 +100,8 @@ func TestReassignmentAndPreferredElection(t *testing.T) {
 		}
 		return len(listed) == 0
 	})
-	// A broker rejects the election while the preferred leader is not in the ISR of the broker's
-	// image.
+	// A broker rejects the election while its metadata image does not show the preferred leader in the
+	// ISR.
 	c.await("the preferred leader to be elected", func() bool {
 		elected, err := a.ElectLeaders(ctx, kadm.ElectPreferredReplica,
 			kadm.TopicsSet{"made": {0: {}}})
@@ -117,8 +117,8 @@ func TestReassignmentAndPreferredElection(t *testing.T) {
 	})
 }
 
-// TestTopicConfigsAreAltered: the configs of topic made, which was created through Kafka, are
-// altered. Those of topic rep, which has a manifest, are not.
+// TestTopicConfigsAreAltered checks that AlterConfigs changes topic made, which was created through
+// Kafka, but not topic rep, which has a manifest.
 func TestTopicConfigsAreAltered(t *testing.T) {
 	c, a, ctx := admin(t)
 	retention := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms",
@@ -133,8 +133,8 @@ func TestTopicConfigsAreAltered(t *testing.T) {
 			t.Errorf("AlterTopicConfigs of %s: got error %v", answer.Name, answer.Err)
 		}
 	}
-	// Any broker may respond, and its image may be older than the image of the broker that changed
-	// the topic.
+	// Any broker can respond, and its metadata image can be older than the image of the broker that
+	// changed the topic.
 	c.await("the changed setting to be described", func() bool {
 		described, err := a.DescribeTopicConfigs(ctx, "made")
 		if err != nil || len(described) != 1 {

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// block makes all operations that change files of fault wait until release is called.
+// block blocks all operations of fault that change files, until release is called.
 func block(t *testing.T, fault *vfs.Fault) (release func()) {
 	t.Helper()
 	until := make(chan struct{})
@@ -30,7 +30,7 @@ func block(t *testing.T, fault *vfs.Fault) (release func()) {
 			close(until)
 		}
 	}
-	t.Cleanup(release) // runs before the broker is stopped
+	t.Cleanup(release) // release runs before the broker is stopped
 	return release
 }
 
@@ -47,10 +47,10 @@ func listed(t *testing.T, client *kgo.Client) (names []string) {
 	return names
 }
 
-// TestDeleteTopicsDoesNotWaitForTheLogs: the disk with the logs blocks. DeleteTopics responds, and
-// from then on requests treat the topic as deleted. So does the deletion of a second topic, while
-// the broker still waits for the disk to apply the first deletion. Once the disk works again, the
-// logs of both topics are deleted.
+// TestDeleteTopicsDoesNotWaitForTheLogs: the disk that holds the logs blocks. DeleteTopics still
+// responds, and afterwards requests treat the topic as deleted. A second topic can be deleted too,
+// while the broker waits for the disk to apply the first deletion. Once the disk works again, the
+// broker deletes the logs of both topics.
 func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 	c := newCluster(t) // the metadata file is on another disk
 	fault := vfs.NewFault(vfs.OS{})
@@ -72,7 +72,7 @@ func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 		if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
 			t.Fatal(err)
 		}
-		// Before the fix, DeleteTopics responded after 5 s, and the topic was still listed.
+		// An earlier version of DeleteTopics responded after 5 s, and the topic was still listed.
 		if topics := listed(t, client); slices.Contains(topics, topic) {
 			t.Fatalf("after the deletion of %s: topics %v", topic, topics)
 		}
@@ -89,14 +89,14 @@ func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 	})
 }
 
-// TestDeleteTopicsEndsWithItsTimeout: the disk with the metadata file blocks. The deletion cannot
-// be stored, so DeleteTopics responds with REQUEST_TIMED_OUT after the timeout of the request, as
-// in Kafka. The deletion takes place once the disk works again.
+// TestDeleteTopicsEndsWithItsTimeout: the disk that holds the metadata file blocks, so the deletion
+// cannot be stored. DeleteTopics responds with REQUEST_TIMED_OUT after the request's timeout, as in
+// Kafka. The topic is deleted once the disk works again.
 func TestDeleteTopicsEndsWithItsTimeout(t *testing.T) {
 	fault := vfs.NewFault(vfs.OS{})
 	c := &cluster{t: t, dir: t.TempDir(), fsys: fault}
 	c.open()
-	c.fsys = vfs.OS{} // of the broker
+	c.fsys = vfs.OS{} // the broker's file system
 	c.start()
 	client := c.client()
 	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "made"); err != nil {

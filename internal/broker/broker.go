@@ -35,8 +35,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Metadata is the metadata store of a broker; internal/metadata/local, kube and remote implement
-// it.
+// Metadata is a broker's metadata store. The packages local, kube and remote in internal/metadata
+// implement it.
 type Metadata interface {
 	metadata.Store
 	metadata.Admin
@@ -54,45 +54,45 @@ type Options struct {
 	// PeerHost is the host at which other brokers reach this broker, on the port of the listener;
 	// default: the advertised address.
 	PeerHost string
-	// Listeners are the listeners of clients. If there are none, the broker has one plain listener
-	// on Listen.
+	// Listeners are the listeners for clients. If the list is empty, the broker has one plaintext
+	// listener on Listen.
 	Listeners []Listener
 	// PeerListen is the host:port on which other brokers connect with mutual TLS. If it is empty,
-	// they connect to the first listener, without TLS.
+	// other brokers connect to the first listener without TLS.
 	PeerListen string
-	// Certificates are required if a listener has TLS, and with PeerListen.
+	// Certificates are required with PeerListen, and if any listener uses TLS.
 	Certificates *Certificates
-	// ServiceAccounts verifies tokens of ServiceAccounts for the LogCluster; nil outside Kubernetes.
+	// ServiceAccounts verifies ServiceAccount tokens for the LogCluster. It is nil outside Kubernetes.
 	ServiceAccounts sasl.TokenVerifier
 	// Namespace and Cluster name the LogCluster in the certificates of brokers.
 	Namespace, Cluster string
 	Rack               string
 	Metadata           Metadata
 	Dialer             wire.Dialer           // connections to other brokers; default: a net.Dialer
-	FS                 vfs.FS                // file system of DataDir; default: that of the system
+	FS                 vfs.FS                // file system of DataDir; default: vfs.OS
 	Registry           prometheus.Registerer // optional
 	Logger             *slog.Logger          // default: discards everything
-	// LogLevel is the level of Logger, which the broker sets to that of the LogCluster; nil: the
-	// level does not change.
+	// LogLevel is the level of Logger. The broker sets it to the LogCluster's log level. If LogLevel
+	// is nil, the level does not change.
 	LogLevel *loglevel.Level
 }
 
-// Reasons why a broker is not ready.
+// Reasons for a broker not being ready.
 var (
 	errNoImage  = errors.New("waiting for the cluster's metadata")
 	errStopping = errors.New("shutting down")
 )
 
-// Broker is one broker: a listener, its partitions, and their store and cleaner.
+// Broker is a Kafka broker: its listeners, partitions, log store and cleaner.
 type Broker struct {
 	opts Options         // FS and Dialer are set
-	self metadata.Broker // as registered, without Epoch, which the metadata store assigns
-	// cluster is the content of the file cluster-id. While follow runs, only follow uses it.
+	self metadata.Broker // registration, without Epoch, which the metadata store assigns
+	// cluster is the content of the file cluster-id. While follow runs, only follow accesses it.
 	cluster  string
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *cleaner.Cleaner
-	events   atomic.Pointer[events.Hub] // nil until the first viewer
+	events   atomic.Pointer[events.Hub] // nil before the first viewer connects
 	cleanNow *cleannow.Tasks
 	scrub    *scrub.Scrubber
 	volumes  *volumeWatch
@@ -102,36 +102,37 @@ type Broker struct {
 	// transactions is set before the listeners serve requests.
 	transactions *coordinator.Transactions
 	hanging      *hanging.Watch
-	level        scrape.Level // of the metrics of partitions
+	level        scrape.Level // level of detail of the partition metrics
 	ids          *ProducerIDs
 	network
 
 	images    images
-	serving   servingReport // the served partitions, to be reported
+	serving   servingReport // the served partitions, for the report
 	readiness readiness
 	shutdown  shutdown
-	// background are the components that only run in the background, from Run on.
+	// background contains the components that run only in the background, from Run on.
 	background []func(context.Context)
 
-	close sync.Once // Run calls Close, and so may its caller
+	close sync.Once // Run calls Close, and the caller of New may call it too
 }
 
-// network contains the listeners of the broker.
+// network contains the broker's listeners.
 type network struct {
-	// listeners are open once New has returned; their order is that of the options.
+	// listeners are open once New has returned. They have the same order as in Options.
 	listeners []*openListener
 	peers     *openListener // nil: other brokers connect to the first listener
 	issuers   []*tokens.Source
 }
 
-// readiness is the readiness of the broker for requests.
+// readiness is the broker's readiness for requests.
 type readiness struct {
 	serves   chan struct{}         // closed once requests are accepted
-	obstacle atomic.Pointer[error] // nil: ready
+	obstacle atomic.Pointer[error] // reason for not being ready; nil: ready
 }
 
-// New opens the log store, which locks the data directory and recovers the logs, and the listener.
-// Run starts serving. If the caller does not call Run, it must call Close.
+// New opens the log store and the listeners. Opening the store locks the data directory and
+// recovers the logs. The broker serves requests only from Run on. If the caller does not call Run,
+// it must call Close.
 func New(opts Options) (*Broker, error) {
 	b := &Broker{opts: opts, logger: opts.Logger,
 		readiness: readiness{serves: make(chan struct{})},
@@ -155,8 +156,8 @@ func New(opts Options) (*Broker, error) {
 	return b, nil
 }
 
-// open creates the components of the broker. If it fails, Close closes the components that were
-// opened.
+// open creates the broker's components. If open fails, the caller must call Close, which closes the
+// components that were opened.
 func (b *Broker) open() (err error) {
 	files := b.raiseOpenFiles()
 	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
@@ -184,8 +185,8 @@ func (b *Broker) open() (err error) {
 	if b.self, err = b.identity(); err != nil {
 		return err
 	}
-	// The cleaner may start at once: it compacts no log until a metadata image has configured the
-	// log.
+	// The cleaner can start now, because it compacts a log only after a metadata image has configured
+	// that log.
 	passes := passlog.Open(passlog.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
 		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger,
 		Logs: func() map[passlog.Key]bool { return cleaner.HistoryKeys(b.store) }})
@@ -239,21 +240,20 @@ func (b *Broker) groupLagOptions() grouplag.Options {
 
 func listen(address string) (net.Listener, error) {
 	var config net.ListenConfig
-	// A context is not needed, because Listen resolves an address at most.
+	// No context is needed, because Listen at most resolves an address.
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// identity returns the broker as it registers. The listeners must be open, because their addresses
-// contain the ports that were chosen for port 0. The store must be open, because it contains the
-// directory id.
+// identity returns the broker's registration. The listeners must be open, because port 0 is
+// replaced by the chosen port. The store must be open, because it contains the directory id.
 func (b *Broker) identity() (metadata.Broker, error) {
 	endpoints := map[string]metadata.Endpoint{}
 	for _, l := range b.listeners {
 		endpoints[l.Name] = l.endpoint
 	}
 	if _, named := endpoints[metadata.DefaultListener]; !named {
-		// The default listener is the first one. Its endpoint also contains the host of the HTTP port and
-		// the address for peers without TLS.
+		// The default listener is the first one. Its endpoint also contains the HTTP port's host and the
+		// address for peers without TLS.
 		endpoints[metadata.DefaultListener] = b.listeners[0].endpoint
 	}
 	peer, err := b.peerAddress()
@@ -272,8 +272,8 @@ func (b *Broker) identity() (metadata.Broker, error) {
 // Addr returns the advertised address of the first listener.
 func (b *Broker) Addr() string { return b.listeners[0].endpoint.String() }
 
-// Ready returns nil while the broker accepts requests. Otherwise it returns the reason why not: the
-// first metadata image has not been applied yet, or the broker is shutting down.
+// Ready returns nil while the broker accepts requests. Otherwise it returns the reason: the broker
+// has not applied a metadata image yet, or it is shutting down.
 func (b *Broker) Ready() error {
 	err := b.readiness.obstacle.Load()
 	if err == nil {
@@ -285,14 +285,13 @@ func (b *Broker) Ready() error {
 	return *err
 }
 
-// Run serves until ctx ends, and then shuts down. The steps are in this order: the controlled
-// shutdown (controlled_shutdown.go), during which the broker still serves; the listener; waiting
-// requests; the metadata; the cleaner; the store, with a clean shutdown. Run must be called only
-// once. It returns nil if ctx ended and everything closed without an error, and otherwise the
-// joined errors.
+// Run serves until ctx ends, and then shuts down. It stops in this order: the controlled shutdown
+// (controlled_shutdown.go), during which the broker still serves; the listeners; waiting requests;
+// the metadata; the cleaner; the store, with a clean shutdown. Run must be called only once. It
+// returns nil if ctx ended and everything closed without an error, and otherwise the joined errors.
 func (b *Broker) Run(ctx context.Context) error {
-	// The broker continues to follow the metadata after ctx ends, until the server has stopped: until
-	// then this broker leads the partitions that clients expect it to lead.
+	// After ctx ends, the broker follows the metadata until the server has stopped. Until then,
+	// clients expect this broker to lead its partitions.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	var workers sync.WaitGroup
@@ -302,10 +301,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	err := b.serve(ctx, metadataStore)
 
-	// The server has stopped, so nothing is appended any more and its requests have ended. Closing the
-	// set of replicas ends delayed operations that started in between. Then the broker stops following
-	// the metadata, because an image may open or close logs. The store, which owns the logs, is closed
-	// last.
+	// The server has stopped: its requests have ended, and nothing is appended any more. Closing the
+	// set of replicas ends delayed operations that started in the meantime. Then the broker stops
+	// following the metadata, because applying an image can open or close logs. The store owns the
+	// logs, so it is closed last.
 	b.readiness.obstacle.Store(&errStopping)
 	b.transactions.Close()
 	b.groups.Close()
@@ -319,8 +318,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	return errors.Join(err, b.Close())
 }
 
-// serve waits until the first image is applied. Then it accepts requests until ctx ends or the
-// metadata store fails.
+// serve waits until the first metadata image is applied. Then it accepts requests until ctx ends or
+// the metadata store fails.
 func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	select {
 	case <-ctx.Done():
@@ -344,8 +343,8 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		b.shutDownGracefully(serving)
 		stopServing()
 	case <-metadataStore.done:
-		// This broker receives no metadata any more. It must stop, because it could serve
-		// partitions that another broker leads by now.
+		// This broker receives no metadata any more. It must stop, because another broker may already
+		// lead its partitions.
 		stopServing()
 	}
 	<-server.done
@@ -360,7 +359,7 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 func (b *Broker) Close() (err error) {
 	b.close.Do(func() {
 		for _, l := range b.allListeners() {
-			_ = l.socket.Close() // if the server ran, it has closed the listener already
+			_ = l.socket.Close() // if the server ran, it has already closed the listener
 		}
 		if b.groups != nil {
 			b.groups.Close()

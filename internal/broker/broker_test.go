@@ -25,7 +25,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// cluster is one broker with a TCP listener and a real disk. It has the topic tickets.
+// cluster is one broker with a TCP listener and a real disk. It has a topic "tickets".
 type cluster struct {
 	t        *testing.T
 	dir      string
@@ -44,7 +44,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// open opens the metadata, or creates it, and adds the topic tickets.
+// open opens or creates the metadata store, and adds the topic tickets.
 func (c *cluster) open() {
 	c.t.Helper()
 	var err error
@@ -66,8 +66,8 @@ func (c *cluster) options() Options {
 	}
 }
 
-// start runs the broker and waits until it serves. The cleanup of the test stops the broker if it
-// still runs.
+// start runs the broker and waits until it serves. If the broker still runs when the test ends, the
+// cleanup stops it.
 func (c *cluster) start() {
 	c.t.Helper()
 	c.registry = prometheus.NewPedanticRegistry()
@@ -125,8 +125,7 @@ func (c *cluster) produce(client *kgo.Client, prefix string, count int) {
 	}
 }
 
-// consume reads from the beginning until it has read count different values, and returns these
-// values.
+// consume reads from the beginning until it has read count distinct values, and returns them.
 func (c *cluster) consume(count int) map[string]bool {
 	c.t.Helper()
 	client := c.client(kgo.ConsumeTopics("tickets"),
@@ -142,7 +141,7 @@ func (c *cluster) consume(count int) map[string]bool {
 	return values
 }
 
-// TestRestartLosesNothing: records that were produced with acks=all and idempotence can be read
+// TestRestartLosesNothing checks that records produced with acks=all and idempotence can be read
 // before and after a restart.
 func TestRestartLosesNothing(t *testing.T) {
 	c := newCluster(t)
@@ -164,7 +163,7 @@ func TestRestartLosesNothing(t *testing.T) {
 }
 
 // TestLongPollEndsWithRecordsAndAtShutdown: a fetch with a maximum wait of an hour returns when a
-// record is appended, and another one returns at the shutdown.
+// record is appended. Another such fetch returns when the broker shuts down.
 func TestLongPollEndsWithRecordsAndAtShutdown(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -184,8 +183,8 @@ func TestLongPollEndsWithRecordsAndAtShutdown(t *testing.T) {
 	}
 }
 
-// TestLostMetadataDeletesNoData: the metadata file is lost, which contained all topics. When a
-// topic is created again, it has its old records, although its reclaim policy is Delete.
+// TestLostMetadataDeletesNoData: the metadata file, which contained all topics, is lost. A topic
+// that is created again must have its old records, although its reclaim policy is Delete.
 func TestLostMetadataDeletesNoData(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -216,7 +215,7 @@ func TestLostMetadataDeletesNoData(t *testing.T) {
 	}
 }
 
-// awaitPending waits until count fetches are in the purgatory.
+// awaitPending waits until the purgatory contains count fetches.
 func awaitPending(t *testing.T, c *cluster, count float64) {
 	t.Helper()
 	await.Until(t, "fetches wait in the purgatory", func() bool {
@@ -224,7 +223,7 @@ func awaitPending(t *testing.T, c *cluster, count float64) {
 	})
 }
 
-// gauge returns the sum over the series of a metric whose label has the given value.
+// gauge returns a metric's sum over all series whose label has the given value.
 func gauge(t *testing.T, registry *prometheus.Registry, name, label, value string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -277,9 +276,9 @@ func TestReportAgreesWithMetrics(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a produce to a full disk fails with a storage error and the process stays up. When
-// the disk has space again, the partition accepts records, and all acknowledged records can be
-// read.
+// TestFullDisk: a produce request to a full disk fails with a storage error, and the process keeps
+// running. When the disk has space again, the partition accepts records, and all acknowledged
+// records can be read.
 func TestFullDisk(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
@@ -300,15 +299,15 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFailedSyncTakesThePartitionOffline: after a failed sync the content of the disk is unknown.
-// The partition is offline, its report contains the fault, and its records can still be read. The
-// process and the other partition stay up.
+// TestFailedSyncTakesThePartitionOffline: after a failed sync, the content of the disk is unknown.
+// The partition goes offline and its report shows the fault, but its records can still be read. The
+// process and the other partition keep running.
 func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
 	c.fsys = disk
 	c.start()
-	client := c.once() // produces to partition 0 only, whose log has the failing sync
+	client := c.once() // produces only to partition 0, whose log has the failing sync
 	c.produce(client, "before", 100)
 	disk.Inject(vfs.Rule{Op: vfs.OpSync, Name: "*.log", Err: syscall.EIO, Times: 1})
 	acknowledged := 0
@@ -343,7 +342,7 @@ func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 	c.consume(100 + acknowledged)
 }
 
-// once returns a client that produces to a chosen partition (0 by default) without retries.
+// once returns a client that produces without retries to one partition (by default partition 0).
 func (c *cluster) once() *kgo.Client {
 	return c.client(kgo.DisableIdempotentWrite(), kgo.RecordRetries(0),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -378,7 +377,7 @@ func TestNewReleasesWhatItOpenedBeforeAFailure(t *testing.T) {
 			_ = b.Close()
 		}
 	}
-	b, err := New(second) // succeeds if the failed calls have unlocked the directory
+	b, err := New(second) // succeeds if the failed calls of New have unlocked the directory
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,19 +16,19 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Brokers are the brokers of one process, which share an HTTP server. A pod runs one broker;
+// Brokers is a list of brokers in one process, which share an HTTP server. A pod runs one broker;
 // heartwood dev runs all brokers of a cluster. The list is empty while the brokers open their logs.
 type Brokers []*Broker
 
-// Errors of CleanNow, besides cleaner.ErrNotCompacted and cleaner.ErrDisabled.
+// Errors of CleanNow, in addition to cleaner.ErrNotCompacted and cleaner.ErrDisabled.
 var (
 	ErrUnknownTopic     = httpport.ErrUnknownTopic
 	ErrUnknownPartition = httpport.ErrUnknownPartition
 	ErrStarting         = httpport.ErrStarting
 )
 
-// Report returns the rows of all brokers, in the order of the brokers. These brokers identify the
-// transactions that they coordinate.
+// Report returns the rows of all brokers, in the order of the brokers. The rows identify the
+// transactions that these brokers coordinate.
 func (all Brokers) Report() (rows []report.Partition) {
 	for _, b := range all {
 		rows = append(rows, b.Report()...)
@@ -41,8 +41,8 @@ func (all Brokers) Report() (rows []report.Partition) {
 // brokers start.
 func (all Brokers) image() *metadata.Image { return all.ports().Image() }
 
-// Topics summarizes each topic of the metadata image from the reports of these brokers. The topics
-// are sorted by name.
+// Topics returns a summary of each topic in the metadata image, computed from these brokers'
+// reports and sorted by name.
 func (all Brokers) Topics(now time.Time) summary.Topics {
 	topics := summary.Topics{Topics: []summary.Topic{}}
 	image := all.image()
@@ -66,10 +66,11 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 	return topics
 }
 
-// CleanNow requests a cleaner pass over each replica of a topic that these brokers hold, whatever
-// its dirty ratio. Parameter partitions lists the partitions; if it is empty, all partitions are
-// included. The result also lists the replicas on brokers of other processes. If the cleaner
-// rejects a request, CleanNow returns the reason as an error; the other requests have been made.
+// CleanNow requests a cleaner pass over each replica of the topic on these brokers, whatever the
+// dirty ratio. Parameter partitions selects partitions; if it is empty, all partitions are
+// included. The result also lists the replicas on brokers of other processes. If a cleaner rejects
+// a request, CleanNow returns the reason as an error; the requests to other replicas remain in
+// effect.
 func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanRequests, error) {
 	answer := report.CleanRequests{Topic: topicName, Requests: []report.CleanRequest{}}
 	image := all.image()
@@ -107,8 +108,8 @@ func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanR
 	return answer, errors.Join(faults...)
 }
 
-// cleanReplica requests a pass from the broker that holds a replica. If no broker of this process
-// does, cleanReplica adds the replica to answer.Elsewhere.
+// cleanReplica requests a pass from the broker that holds the replica. If that broker is not in
+// this process, cleanReplica adds the replica to answer.Elsewhere.
 func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Image,
 	id logstore.PartitionID, broker int32) error {
 	for _, b := range all {
@@ -130,7 +131,7 @@ func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Im
 	return nil
 }
 
-// HTTPOf returns the options of the HTTP port. The function brokers returns the brokers of the
+// HTTPOf returns the options for the HTTP port. Function brokers returns the brokers of the
 // process, or none while they start.
 func HTTPOf(gatherer prometheus.Gatherer, ready func() error,
 	brokers func() Brokers) httpport.Options {
@@ -155,7 +156,7 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error,
 	}
 }
 
-// ports returns the view of these brokers that the HTTP port uses.
+// ports returns these brokers in the form that package httpport uses.
 func (all Brokers) ports() httpport.Brokers {
 	ports := make(httpport.Brokers, 0, len(all))
 	for _, b := range all {

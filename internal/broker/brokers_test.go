@@ -15,9 +15,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// sync changes the manifests and waits until the broker has applied them. The manifests set the
-// number of the cleaner's workers and of brokers. The compacted topic tickets gets the number of
-// partitions and the clean-now annotation; topic events has Kafka's defaults.
+// sync changes the manifests and waits until the broker has applied them. It sets the number of
+// cleaner workers and of brokers. The compacted topic tickets gets the given number of partitions
+// and the clean-now annotation; topic events has Kafka's defaults.
 func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow string) {
 	c.t.Helper()
 	settings := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"},
@@ -46,7 +46,7 @@ func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow st
 	}
 }
 
-// rowsOf returns the compaction reports of the partitions of tickets on this broker.
+// rowsOf returns the compaction reports for this broker's partitions of topic tickets.
 func (c *cluster) rowsOf() (rows []*report.Compaction) {
 	for _, row := range (Brokers{c.Broker}).Report() {
 		if row.Topic == "tickets" && row.Compaction != nil {
@@ -56,8 +56,8 @@ func (c *cluster) rowsOf() (rows []*report.Compaction) {
 	return rows
 }
 
-// TestCleanNowListsReplicasElsewhere: CleanNow requests passes for the replicas of the brokers of
-// this process. It lists the replicas of broker 1, which is not in this process.
+// TestCleanNowListsReplicasElsewhere checks that CleanNow requests passes for the replicas on
+// brokers of this process. It lists the replicas on broker 1, which is not in this process.
 func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -68,7 +68,7 @@ func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 		c.produce(client, string(rune('a'+round)), 50)
 	}
 	client.Close()
-	// The client was closed first, because it would wait for broker 1, which is down.
+	// Close the client first, because it would wait for broker 1, which is down.
 	c.sync(1, 2, 4, "")
 	answer, err := all.CleanNow("tickets", nil)
 	if err != nil || answer.Topic != "tickets" || len(answer.Requests)+len(answer.Elsewhere) != 4 ||
@@ -132,8 +132,8 @@ func TestCleanNowErrors(t *testing.T) {
 	}
 }
 
-// TestTopicSummaries: the summary contains topics that are compacted and topics that are not. When
-// the passes for the annotation have completed, it contains their outcome.
+// TestTopicSummaries checks that the summary contains topics with and without compaction. When the
+// passes requested by the annotation have completed, the summary contains their outcome.
 func TestTopicSummaries(t *testing.T) {
 	c := newCluster(t)
 	c.start()

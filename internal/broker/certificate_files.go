@@ -14,27 +14,27 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// filesInterval is how often the directory of certificates is read. Kubernetes changes the files of
-// a mounted Secret about a minute after the Secret.
+// filesInterval is how often the certificate directory is read. Kubernetes updates the files of a
+// mounted Secret about a minute after the Secret changes.
 const filesInterval = 5 * time.Second
 
-// CertificateFiles keep Certificates up to date with a directory, whose files have the names and
-// the content of the keys of v1alpha1.BrokersTLSSecretName. Its methods are safe for concurrent
-// use, except Load and Follow, which belong to one goroutine.
+// CertificateFiles keeps Certificates up to date with the files in a directory. The file names and
+// contents are those of the Secret v1alpha1.BrokersTLSSecretName. Its methods are safe for
+// concurrent use, except Load and Follow, which belong to one goroutine.
 type CertificateFiles struct {
 	Dir          string
 	Broker       int32    // id of this broker
-	Listeners    []string // names
+	Listeners    []string // id of this broker
 	Certificates *Certificates
 	Logger       *slog.Logger
 
 	trust    atomic.Pointer[string]
 	unknown  atomic.Pointer[[]byte]
-	reported string // text of the error that was logged last
+	reported string // text of the last error that was logged
 }
 
-// Load reads the directory. Files that are missing or invalid have no effect on the certificates in
-// use; the error names them.
+// Load reads the directory. A missing or invalid file has no effect on the certificates in use; the
+// error names the file.
 func (f *CertificateFiles) Load() error {
 	data, err := readFiles(f.Dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *CertificateFiles) Load() error {
 	return nil
 }
 
-// Trust returns the fingerprint of the CAs in use, "" before the first successful Load.
+// Trust returns the fingerprint of the CAs in use, or "" before the first successful Load.
 func (f *CertificateFiles) Trust() string {
 	if trust := f.trust.Load(); trust != nil {
 		return *trust
@@ -57,7 +57,7 @@ func (f *CertificateFiles) Trust() string {
 	return ""
 }
 
-// UnknownUsers returns the content of v1alpha1.KeyUnknownUsers, nil before the first successful
+// UnknownUsers returns the content of v1alpha1.KeyUnknownUsers, or nil before the first successful
 // Load.
 func (f *CertificateFiles) UnknownUsers() []byte {
 	if unknown := f.unknown.Load(); unknown != nil {
@@ -66,7 +66,8 @@ func (f *CertificateFiles) UnknownUsers() []byte {
 	return nil
 }
 
-// Follow reads the directory regularly until ctx ends. It logs an error once, until it changes.
+// Follow reads the directory every filesInterval until ctx ends. It logs an error only when its
+// text has changed.
 func (f *CertificateFiles) Follow(ctx context.Context) {
 	tick := time.NewTicker(filesInterval)
 	defer tick.Stop()
@@ -88,8 +89,8 @@ func (f *CertificateFiles) Follow(ctx context.Context) {
 	}
 }
 
-// readFiles reads the files of a directory. The files of a mounted Secret are links. Names that
-// begin with two dots belong to the kubelet.
+// readFiles returns the content of the directory's files by name. In a mounted Secret, the files
+// are symbolic links, and names that begin with two dots belong to the kubelet.
 func readFiles(dir string) (map[string][]byte, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

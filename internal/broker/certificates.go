@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Certificates contains the certificates and keys of a broker. Update replaces them without a
-// restart: new connections use the new ones, and open connections continue.
+// Certificates contains a broker's certificates and keys. Update replaces them without a restart:
+// new connections use the new certificates, and open connections continue.
 type Certificates struct {
 	updating sync.Mutex
 	current  atomic.Pointer[material]
@@ -27,32 +27,32 @@ type Certificates struct {
 // material is one state of Certificates. It is immutable.
 type material struct {
 	listeners map[string]*listenerMaterial
-	usersCA   *x509.CertPool // nil: unknown
+	usersCA   *x509.CertPool // nil: not known yet
 	// peerCA and peer are nil until the broker has a certificate for connections between brokers.
 	peerCA *x509.CertPool
 	peer   *tls.Certificate
 }
 
-// listenerMaterial are the certificate of a listener and the CAs of its clients.
+// listenerMaterial contains a listener's certificate and the CAs of its clients.
 type listenerMaterial struct {
 	certificate *tls.Certificate
-	// clientCAs are the CAs in Authentication.ClientCAs; nil: the users CA applies.
+	// clientCAs contains the CAs from Authentication.ClientCAs; nil: the listener uses the users CA.
 	clientCAs *x509.CertPool
-	// oauthCA is the CA in OAuth.CA; nil: the public CAs apply.
+	// oauthCA contains the CA from OAuth.CA; nil: the listener uses the public CAs.
 	oauthCA *x509.CertPool
 }
 
-// NewCertificates returns Certificates without content. Listeners with TLS refuse connections until
-// Update was called.
+// NewCertificates returns empty Certificates. Listeners with TLS refuse connections until Update
+// was called.
 func NewCertificates() *Certificates {
 	c := &Certificates{}
 	c.current.Store(&material{})
 	return c
 }
 
-// Update replaces the content by data with the keys of v1alpha1.BrokersTLSSecretName. An entry that
-// is missing or invalid keeps its present value. The error names these entries; it never contains
-// key material.
+// Update replaces the certificates and keys with those in data, which has the keys of the Secret
+// v1alpha1.BrokersTLSSecretName. If an entry is missing or invalid, its present value remains. The
+// error names such entries, but never contains key material.
 func (c *Certificates) Update(data map[string][]byte, listeners []string, broker int32) error {
 	c.updating.Lock()
 	defer c.updating.Unlock()
@@ -108,8 +108,8 @@ func (c *Certificates) Update(data map[string][]byte, listeners []string, broker
 	return errors.Join(faults...)
 }
 
-// parsePool returns a pool of the certificates in a PEM file. For a file without a certificate the
-// pool is empty, so every client certificate is invalid.
+// parsePool returns a pool with the certificates in a PEM file. If the file contains no
+// certificate, the pool is empty, and every client certificate is invalid.
 func parsePool(content []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
@@ -125,14 +125,14 @@ func parsePool(content []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Errors of TLS handshakes.
+// Reasons for failed TLS handshakes.
 var (
 	errNoCertificate = errors.New("the listener has no certificate yet")
 	errNoClientCA    = errors.New("the CA of clients is not known yet")
 )
 
-// server returns a function that returns the TLS configuration of a listener. The configuration is
-// built again only when the certificates have changed.
+// server returns a function that returns a listener's TLS configuration. The function rebuilds the
+// configuration only after the certificates have changed.
 func (c *Certificates) server(listener string, mutual bool) func() *tls.Config {
 	return c.cached(func(m *material) *tls.Config {
 		loaded := m.listeners[listener]
@@ -147,7 +147,7 @@ func (c *Certificates) server(listener string, mutual bool) func() *tls.Config {
 		if config.ClientCAs == nil {
 			config.ClientCAs = m.usersCA
 		}
-		if config.ClientCAs == nil { // a nil pool would stand for the CAs of the system
+		if config.ClientCAs == nil { // a nil pool would mean the system's CAs
 			return refusing(errNoClientCA)
 		}
 		requireClients(config)
@@ -168,7 +168,8 @@ func (c *Certificates) peerServer() func() *tls.Config {
 	})
 }
 
-// cached returns build(c.current), which it calls once for each state of the certificates.
+// cached returns a function that returns build's result for the current material. It calls build
+// once for each material.
 func (c *Certificates) cached(build func(*material) *tls.Config) func() *tls.Config {
 	type built struct {
 		material *material
@@ -188,26 +189,27 @@ func (c *Certificates) cached(build func(*material) *tls.Config) func() *tls.Con
 
 func serverConfig(certificate *tls.Certificate) *tls.Config {
 	config := tlsconfig.New(*certificate)
-	// Kafka's connections live long: full records cost less than the latency of the first ones.
+	// Connections of Kafka clients live long, so full TLS records save more than small first records
+	// would.
 	config.DynamicRecordSizingDisabled = true
 	return config
 }
 
-// requireClients requires a certificate of the client. TLS sessions are not resumed: a ticket would
-// otherwise remain valid after the CA was removed.
+// requireClients makes the configuration require a client certificate. It disables the resumption
+// of TLS sessions, because otherwise a session ticket would remain valid after its CA was removed.
 func requireClients(config *tls.Config) {
 	config.ClientAuth, config.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, true
 }
 
-// refusing returns a configuration with which every handshake fails.
+// refusing returns a configuration that makes every handshake fail with the given reason.
 func refusing(reason error) *tls.Config {
 	return tlsconfig.ServeAs(func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, reason })
 }
 
-// client returns the session of a client with a verified certificate. A listener without CAs of its
-// own accepts only certificates of LogUsers, whose principal is the common name. For a listener
-// with its own CAs, the principal is the result of the rules: a common name would let each of these
-// CAs issue certificates in the name of every LogUser.
+// client returns the session for a client with a verified certificate. A listener without its own
+// CAs accepts only certificates of LogUsers, and the principal is the common name. On a listener
+// with its own CAs, the principal is the result of the mapping rules. If it were the common name,
+// each of these CAs could issue certificates in the name of every LogUser.
 func (c *Certificates) client(listener string,
 	rules certname.Rules) func(*tls.ConnectionState) (*wire.Session, error) {
 	return func(state *tls.ConnectionState) (*wire.Session, error) {
@@ -233,7 +235,7 @@ func (c *Certificates) client(listener string,
 	}
 }
 
-// mechanisms returns the SASL mechanisms of a listener, and whether its clients authenticate by
+// mechanisms returns a listener's SASL mechanisms, and whether its clients authenticate with
 // certificates.
 func mechanisms(authentication []v1alpha1.Authentication) (names []string, certificates bool) {
 	byType := map[v1alpha1.AuthenticationType]string{

@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// mounted writes files as Kubernetes mounts a Secret: the names are links into a directory that is
-// replaced as a whole.
+// mounted writes files as Kubernetes mounts a Secret: the names are links into a directory, and an
+// update replaces the whole directory.
 func mounted(t *testing.T, dir, version string, data map[string][]byte) {
 	t.Helper()
 	content := filepath.Join(dir, ".."+version)
@@ -41,7 +41,8 @@ func mounted(t *testing.T, dir, version string, data map[string][]byte) {
 	}
 }
 
-// TestMountedCertificatesAreReloaded replaces the files of a mounted Secret, once by a broken key.
+// TestMountedCertificatesAreReloaded checks that the broker uses the new files after a mounted
+// Secret has changed. One of the changes contains a broken key.
 func TestMountedCertificatesAreReloaded(t *testing.T) {
 	dir, log := t.TempDir(), &strings.Builder{}
 	ca := certs.New(t, "ca")
@@ -72,7 +73,7 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 	broken := build("2")
 	broken[privateKey] = []byte("x")
 	mounted(t, dir, "2", broken)
-	for range 2 { // Follow logs an error once
+	for range 2 { // Follow logs the error only once
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		files.Follow(ctx)
@@ -96,8 +97,9 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 	}
 }
 
-// TestCommonNameNeedsTheUsersCA is trap 19 of docs/security.md: a CA that others own may issue any
-// common name, so with clientCAs the principal is the whole name of the certificate.
+// TestCommonNameNeedsTheUsersCA is trap 19 of docs/security.md. A CA in clientCAs belongs to
+// somebody else and can issue any common name. On such a listener, the principal is the
+// certificate's full subject name.
 func TestCommonNameNeedsTheUsersCA(t *testing.T) {
 	users, foreign := certs.New(t, "users"), certs.New(t, "corp")
 	c := NewCertificates()

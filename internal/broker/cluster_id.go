@@ -10,17 +10,18 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// clusterIDFile is in the data directory; docs/format/cluster-id.md describes it.
+// clusterIDFile is the name of a file in the data directory; docs/format/cluster-id.md describes
+// its format.
 const clusterIDFile = "cluster-id"
 
 // clusterIDBytesMax is larger than any cluster id in use: generated ids have 22 characters, and a
 // UUID as text has 36.
 const clusterIDBytesMax = 64
 
-// readClusterID returns the id of the cluster that a data directory belongs to, or "" for a
-// directory without the file. It fails if the file does not have the format of writeClusterID. It
-// must not guess an id: if it took the logs of another cluster for logs of this cluster, this
-// broker would delete them, because this cluster does not have their topics.
+// readClusterID returns the id of the cluster to which a data directory belongs, or "" if the
+// directory does not contain the file. It fails if the file does not have the format of
+// writeClusterID. It must not guess an id: with a wrong id, this broker would take another
+// cluster's logs for its own and delete them, because this cluster does not have their topics.
 func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	file := filepath.Join(dir, clusterIDFile)
 	content, err := fsys.ReadFile(file)
@@ -37,7 +38,7 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	return id, nil
 }
 
-// parseClusterID returns the id in the content of the file.
+// parseClusterID returns the cluster id in the file's content.
 func parseClusterID(content []byte) (string, error) {
 	id, ended := strings.CutSuffix(string(content), "\n")
 	if !ended || !validClusterID(id) {
@@ -46,8 +47,8 @@ func parseClusterID(content []byte) (string, error) {
 	return id, nil
 }
 
-// writeClusterID replaces the file atomically: after a crash the file contains the old id or the
-// new id.
+// writeClusterID replaces the file atomically: after a crash the file contains either the old id or
+// the new id.
 func writeClusterID(fsys vfs.FS, dir, id string) error {
 	if !validClusterID(id) {
 		return fmt.Errorf("write cluster id %.100q: want 1 to %d printable characters", id,
@@ -60,8 +61,8 @@ func writeClusterID(fsys vfs.FS, dir, id string) error {
 	return nil
 }
 
-// validClusterID accepts printable ASCII without spaces, so that the file is one line and people
-// can compare ids.
+// validClusterID reports whether the id is printable ASCII without spaces. Then the file is one
+// line, and people can compare ids.
 func validClusterID(id string) bool {
 	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	return id != "" && len(id) <= clusterIDBytesMax && !strings.ContainsFunc(id, notPrintable)

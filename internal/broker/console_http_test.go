@@ -39,7 +39,7 @@ func handlerOf(brokers ...*Broker) http.Handler {
 	return httpport.New(HTTPOf(prometheus.NewRegistry(), func() error { return nil }, all))
 }
 
-// cleanTickets requests a pass over both partitions and waits for it.
+// cleanTickets requests passes over both partitions and waits until they have completed.
 func (c *cluster) cleanTickets() {
 	c.t.Helper()
 	answer, err := Brokers{c.Broker}.CleanNow("tickets", nil)
@@ -56,8 +56,9 @@ func (c *cluster) cleanTickets() {
 	})
 }
 
-// TestSegmentsAndPassesOverHTTP: the segments add up to the partition, and the pass that has
-// rewritten them is listed, also after a restart of the broker.
+// TestSegmentsAndPassesOverHTTP checks that the sizes of the segments add up to the size of the
+// partition. The pass that has rewritten the segments must be listed, even after the broker has
+// restarted.
 func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -124,7 +125,8 @@ func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 	}
 }
 
-// checkPasses checks two pages of passes, those with steps and older ones, and returns the newest.
+// checkPasses checks two pages of passes: passes with steps, and older passes. It returns the
+// newest pass.
 func checkPasses(t *testing.T, handler http.Handler) report.PartitionPass {
 	t.Helper()
 	passes := fetch[report.Passes](t, handler, "/api/v1/passes?topic=tickets&steps=true&limit=3",
@@ -151,7 +153,8 @@ func checkPasses(t *testing.T, handler http.Handler) report.PartitionPass {
 	return newest
 }
 
-// TestReportRequestsAreChecked: each invalid request has a status and a reason.
+// TestReportRequestsAreChecked checks the status and the reason in the response to each invalid
+// request.
 func TestReportRequestsAreChecked(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -193,15 +196,15 @@ func TestReportRequestsAreChecked(t *testing.T) {
 	}
 }
 
-// recordsOfKey requests the records of a key.
+// recordsOfKey requests the records of one key.
 func recordsOfKey(t *testing.T, handler http.Handler, key, parameters string) report.Keys {
 	t.Helper()
 	return fetch[report.Keys](t, handler, "/api/v1/topics/tickets/keys?key="+
 		base64.RawURLEncoding.EncodeToString([]byte(key))+parameters, http.StatusOK)
 }
 
-// TestKeysOverHTTP looks up keys that a client has produced, which chose the partitions by their
-// hashes: before and after passes, with tombstones, and a key that does not exist.
+// TestKeysOverHTTP looks up keys that a client has produced to partitions chosen by hash. It does
+// so before and after passes, with tombstones, and for a key that does not exist.
 func TestKeysOverHTTP(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -275,7 +278,8 @@ func TestKeysOverHTTP(t *testing.T) {
 	}
 }
 
-// TestReplicasOverHTTP: the leader reports the lag of each replica, and which ones are in sync.
+// TestReplicasOverHTTP checks that the leader reports each replica's lag, and which replicas are in
+// sync.
 func TestReplicasOverHTTP(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", func() bool {

@@ -7,26 +7,28 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// shutdownTimeout is the maximum duration of the controlled shutdown. It is a third of the grace
-// period of a pod (internal/operator/render), so that time remains to close the logs.
+// shutdownTimeout is the maximum duration of the controlled shutdown. It is a third of the pod's
+// grace period (internal/operator/render), which leaves time to close the logs.
 const shutdownTimeout = 20 * time.Second
 
-// noticeTime is how long a broker still serves after another broker leads the last of its
-// partitions. Clients that send a request in this time get the new leader with the error. A client
-// whose connection closes before may connect to the same broker again: on Kubernetes to the address
-// of a pod that is gone, where it waits for its connection timeout (ADR 0298).
+// noticeTime is how long a broker continues to serve after other brokers have taken over all its
+// partitions. A client that sends a request in this time receives an error that names the new
+// leader. A client whose connection closes earlier may reconnect to the same address. On Kubernetes
+// that is the address of a pod that no longer exists, and the client waits for its connection
+// timeout (ADR 0298).
 const noticeTime = time.Second
 
-// shutDownGracefully performs the controlled shutdown. It announces that this broker stops, and
-// waits until no partition depends on this broker (metadata.Image.DependsOn). In the meantime this
-// broker serves and applies metadata images. Other brokers become the leaders of its partitions
-// where they can, and the leaders remove it from the ISRs. Without this wait, producers would have
-// to wait until each leader has removed the stopped broker from the ISR. If a broker that remains
-// has taken over partitions, this broker serves for a further noticeTime.
+// shutDownGracefully performs the controlled shutdown. It announces that this broker is stopping,
+// and waits until no partition depends on this broker (metadata.Image.DependsOn). In the meantime
+// this broker serves requests and applies metadata images. Other brokers take over the leadership
+// of its partitions where possible, and the leaders remove it from the ISRs. Without this wait,
+// producers would have to wait until each leader has removed the stopped broker from the ISR. If
+// another broker that is not stopping has taken over partitions, this broker serves for another
+// noticeTime.
 //
-// A partition without another in-sync replica cannot be handed over. After shutdownTimeout, which
-// can pass during an outage of the metadata store, the broker stops anyway, and its clients wait as
-// after a crash.
+// A partition without another in-sync replica cannot be handed over. After shutdownTimeout, the
+// broker stops anyway, and its clients wait as after a crash. The timeout can also pass because the
+// metadata store is unavailable.
 func (b *Broker) shutDownGracefully(ctx context.Context) {
 	announcer, ok := b.opts.Metadata.(metadata.ShutdownAnnouncer)
 	if !ok || !b.image().DependsOn(b.opts.NodeID) {
@@ -58,7 +60,8 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 	}
 }
 
-// shutdown has the same values in all brokers, except in tests, which change them before Run.
+// shutdown contains the shutdown's timeouts. All brokers have the same values, but tests change
+// them before Run.
 type shutdown struct {
 	timeout time.Duration
 	notice  func(context.Context)
@@ -72,7 +75,7 @@ func waitNotice(ctx context.Context) {
 	}
 }
 
-// takenOver reports whether a broker that is not shutting down leads a partition that the given
+// takenOver reports whether a broker that is not shutting down now leads a partition that the given
 // broker led before.
 func takenOver(before, now *metadata.Image, broker int32) bool {
 	for _, topic := range before.Topics {

@@ -11,8 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestClientsLearnTheNewLeaderBeforeAConnectionCloses: a client that asks the leader of a partition
-// only now and then gets NOT_LEADER_OR_FOLLOWER before a controlled shutdown closes its connection.
+// TestClientsLearnTheNewLeaderBeforeAConnectionCloses: a client sends a request to a partition's
+// leader only now and then. It must receive NOT_LEADER_OR_FOLLOWER before a controlled shutdown
+// closes its connection.
 func TestClientsLearnTheNewLeaderBeforeAConnectionCloses(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -25,7 +26,7 @@ func TestClientsLearnTheNewLeaderBeforeAConnectionCloses(t *testing.T) {
 	if err := leaderError(t.Context(), client.Broker(int(leader))); err != nil {
 		t.Fatalf("before the shutdown: %v", err)
 	}
-	noticed := make(chan struct{}) // the broker serves until then
+	noticed := make(chan struct{}) // closed when the broker may stop serving
 	c.brokers[leader].shutdown.notice = func(context.Context) { <-noticed }
 	stopped := make(chan struct{})
 	go func() {
@@ -34,7 +35,7 @@ func TestClientsLearnTheNewLeaderBeforeAConnectionCloses(t *testing.T) {
 	}()
 	defer func() { close(noticed); <-stopped }()
 	for {
-		// Requests at an interval that is much longer than the hand-over.
+		// The interval between requests is much longer than the hand-over.
 		time.Sleep(100 * time.Millisecond)
 		switch err := leaderError(t.Context(), client.Broker(int(leader))); {
 		case errors.Is(err, kerr.NotLeaderForPartition):
@@ -45,7 +46,8 @@ func TestClientsLearnTheNewLeaderBeforeAConnectionCloses(t *testing.T) {
 	}
 }
 
-// leaderError asks a broker for the end offset of partition 0, which only its leader answers.
+// leaderError requests the end offset of partition 0 from a broker, and returns the error in the
+// response. Only the leader responds without an error.
 func leaderError(ctx context.Context, broker *kgo.Broker) error {
 	partition := kmsg.NewListOffsetsRequestTopicPartition()
 	partition.Timestamp, partition.CurrentLeaderEpoch = -1, -1

@@ -2,12 +2,13 @@ package broker
 
 import "heartwood.dev/heartwood/internal/vfs"
 
-// connectionsDefault is the maximum number of client connections if the limit of file descriptors
-// allows it.
+// connectionsDefault is the maximum number of client connections if the limit on file descriptors
+// permits that many.
 const connectionsDefault = 10_000
 
-// raiseOpenFiles raises the limit of file descriptors as far as the process may, and returns the
-// limit in effect. The broker starts even if that fails: the limit may suffice.
+// raiseOpenFiles raises the limit on file descriptors as far as the process is permitted to, and
+// returns the limit in effect. If raising the limit fails, the broker still starts, because the
+// limit may be sufficient.
 func (b *Broker) raiseOpenFiles() vfs.OpenFilesLimit {
 	limit, err := vfs.RaiseOpenFiles()
 	if err != nil {
@@ -18,11 +19,12 @@ func (b *Broker) raiseOpenFiles() vfs.OpenFilesLimit {
 	return limit
 }
 
-// connectionsMax returns the maximum number of client connections: at most half of the file
-// descriptors. Partitions whose files are closed while they are idle need the others. Without this
-// bound, connections could use up all descriptors, and such a partition could not be read.
+// connectionsMax returns the maximum number of client connections, which use at most half of the
+// file descriptors. The other half is for partitions whose files are closed while idle. If
+// connections could use up all descriptors, the broker could not reopen such files to read these
+// partitions.
 func connectionsMax(limit vfs.OpenFilesLimit) int {
-	if limit.Soft == 0 { // the limit could not be read
+	if limit.Soft == 0 { // reading the limit failed
 		return connectionsDefault
 	}
 	return int(max(1, min(connectionsDefault, limit.Soft/2)))

@@ -13,8 +13,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// TestFailingClientIsReportedAndBlockedAlone: two users connect from the same address, one with an
-// old password and with the limit of the LogCluster.
+// TestFailingClientIsReportedAndBlockedAlone: two users connect from the same address, and one uses
+// an old password. Only that user may be reported as failing and be blocked at the LogCluster's
+// limit.
 func TestFailingClientIsReportedAndBlockedAlone(t *testing.T) {
 	c := newStoppedCluster(t, 1, "admin")
 	limit := int32(3)

@@ -14,19 +14,20 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// retryInterval is how long the broker waits before it applies an image again, or repeats a report,
-// after a failure. By then the disk may have space, or the API server may be available.
+// retryInterval is how long the broker waits after a failure before it applies the metadata image
+// again or repeats a report. By then, the disk may have free space or the API server may be
+// available.
 const retryInterval = 3 * time.Second
 
-// offer accepts a new image from the metadata store without waiting. follow may skip images,
-// because each image is complete. offer stores the image before it wakes follow, so that follow
-// loads this image or a newer one.
+// offer accepts a new metadata image from the metadata store and does not block. follow may skip
+// images, because each image is complete. offer stores the image before it wakes follow, so follow
+// always loads this image or a newer one.
 func (b *Broker) offer(image *metadata.Image) {
 	b.images.offer(image)
 	b.wake()
 }
 
-// wake makes follow apply the newest image, even if that image has been applied already.
+// wake makes follow apply the newest metadata image, even if that image was already applied.
 func (b *Broker) wake() {
 	select {
 	case b.images.wakeUp <- struct{}{}:
@@ -34,9 +35,9 @@ func (b *Broker) wake() {
 	}
 }
 
-// follow applies the newest image whenever wake was called. All images are applied by this one
-// goroutine, as replica.Set requires. follow returns when ctx ends. It retries a failed image
-// every retryInterval, and logs a failure only if its text has changed. It does not log that a
+// follow applies the newest metadata image after each call of wake. It is the only goroutine that
+// applies images, as replica.Set requires. It returns when ctx ends. After a failure, it retries
+// every retryInterval, and it logs the failure only if its text has changed. It does not log that a
 // partition waits for an election.
 func (b *Broker) follow(ctx context.Context) {
 	retry := time.NewTimer(retryInterval)
@@ -52,7 +53,7 @@ func (b *Broker) follow(ctx context.Context) {
 		fault := ""
 		image := b.images.newest.Load()
 		if image == nil {
-			continue // a failed log called wake before the first image
+			continue // wake was called for a failed log before the first image
 		}
 		if err := b.apply(image); err != nil {
 			retry.Reset(retryInterval)
@@ -67,27 +68,27 @@ func (b *Broker) follow(ctx context.Context) {
 	}
 }
 
-// apply applies an image. Then requests can use the image, and the served partitions are reported
-// to the cluster (serving.go). Both happen even if apply fails, because the failure concerns only
-// some partitions, and the other partitions must be served.
+// apply applies a metadata image. Then requests can use the image, and the broker reports the
+// partitions that it serves (serving.go). Both happen even if apply fails, because a failure
+// concerns only some partitions, and the others must be served.
 func (b *Broker) apply(image *metadata.Image) error {
-	// A broker that is too old for its cluster has an empty disk, because it would have refused to
-	// open a disk of the newer format. It must not copy records in formats that it does not know.
+	// A broker whose version is too old for its cluster has an empty disk, because it refuses to open
+	// a disk with the newer format. It must not copy records in formats that it does not support.
 	if err := b.store.RaiseFormatLevel(image.FormatLevel); err != nil {
 		return err
 	}
 	if self, up := image.Broker(b.opts.NodeID); up {
-		b.store.SetBrokerEpoch(self.Epoch) // written to the disk at a clean shutdown
+		b.store.SetBrokerEpoch(self.Epoch) // a clean shutdown writes it to the disk
 	}
 	served, fault := b.replicas.Apply(image)
-	// The image may contain the registration of an earlier disk of this broker. Its bound of
-	// producer ids does not apply to this disk.
+	// If the image contains the registration of this broker's previous disk, the registered bound on
+	// producer ids does not apply to the present disk.
 	if self, up := image.Broker(b.opts.NodeID); up && self.Directory == b.self.Directory {
 		fault = errors.Join(fault, b.ids.Begin(self.ProducerIDs))
 	}
 	fault = errors.Join(fault, b.recordCluster())
-	// Configure the cleaner when the cleaner's budget changes, and for the first image. The image
-	// before the first one has no ClusterID.
+	// Configure the cleaner for the first image, and whenever its budget changes. The initial empty
+	// image has no ClusterID.
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
@@ -99,8 +100,8 @@ func (b *Broker) apply(image *metadata.Image) error {
 		b.logger.Info("log level changed", "to", b.opts.LogLevel.Level())
 	}
 	b.cleanNow.Update(image, b.opts.NodeID)
-	// The groups are applied before requests use the image. If the image refers a client to this
-	// broker as the coordinator, the coordinator then exists, although it may still be loading.
+	// Apply the image to the coordinators before requests use it. If the image names this broker as a
+	// coordinator, the coordinator then exists, although it may still be loading.
 	b.groups.Apply(image)
 	b.transactions.Apply(image)
 	b.images.apply(image)
@@ -115,8 +116,8 @@ func (b *Broker) apply(image *metadata.Image) error {
 }
 
 // recordCluster writes the cluster id to the data directory. It must be called after
-// replicas.Apply, which moves aside the logs of another cluster (ADR 0028). If the id were written
-// first, a crash in between would attribute the logs of the other cluster to this cluster.
+// replicas.Apply, which sets aside the logs of another cluster (ADR 0028). If recordCluster were
+// called first, a crash in between would attribute the other cluster's logs to this cluster.
 func (b *Broker) recordCluster() error {
 	now := b.replicas.Cluster()
 	if now == b.cluster {
@@ -129,8 +130,8 @@ func (b *Broker) recordCluster() error {
 	return nil
 }
 
-// cleanerOptions converts the cluster's budget to options of the cleaner. In the budget, 0 workers
-// disable the cleaner; in the options, 0 workers select the default, and -1 disables the cleaner.
+// cleanerOptions converts the cluster's budget to cleaner options. In the budget, 0 workers
+// disables the cleaner. In the options, 0 workers selects the default, and -1 disables the cleaner.
 func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	workers := budget.Workers
 	if workers == 0 {
@@ -142,9 +143,9 @@ func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	}
 }
 
-// logFailed is called by the store when the disk of a log fails. The partition is offline from then
-// on, and the broker stays up. When follow applies the image again, the broker reports to the
-// cluster that it does not serve the partition any more.
+// logFailed is called by the store when a log's disk fails. The partition is offline from then on,
+// but the broker keeps running. follow then applies the image again, and the broker reports that it
+// no longer serves the partition.
 func (b *Broker) logFailed(id logstore.PartitionID, err error) {
 	b.logger.Error("partition offline", "partition", id, "error", err)
 	b.wake()

@@ -18,8 +18,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// fillTopic creates a topic with six partitions of one replica, writes ten records into each, and
-// commits offset 4 for each.
+// fillTopic creates a topic with six partitions and replication factor 1. It writes ten records to
+// each partition and commits offset 4 for each.
 func fillTopic(t *testing.T, client *kgo.Client, topic, group string, brokers []*Broker) {
 	t.Helper()
 	admin := kadm.NewClient(client)
@@ -43,8 +43,8 @@ func fillTopic(t *testing.T, client *kgo.Client, topic, group string, brokers []
 	})
 }
 
-// awaitTopic waits until a topic is in the images of all brokers. A broker that creates a topic
-// waits for its own image only.
+// awaitTopic waits until every broker's metadata image contains the topic. A broker that creates a
+// topic waits only for its own image.
 func awaitTopic(t *testing.T, brokers []*Broker, topic string) {
 	t.Helper()
 	await.Until(t, "topic "+topic+" is in the images of all brokers", func() bool {
@@ -54,7 +54,7 @@ func awaitTopic(t *testing.T, brokers []*Broker, topic string) {
 	})
 }
 
-// lagAtCoordinator computes the lag at the coordinator of a group.
+// lagAtCoordinator computes a group's lag at its coordinator.
 func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
 	brokers []*Broker) (*grouplag.Lag, *Broker) {
 	t.Helper()
@@ -71,8 +71,9 @@ func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
 	return g, brokers[index]
 }
 
-// TestGroupLagInASecuredCluster: leaders tell another broker their end offsets, though no ACL
-// allows its principal to describe the topic. The connections are kept for the next round.
+// TestGroupLagInASecuredCluster checks that leaders return end offsets to another broker, although
+// no ACL permits that broker's principal to describe the topic. The connections are kept for the
+// next round.
 func TestGroupLagInASecuredCluster(t *testing.T) {
 	c := newSecureCluster(t, 3)
 	client := c.client("admin", "admin-secret", kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -110,8 +111,9 @@ func leadersOf(image *metadata.Image, topic string) map[int32]int {
 	return leaders
 }
 
-// TestGroupLagOfAnUnavailableLeader: the lag of its partitions remains, and the round counts as
-// incomplete. A coordinator that has never known their end offsets leaves them out.
+// TestGroupLagOfAnUnavailableLeader checks that the partitions of an unavailable leader keep their
+// lag, and that the round counts as incomplete. A coordinator that never knew the end offsets omits
+// these partitions.
 func TestGroupLagOfAnUnavailableLeader(t *testing.T) {
 	c := newTrio(t)
 	client, err := kgo.NewClient(c.seeds(), kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -152,7 +154,7 @@ func TestGroupLagOfAnUnavailableLeader(t *testing.T) {
 	}
 }
 
-// TestGroupLagMetrics: group ids that are not valid UTF-8 do not break a scrape.
+// TestGroupLagMetrics checks that group ids with invalid UTF-8 do not make a scrape fail.
 func TestGroupLagMetrics(t *testing.T) {
 	c := newCluster(t)
 	c.start()

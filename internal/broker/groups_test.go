@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator"
 )
 
-// consumer is a group member that tracks its partitions and the records that it has read.
+// consumer is a group member that records its assigned partitions and the records that it has read.
 type consumer struct {
 	client *kgo.Client
 	cancel context.CancelFunc
@@ -60,7 +60,7 @@ func (c *trio) join(group string, more ...kgo.Opt) *consumer {
 				defer m.mu.Unlock()
 				m.read = append(m.read, string(r.Value))
 			})
-			// The commit may fail during a rebalance; the next commit contains the same offsets.
+			// The commit can fail during a rebalance; the next commit contains the same offsets.
 			_ = m.client.CommitUncommittedOffsets(ctx)
 		}
 	}()
@@ -87,7 +87,7 @@ func (m *consumer) has() int {
 	return len(m.read)
 }
 
-// committed returns the sum of the offsets that a group has committed.
+// committed returns the sum of the group's committed offsets.
 func (c *trio) committed(group string) (sum int64) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), trioWait)
@@ -97,8 +97,8 @@ func (c *trio) committed(group string) (sum int64) {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	// The client sends FindCoordinator and Metadata to any broker. It fails when the coordinator
-	// stops between the two, and does not retry that.
+	// The client sends FindCoordinator and Metadata to any broker. If the coordinator stops between
+	// the two requests, the client fails without a retry.
 	var offsets kadm.OffsetResponses
 	c.await("the committed offsets of group "+group, func() bool {
 		offsets, err = kadm.NewClient(client).FetchOffsets(ctx, group)
@@ -126,9 +126,9 @@ func (c *trio) send(n int) {
 	}
 }
 
-// TestGroupSurvivesItsCoordinator: two members share the partitions, and then one leaves. The
-// broker that coordinates the group crashes. The remaining member and a later one continue at the
-// committed offsets.
+// TestGroupSurvivesItsCoordinator: two members share the partitions, and then one member leaves.
+// The broker that coordinates the group crashes. The remaining member and a new member must
+// continue at the committed offsets.
 func TestGroupSurvivesItsCoordinator(t *testing.T) { groupSurvivesItsCoordinator(t, "classic") }
 
 // TestConsumerGroupSurvivesItsCoordinator is TestGroupSurvivesItsCoordinator with the consumer

@@ -20,9 +20,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// leaveOpen writes a transactional batch into partition 0 of tickets while the broker is stopped,
-// as a log from elsewhere contains it. The batch is a day old. The producer has no batch of the
-// epoch in the log.
+// leaveOpen writes a transactional batch to partition 0 of tickets while the broker is stopped. So
+// the log looks like a log from elsewhere: the transaction is open, and its record is a day old.
 func (c *cluster) leaveOpen(p transaction.Producer) {
 	c.t.Helper()
 	store, err := logstore.Open(logstore.Options{FS: c.fsys, Dir: c.options().DataDir})
@@ -68,15 +67,15 @@ func (c *cluster) http() http.Handler {
 		func() Brokers { return Brokers{c.Broker} }))
 }
 
-// hangs returns the open transactions of tickets-0 after a check at the time now.
+// hangs runs a check at the time now, and returns the open transactions in tickets-0.
 func (c *cluster) hangs(handler http.Handler, now time.Time) []report.OpenTransaction {
 	c.t.Helper()
 	c.hanging.Check(c.t.Context(), now)
 	return transactionsOf(c.t, handler, "").Open
 }
 
-// TestTransactionOfAnUnknownProducerIsAborted: the broker must see the transaction for five
-// minutes, although its record is a day old.
+// TestTransactionOfAnUnknownProducerIsAborted checks that the broker aborts the transaction only
+// after it has observed the transaction for five minutes, although its record is a day old.
 func TestTransactionOfAnUnknownProducerIsAborted(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -109,8 +108,9 @@ func containsProducer(open []report.OpenTransaction, id int64) bool {
 	return false
 }
 
-// TestHangingTransactionOfAKnownProducerIsReported: a coordinator knows the producer, whose last
-// transaction has ended. Nobody but an administrator may end another one.
+// TestHangingTransactionOfAKnownProducerIsReported: a coordinator knows the producer, and the
+// producer's last transaction has ended. The broker must not abort the transaction in the log; only
+// an administrator may.
 func TestHangingTransactionOfAKnownProducerIsReported(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -147,7 +147,7 @@ func TestHangingTransactionOfAKnownProducerIsReported(t *testing.T) {
 	}
 }
 
-// metric returns the sum of a gauge over the partitions of a topic.
+// metric returns a gauge's sum over the topic's partitions.
 func (c *cluster) metric(name, topic string) (sum float64) {
 	c.t.Helper()
 	families, err := c.registry.Gather()

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
-// HTTPServer returns the TLS configuration of the HTTP port. It uses the certificate for
-// connections between brokers. It verifies a client's certificate but does not require one, because
-// the kubelet and users have none.
+// HTTPServer returns the TLS configuration of the HTTP port. The port uses the broker's certificate
+// for connections between brokers. It verifies a client certificate but does not require one,
+// because the kubelet and users have none.
 func (c *Certificates) HTTPServer() *tls.Config {
 	current := c.cached(func(m *material) *tls.Config {
 		if m.peer == nil || m.peerCA == nil {
@@ -33,15 +33,15 @@ func (c *Certificates) HTTPServer() *tls.Config {
 	})
 }
 
-// peerIdentity is the identity in a certificate of the peer CA.
+// peerIdentity is the identity in a certificate from the peer CA.
 type peerIdentity struct {
 	uri      string
 	operator bool
-	broker   int32 // broker id of the client, unless operator is true
+	broker   int32 // broker id of the client; unset if operator is true
 }
 
-// identifyPeer returns the identity in a certificate of the peer CA of a LogCluster, from its only
-// URI. The CA issues certificates to brokers and the operator only.
+// identifyPeer returns the identity in a certificate from a LogCluster's peer CA. The identity is
+// the only URI in the certificate. The CA issues certificates only to brokers and the operator.
 func identifyPeer(leaf *x509.Certificate, namespace, cluster string) (peerIdentity, error) {
 	uri, err := singleURI(leaf)
 	if err != nil {
@@ -59,7 +59,8 @@ func identifyPeer(leaf *x509.Certificate, namespace, cluster string) (peerIdenti
 	return peerIdentity{uri: uri, broker: int32(id)}, nil
 }
 
-// HTTPPeer returns the function of access.Options.Peer for the brokers of a LogCluster.
+// HTTPPeer returns a function for access.Options.Peer that identifies the peers of a LogCluster's
+// brokers.
 func HTTPPeer(namespace, cluster string) func(*tls.ConnectionState) (string, error) {
 	return func(state *tls.ConnectionState) (string, error) {
 		if len(state.VerifiedChains) == 0 {

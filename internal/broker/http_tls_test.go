@@ -27,8 +27,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/jwts"
 )
 
-// securedHTTP is the HTTP port of a broker with certificates. The API server is replaced by a
-// function: account cleaner may clean, and no one else has a right.
+// securedHTTP is the HTTP port of a broker with certificates. A function replaces the API server:
+// it grants the right to clean to account cleaner, and no other right.
 type securedHTTP struct {
 	t            *testing.T
 	ca           *certs.CA
@@ -70,7 +70,7 @@ func newSecuredHTTP(t *testing.T) *securedHTTP {
 	return s
 }
 
-// leaf returns a certificate of a CA with a URI.
+// leaf returns a certificate that contains the given URI, issued by the CA.
 func leaf(t *testing.T, ca *certs.CA, uri string) tls.Certificate {
 	t.Helper()
 	parsed, err := url.Parse(uri)
@@ -81,7 +81,7 @@ func leaf(t *testing.T, ca *certs.CA, uri string) tls.Certificate {
 		x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
 }
 
-// load gives the broker certificates of a CA.
+// load gives the broker new certificates from the CA.
 func (s *securedHTTP) load(ca *certs.CA) {
 	s.t.Helper()
 	data := map[string][]byte{v1alpha1.KeyPeerCA: ca.PEM()}
@@ -93,12 +93,12 @@ func (s *securedHTTP) load(ca *certs.CA) {
 	}
 }
 
-// send sends a request on a connection of its own.
+// send sends a request on a new connection.
 func (s *securedHTTP) send(method, path, token string,
 	certificates ...tls.Certificate) (status int, body string, err error) {
 	s.t.Helper()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
-	if len(certificates) > 0 { // also if the server's list of CAs does not contain its CA
+	if len(certificates) > 0 { // sent even if the server's list of CAs does not contain its CA
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &certificates[0], nil
 		}
@@ -121,8 +121,8 @@ func (s *securedHTTP) send(method, path, token string,
 	return response.StatusCode, string(content), err
 }
 
-// TestSecuredHTTPPort: probes and open metrics need nothing; other requests need a certificate of a
-// broker or the operator, or a token with the right. Nobody else can clean.
+// TestSecuredHTTPPort checks that probes and open metrics need neither certificate nor token. Other
+// requests need a certificate of a broker or the operator, or a token with the right.
 func TestSecuredHTTPPort(t *testing.T) {
 	s := newSecuredHTTP(t)
 	if _, _, err := s.send("GET", "/healthz", ""); err == nil {
@@ -171,12 +171,12 @@ func TestSecuredHTTPPort(t *testing.T) {
 	if len(s.cleaned) != 1 {
 		t.Errorf("cleaned %v, want once by the broker", s.cleaned)
 	}
-	// A certificate of another CA does not even get a response.
+	// With a certificate from another CA, the handshake fails, so there is no response.
 	if status, body, err := s.send("GET", "/healthz", "", leaf(t, certs.New(t, "others"),
 		v1alpha1.OperatorURI("ns", "demo"))); err == nil {
 		t.Errorf("a certificate of another CA: got %d %s", status, body)
 	}
-	// After the CA has changed, the earlier certificates are void.
+	// After the CA has changed, certificates from the old CA are rejected.
 	s.load(certs.New(t, "next"))
 	if status, body, err := s.send("GET", "/healthz", "", operator); err == nil {
 		t.Errorf("a certificate of an earlier CA: got %d %s", status, body)

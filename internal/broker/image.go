@@ -8,18 +8,19 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// images are the metadata images of a broker. Requests use the applied image, because a broker
-// refers clients only to partitions that it serves. Deleted topics are an exception: requests stop
-// to use them as soon as the metadata store has reported the deletion. To apply a deletion the
-// broker waits for the disk, and it may still be applying an earlier image.
+// images contains a broker's metadata images. Requests use the image that was applied last, because
+// a broker may refer clients only to partitions that it serves. Deleted topics are an exception:
+// requests treat a topic as deleted as soon as the metadata store has reported the deletion.
+// Applying a deletion can take long, because the broker waits for the disk, and it may still be
+// applying an earlier image.
 type images struct {
 	newest  atomic.Pointer[metadata.Image] // the newest image from the metadata store
 	current atomic.Pointer[imageState]     // the image that requests use
-	// wakeUp has a buffer of one. A token in it means that follow must apply the newest image.
+	// wakeUp has a buffer of one. A token in it makes follow apply the newest image.
 	wakeUp chan struct{}
 	usable chan struct{} // closed once the first image is applied
 	mu     struct {
-		sync.Mutex                 // held while current is replaced
+		sync.Mutex                 // held while current is being replaced
 		applied    *metadata.Image // the image that was applied last
 	}
 }
@@ -27,10 +28,10 @@ type images struct {
 // imageState is the metadata image that requests use.
 type imageState struct {
 	image    *metadata.Image
-	replaced chan struct{} // closed when the next image is set
+	replaced chan struct{} // closed when another image replaces this one
 }
 
-// start sets the image that requests use before the first image is applied.
+// start sets the image that requests use until the first image is applied.
 func (i *images) start(image *metadata.Image) {
 	i.wakeUp, i.usable = make(chan struct{}, 1), make(chan struct{})
 	i.mu.applied = image
@@ -45,8 +46,8 @@ func (i *images) offer(image *metadata.Image) {
 	i.replaceLocked()
 }
 
-// apply sets the image that was applied last. Only the goroutine that applies images calls it, so
-// that an older image never replaces a newer one.
+// apply sets the image that was applied last. Only the goroutine that applies images calls apply,
+// so an older image never replaces a newer one.
 func (i *images) apply(image *metadata.Image) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -54,8 +55,8 @@ func (i *images) apply(image *metadata.Image) {
 	i.replaceLocked()
 }
 
-// replaceLocked makes requests use the applied image without the topics that are deleted in the
-// newest image.
+// replaceLocked makes requests use the applied image, but without the topics that are deleted in
+// the newest image.
 func (i *images) replaceLocked() {
 	image := i.mu.applied.WithoutDeleted(i.newest.Load())
 	before := i.current.Load()
@@ -69,7 +70,7 @@ func (i *images) replaceLocked() {
 // image returns the metadata image that requests use.
 func (b *Broker) image() *metadata.Image { return b.images.current.Load().image }
 
-// await waits until the image that requests use satisfies enough, or until ctx ends.
+// await waits until enough returns true for the image that requests use, or until ctx ends.
 func (b *Broker) await(ctx context.Context, enough func(*metadata.Image) bool) {
 	for {
 		now := b.images.current.Load()

@@ -39,8 +39,8 @@ func TestAwaitEndsWithTheImageOrItsContext(t *testing.T) {
 	})
 }
 
-// TestTopicExistsOnceItIsCreated: a topic can be described right after its creation, without
-// retries.
+// TestTopicExistsOnceItIsCreated checks that a topic can be described immediately after its
+// creation, without retries.
 func TestTopicExistsOnceItIsCreated(t *testing.T) {
 	c := newCluster(t)
 	c.start()

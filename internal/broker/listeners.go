@@ -21,21 +21,21 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Listener is a port on which a broker accepts connections of clients.
+// Listener is a port on which a broker accepts client connections.
 type Listener struct {
 	Name      string
 	Listen    string // host:port; for port 0 the system chooses a port
-	Advertise string // host:port for clients; default: the address of the listener
-	// TLS requires TLS with the certificate of the listener in Options.Certificates.
+	Advertise string // host:port for clients; default: the listener's address
+	// TLS reports whether the listener requires TLS, with its certificate in Options.Certificates.
 	TLS            bool
-	Authentication []v1alpha1.Authentication // none: clients are anonymous
+	Authentication []v1alpha1.Authentication // empty: clients are anonymous
 	// ReauthMax is the time after which a client must authenticate again; 0: no limit.
 	ReauthMax      time.Duration
-	ConnectionsMax int // 0: the limit of the process
+	ConnectionsMax int // 0: only the limit of the process applies
 	FailuresMax    int // wire.Security.FailuresMax
 }
 
-// ListenerOf returns the listener of a LogCluster for a broker.
+// ListenerOf converts a LogCluster's listener to a broker's listener.
 func ListenerOf(l *v1alpha1.Listener, listen, advertise string) Listener {
 	listener := Listener{Name: l.Name, Listen: listen, Advertise: advertise, TLS: l.TLS != nil,
 		Authentication: l.Authentication}
@@ -59,8 +59,8 @@ type openListener struct {
 	server   *wire.Server // nil until the handler exists
 }
 
-// listeners returns the listeners of the options, or the plain listener that Listen and Advertise
-// describe.
+// listeners returns Options.Listeners, or a plaintext listener with Listen and Advertise if there
+// are none.
 func (o *Options) listeners() []Listener {
 	if len(o.Listeners) > 0 {
 		return o.Listeners
@@ -68,8 +68,8 @@ func (o *Options) listeners() []Listener {
 	return []Listener{{Name: metadata.DefaultListener, Listen: o.Listen, Advertise: o.Advertise}}
 }
 
-// openListeners opens the ports. It rejects an advertised address to which no client could connect;
-// otherwise only the clients would report an error.
+// openListeners opens the ports. It rejects an advertised address to which no client can connect,
+// because otherwise only clients would notice the mistake.
 func (b *Broker) openListeners() error {
 	for _, l := range b.opts.listeners() {
 		socket, err := listen(l.Listen)
@@ -119,7 +119,8 @@ func (b *Broker) serveListeners(requests *handler.Handler, connections int) erro
 	return nil
 }
 
-// allListeners returns the listeners of clients, and that of other brokers if there is one.
+// allListeners returns the listeners for clients, and the listener for other brokers if there is
+// one.
 func (b *Broker) allListeners() []*openListener {
 	if b.peers == nil {
 		return b.listeners
@@ -127,7 +128,7 @@ func (b *Broker) allListeners() []*openListener {
 	return append(slices.Clip(b.listeners), b.peers)
 }
 
-// security returns the TLS and authentication of a listener.
+// security returns a listener's TLS and authentication settings.
 func (b *Broker) security(l *Listener) (wire.Security, error) {
 	names, byCertificate := mechanisms(l.Authentication)
 	security := wire.Security{Mechanisms: names, ReauthMax: l.ReauthMax, Valid: b.sessionValid,
@@ -162,8 +163,8 @@ func principalRules(authentication []v1alpha1.Authentication) []string {
 	return nil
 }
 
-// saslOptions returns SASL options with the password verifiers of the present image. Parameter
-// tokens verifies tokens; nil: the listener accepts no tokens.
+// saslOptions returns SASL options that use the password verifiers in the current metadata image.
+// Parameter tokens verifies tokens; if it is nil, the listener accepts no tokens.
 func (b *Broker) saslOptions(tokens sasl.TokenVerifier) *sasl.Options {
 	security := b.image().Security
 	o := &sasl.Options{Verifiers: security.Verifiers, Tokens: tokens}
@@ -173,8 +174,8 @@ func (b *Broker) saslOptions(tokens sasl.TokenVerifier) *sasl.Options {
 	return o
 }
 
-// sessionValid reports whether a session may continue. Its password must still be one of the user's
-// passwords.
+// sessionValid reports whether a client session may continue. The password with which the client
+// authenticated must still be one of the user's passwords.
 func (b *Broker) sessionValid(s *wire.Session) bool {
 	if s.Credential == "" {
 		return true
@@ -188,7 +189,8 @@ func (b *Broker) sessionValid(s *wire.Session) bool {
 	return false
 }
 
-// credentialsInterval is how often the sessions of rotated passwords are checked.
+// credentialsInterval is how often the broker checks whether the passwords of its sessions are
+// still valid.
 const credentialsInterval = 5 * time.Second
 
 // endSessions ends the sessions whose credential is no longer valid.
@@ -200,8 +202,8 @@ func (b *Broker) endSessions() {
 	}
 }
 
-// authorize decides by the ACLs of the present image. Without authorization, it allows every
-// action.
+// authorize decides by the ACLs in the current metadata image. If authorization is off, it allows
+// every action.
 func (b *Broker) authorize(a api.Action) bool {
 	m := b.image().Security.Matcher()
 	switch {
@@ -213,7 +215,7 @@ func (b *Broker) authorize(a api.Action) bool {
 	return m.Allowed(a.Principal, a.Address, a.Operation, a.Type, a.Name)
 }
 
-// explain returns the rule that has denied an action, for the audit log.
+// explain returns the rule that denied an action, for the audit log.
 func (b *Broker) explain(a api.Action) string {
 	return b.image().Security.Matcher().Explain(a.Principal, authz.Canonical(a.Address),
 		a.Operation, a.Type, a.Name).String()
@@ -240,8 +242,8 @@ func (b *Broker) serveAll(ctx context.Context) error {
 	return group.Wait()
 }
 
-// failingClients returns the clients that fail to authenticate at the broker. Within each listener,
-// blocked clients come first.
+// failingClients returns the clients that fail to authenticate at this broker. Within each
+// listener, blocked clients come first.
 func (b *Broker) failingClients() (clients []report.FailingClient) {
 	for _, l := range b.allListeners() {
 		if l.server == nil {

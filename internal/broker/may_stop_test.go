@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestMayStop: with min.insync.replicas 2, each of three brokers may stop while all replicas are in
-// sync. When one has stopped, no other may, but the one that has stopped may.
+// TestMayStop: a cluster of three brokers has min.insync.replicas 2. Each broker may stop while all
+// replicas are in sync. After one broker has stopped, no other broker may stop, but MayStop still
+// permits the stopped one.
 func TestMayStop(t *testing.T) {
 	c := newTrio(t)
 	all := Brokers(c.brokers[:])

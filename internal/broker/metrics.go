@@ -11,16 +11,16 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// partitionMetrics exports the state of each partition on this broker. The values are computed at
-// each scrape, so that removed partitions leave no series.
+// partitionMetrics exports the state of each partition on this broker. It computes the values at
+// each scrape, so removed partitions leave no series.
 type partitionMetrics struct {
 	broker                                        *Broker
 	leader, offline, underReplicated, underMinISR *prometheus.Desc
 	lag, largestLag, late, hanging                *prometheus.Desc
 }
 
-// register adds the metrics of this broker to a registry, which may be nil. If two brokers share a
-// registry, each must register through a registerer that adds a distinct label.
+// register adds this broker's metrics to a registry, which may be nil. If two brokers share a
+// registry, each must use a registerer that adds a distinct label.
 func (b *Broker) register(registry prometheus.Registerer, groupLag prometheus.Collector) {
 	if registry == nil {
 		return
@@ -91,8 +91,7 @@ func (m *partitionMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(m.leader, state.Leader)
 		gauge(m.offline, state.Fault != nil)
-		// A follower does not know the present ISR, so its series could contradict those of the
-		// leader.
+		// A follower does not know the current ISR, so its series could contradict the leader's series.
 		if state.Leader {
 			gauge(m.underReplicated, state.UnderReplicated)
 			gauge(m.underMinISR, state.UnderMinISR)

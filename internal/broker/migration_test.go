@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// newHalfMigrated returns a cluster in the middle of a rolling update: broker 0 has no certificates
-// and broker 1 has them. Both have a listener without TLS. Topic orders has two partitions with two
-// replicas.
+// newHalfMigrated returns a cluster in the middle of a rolling update: broker 0 has no
+// certificates, and broker 1 has certificates. Both have a listener without TLS. Topic orders has
+// two partitions with two replicas.
 func newHalfMigrated(t *testing.T) (*secureCluster, *kgo.Client) {
 	c := newStoppedCluster(t, 2, "ANONYMOUS")
 	plain := Listener{Name: metadata.DefaultListener, Listen: "127.0.0.1:0"}
@@ -35,7 +35,7 @@ func newHalfMigrated(t *testing.T) (*secureCluster, *kgo.Client) {
 	return c, client
 }
 
-// leads returns the partition of topic orders that a broker leads.
+// leads returns the partition of topic orders that the broker leads.
 func (c *secureCluster) leads(broker int32) int32 {
 	c.t.Helper()
 	for i, p := range c.store.Image().Topic("orders").Partitions {
@@ -48,7 +48,8 @@ func (c *secureCluster) leads(broker int32) int32 {
 }
 
 // TestBrokersReplicateDuringTheMigration: in a rolling update to TLS or back, brokers with and
-// without certificates replicate from each other. Acknowledged records are on both brokers.
+// without certificates must replicate from each other. Both brokers must have all acknowledged
+// records.
 func TestBrokersReplicateDuringTheMigration(t *testing.T) {
 	c, client := newHalfMigrated(t)
 	for leader := range int32(2) {
@@ -66,8 +67,8 @@ func TestBrokersReplicateDuringTheMigration(t *testing.T) {
 	}
 }
 
-// TestClientsAreNoFollowersDuringTheMigration: on a broker with certificates, only the port for
-// peers accepts followers without a certificate.
+// TestClientsAreNoFollowersDuringTheMigration checks that a broker with certificates accepts
+// followers without a certificate only on the port for peers.
 func TestClientsAreNoFollowersDuringTheMigration(t *testing.T) {
 	c, client := newHalfMigrated(t)
 	c.leads(1)

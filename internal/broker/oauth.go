@@ -11,12 +11,13 @@ import (
 	"heartwood.dev/heartwood/internal/tokens"
 )
 
-// errOnlyKubernetes is the error of a listener for tokens of ServiceAccounts outside Kubernetes.
+// errOnlyKubernetes means that a listener for ServiceAccount tokens is configured outside
+// Kubernetes.
 var errOnlyKubernetes = errors.New("oauth.serviceAccounts needs the API server of Kubernetes, " +
 	"which has the keys of the tokens: set issuer, jwksURL and audience instead")
 
-// tokens returns the verifier of a listener's tokens, or nil if the listener does not use
-// OAuthBearer. Run reads the keys of the issuer.
+// tokens returns a verifier for the listener's tokens, or nil if the listener does not use
+// OAuthBearer. While Run runs, the verifier reads the issuer's keys.
 func (b *Broker) tokens(l *Listener) (sasl.TokenVerifier, error) {
 	for i := range l.Authentication {
 		if l.Authentication[i].Type != v1alpha1.AuthenticationOAuthBearer {
@@ -51,7 +52,7 @@ func (b *Broker) tokens(l *Listener) (sasl.TokenVerifier, error) {
 	return nil, nil
 }
 
-// followIssuers reads the keys of the issuers of tokens until ctx ends.
+// followIssuers reads the keys of all token issuers until ctx ends.
 func (b *Broker) followIssuers(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, issuer := range b.issuers {

@@ -28,13 +28,13 @@ import (
 	"heartwood.dev/heartwood/test/kit/jwts"
 )
 
-// tokenCluster is a broker with the listeners idp, for tokens of an identity provider, and
-// accounts, for tokens of ServiceAccounts.
+// tokenCluster is a broker with two listeners. Listener idp accepts tokens from an identity
+// provider, and listener accounts accepts ServiceAccount tokens.
 type tokenCluster struct {
 	t           *testing.T
 	ca          *certs.CA
 	idp, api    *jwts.Issuer
-	unavailable atomic.Bool // the identity provider
+	unavailable atomic.Bool // true: the identity provider responds with errors
 	broker      *Broker
 }
 
@@ -87,7 +87,7 @@ func newTokenCluster(t *testing.T) *tokenCluster {
 	return c
 }
 
-// run runs the broker, whose super users are team admins and the account.
+// run runs the broker. Its super users are team admins and the ServiceAccount account.
 func (c *tokenCluster) run(options Options) {
 	c.t.Helper()
 	store, err := local.Open(vfs.OS{}, c.t.TempDir()+"/metadata.json")
@@ -135,8 +135,9 @@ func (c *tokenCluster) client(listener int, token string) *kgo.Client {
 	return client
 }
 
-// TestTokensAuthenticate: the principal is the configured claim of a token of the identity
-// provider, or the name of a ServiceAccount. A client may connect before the keys are known.
+// TestTokensAuthenticate checks that the principal is the configured claim in an identity
+// provider's token, or the name of a ServiceAccount. A client may connect before the broker knows
+// the keys.
 func TestTokensAuthenticate(t *testing.T) {
 	c := newTokenCluster(t)
 	later := time.Now().Add(time.Hour)
@@ -158,8 +159,8 @@ func TestTokensAuthenticate(t *testing.T) {
 	}
 }
 
-// Trap 9, over the network: tokens of another listener, issuer or audience, expired ones, and one
-// with an unknown key id, get the same answer.
+// Trap 9, over the network. The same error must answer tokens for another listener, from another
+// issuer or for another audience, expired tokens, and a token with an unknown key id.
 func TestTrap9TokensOfOthersAreRefused(t *testing.T) {
 	c := newTokenCluster(t)
 	later := time.Now().Add(time.Hour)
@@ -180,7 +181,7 @@ func TestTrap9TokensOfOthersAreRefused(t *testing.T) {
 		"no principal": c.idp.Token("a", "kafka", later, nil),
 		"none":         strings.Split(good, ".")[0] + "." + strings.Split(good, ".")[1] + ".AAAA",
 	} {
-		// the client's text for {"status":"invalid_token"}
+		// the client's error text for the response {"status":"invalid_token"}
 		if err := c.client(0, token).Ping(t.Context()); err == nil || !strings.Contains(err.Error(),
 			"unexpected data in oauth response") {
 			t.Errorf("%s: got %v", name, err)
@@ -192,8 +193,8 @@ func TestTrap9TokensOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// Trap 7: a session ends with its token. A client with a new token authenticates again on the same
-// connection (KIP-368).
+// Trap 7: a session ends when its token expires. A client with a new token authenticates again on
+// the same connection (KIP-368).
 func TestTrap7SessionEndsWithItsToken(t *testing.T) {
 	c := newTokenCluster(t)
 	var identities atomic.Int64
@@ -201,7 +202,7 @@ func TestTrap7SessionEndsWithItsToken(t *testing.T) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.broker.listeners[0].endpoint.String()),
 		kgo.SASL(oauth.Oauth(func(context.Context) (oauth.Auth, error) {
 			identities.Add(1)
-			// The broker accepts a token for 30 s longer, so the session lasts for 3 s.
+			// The broker accepts a token for 30 s after its expiry, so the session lasts for 3 s.
 			return oauth.Auth{Token: c.idp.Token("a", "kafka", time.Now().Add(-27*time.Second),
 				map[string]any{"team": "admins"})}, nil
 		})), kgo.WithHooks(connections),
@@ -210,7 +211,7 @@ func TestTrap7SessionEndsWithItsToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	// A client on a busy machine may be too late, and then connects again.
+	// On a busy machine, a client may be too late to reauthenticate, and then opens a new connection.
 	await.Until(t, "the client authenticates again on the same connection", func() bool {
 		if err := client.Ping(t.Context()); err != nil {
 			t.Log(err)

@@ -30,7 +30,8 @@ const (
 	reportDir   = "../../api/report"
 )
 
-// openAPITypes are the types of package report with a schema; the types of their fields follow.
+// openAPITypes are the types in package report that have a schema. The schemas of their fields'
+// types are added.
 var openAPITypes = []reflect.Type{
 	reflect.TypeFor[report.Partitions](), reflect.TypeFor[report.Segments](),
 	reflect.TypeFor[report.Passes](), reflect.TypeFor[report.SegmentsEvent](),
@@ -44,7 +45,7 @@ var openAPITypes = []reflect.Type{
 	reflect.TypeFor[report.ScrubRequests](),
 }
 
-// openAPIHead are the components that are not made from types.
+// openAPIHead contains the OpenAPI components that are not generated from types.
 const openAPIHead = `components:
   securitySchemes:
     token:
@@ -80,7 +81,7 @@ const openAPIHead = `components:
   schemas:
 `
 
-// fieldDocs returns the comments of the types and fields of package report, by "Type" and
+// fieldDocs returns the comments on the types and fields in package report, by "Type" and
 // "Type.Field".
 func fieldDocs(t *testing.T) map[string]string {
 	t.Helper()
@@ -122,13 +123,13 @@ func addDocs(docs map[string]string, decl *ast.GenDecl, spec *ast.TypeSpec) {
 	}
 }
 
-// schemas makes the schemas of types.
+// schemas generates the schemas of types.
 type schemas struct {
 	docs map[string]string
-	all  map[string]string // YAML by name
+	all  map[string]string // YAML by type name
 }
 
-// schemaOf returns the schema of a type in one line, and makes the schemas of named structures.
+// schemaOf returns a type's schema in one line, and generates the schemas of named structures.
 func (s *schemas) schemaOf(goType reflect.Type) string {
 	switch goType.Kind() {
 	case reflect.Pointer:
@@ -193,7 +194,8 @@ func (s *schemas) structure(goType reflect.Type) {
 	s.all[goType.Name()] = out.String() + "      properties:\n" + properties.String()
 }
 
-// TestOpenAPISchemasAreThoseOfTheTypes: with -update it writes them.
+// TestOpenAPISchemasAreThoseOfTheTypes checks that the schemas in the OpenAPI document match the
+// types. With -update it writes the schemas.
 func TestOpenAPISchemasAreThoseOfTheTypes(t *testing.T) {
 	s := schemas{docs: fieldDocs(t), all: map[string]string{}}
 	for _, goType := range openAPITypes {
@@ -222,8 +224,8 @@ func TestOpenAPISchemasAreThoseOfTheTypes(t *testing.T) {
 	}
 }
 
-// loadOpenAPI returns the validated document. Its schemas permit no further properties: a field of
-// a response that is not in the document is a fault.
+// loadOpenAPI returns the validated OpenAPI document. Its schemas permit no additional properties,
+// so a response field that is missing in the document is an error.
 func loadOpenAPI(t *testing.T) *openapi3.T {
 	t.Helper()
 	document, err := openapi3.NewLoader().LoadFromFile(openAPIFile)
@@ -239,7 +241,8 @@ func loadOpenAPI(t *testing.T) *openapi3.T {
 	return document
 }
 
-// TestOpenAPIListsTheEndpointsOfTheManual compares the paths with the table of docs/http.md.
+// TestOpenAPIListsTheEndpointsOfTheManual compares the document's paths with the table in
+// docs/http.md.
 func TestOpenAPIListsTheEndpointsOfTheManual(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/http.md")
 	if err != nil {
@@ -269,8 +272,8 @@ func TestOpenAPIListsTheEndpointsOfTheManual(t *testing.T) {
 	}
 }
 
-// TestOpenAPIHoldsForResponses validates real responses of a broker with records, passes and a
-// tombstone, and failures.
+// TestOpenAPIHoldsForResponses validates real responses against the document: responses of a broker
+// with records, passes and a tombstone, and error responses.
 func TestOpenAPIHoldsForResponses(t *testing.T) {
 	c := newCluster(t)
 	c.start()

@@ -10,15 +10,15 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// peer is a replica.Peer over the Kafka protocol.
+// peer implements replica.Peer over the Kafka protocol.
 type peer struct {
 	*wire.Peer
-	// topics contains the name of each topic that was requested in the current fetch session.
-	// Responses identify topics by id only.
+	// topics contains the name of each topic requested in the current fetch session, because responses
+	// identify topics only by id.
 	topics map[metadata.ID]string
 }
 
-// dial connects to another broker, for a fetcher.
+// dial connects to another broker. Fetchers use the connection.
 func (b *Broker) dial(ctx context.Context, to metadata.Broker) (replica.Peer, error) {
 	connection, err := b.dialPeer(ctx, to)
 	if err != nil {
@@ -43,6 +43,6 @@ func (p *peer) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.F
 	return data.DecodeFollowerFetch(body, p.topics)
 }
 
-// Interrupt implements replica.Peer. It sends another request on the connection, which makes the
-// waiting fetch return.
+// Interrupt implements replica.Peer. It makes a waiting fetch return by sending another request on
+// the connection.
 func (p *peer) Interrupt() { p.Peer.Interrupt(data.InterruptCall()) }

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestPeerAddressIsPreferred: a broker dials the peer address of another broker, even if the
+// TestPeerAddressIsPreferred checks that a broker dials another broker's peer address, even if the
 // advertised name does not resolve.
 func TestPeerAddressIsPreferred(t *testing.T) {
 	c := newCluster(t)
@@ -45,8 +45,7 @@ func TestPeerAddressIsPreferred(t *testing.T) {
 	}
 }
 
-// recordingDialer connects to the address in field to, whichever address is dialed, and keeps the
-// dialed address.
+// recordingDialer records the dialed address, but always connects to the address in its field to.
 type recordingDialer struct {
 	to     string
 	dialed string

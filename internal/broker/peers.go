@@ -18,7 +18,7 @@ import (
 // peersListener is the name of the listener for other brokers and the operator.
 const peersListener = "peers"
 
-// openPeers opens the port for other brokers, if one is configured.
+// openPeers opens the port for other brokers if PeerListen is set.
 func (b *Broker) openPeers() error {
 	if b.opts.PeerListen == "" {
 		return b.checkPlainPeers()
@@ -34,8 +34,8 @@ func (b *Broker) openPeers() error {
 	return nil
 }
 
-// checkPlainPeers returns an error if other brokers cannot fetch from this broker: they connect to
-// the first listener, where they cannot authenticate as clients do.
+// checkPlainPeers returns an error if other brokers cannot fetch from this broker. They connect to
+// the first listener, without TLS and authentication, so that listener must require neither.
 func (b *Broker) checkPlainPeers() error {
 	if first := b.listeners[0].Listener; first.TLS || len(first.Authentication) > 0 {
 		return fmt.Errorf("other brokers connect to listener %s without TLS and authentication: "+
@@ -44,8 +44,8 @@ func (b *Broker) checkPlainPeers() error {
 	return nil
 }
 
-// peerAddress returns the address at which other brokers reach this broker, or "" for the endpoint
-// of the default listener.
+// peerAddress returns the address at which other brokers reach this broker. It returns "" if that
+// is the default listener's endpoint.
 func (b *Broker) peerAddress() (string, error) {
 	listens, scheme, host := b.listeners[0], "", b.opts.PeerHost
 	if b.peers != nil {
@@ -64,14 +64,14 @@ func (b *Broker) peerAddress() (string, error) {
 	return scheme + net.JoinHostPort(host, port), nil
 }
 
-// peerSecurity is the security of the listener for other brokers.
+// peerSecurity returns the security settings of the listener for other brokers.
 func (b *Broker) peerSecurity() wire.Security {
 	return wire.Security{TLS: b.opts.Certificates.peerServer(), Certificate: b.peerSession,
 		Plain: b.plainPeers}
 }
 
-// peerSession returns the session of a broker or the operator, which the URI in its certificate
-// identifies.
+// peerSession returns a session for a broker or the operator, identified by the URI in its
+// certificate.
 func (b *Broker) peerSession(state *tls.ConnectionState) (*wire.Session, error) {
 	peer, err := identifyPeer(state.PeerCertificates[0], b.opts.Namespace, b.opts.Cluster)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *Broker) peerSession(state *tls.ConnectionState) (*wire.Session, error) 
 	return session, nil
 }
 
-// singleURI returns the only URI of a certificate.
+// singleURI returns the certificate's only URI.
 func singleURI(certificate *x509.Certificate) (string, error) {
 	if len(certificate.URIs) != 1 {
 		return "", fmt.Errorf("the certificate has %d URIs, want 1", len(certificate.URIs))
@@ -93,10 +93,9 @@ func singleURI(certificate *x509.Certificate) (string, error) {
 	return certificate.URIs[0].String(), nil
 }
 
-// dialPeer connects to another broker at the addresses that the broker has registered. A broker
-// without certificates connects without TLS. The port for peers accepts such connections until all
-// brokers have certificates, because otherwise a rolling update to TLS, or back, would stop
-// replication.
+// dialPeer connects to another broker at the address that it has registered. A broker without
+// certificates connects without TLS. The port for peers accepts such connections until all brokers
+// have certificates. Otherwise a rolling update to TLS, or back, would stop replication.
 func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, error) {
 	name := b.clientID()
 	address, secure := strings.CutPrefix(to.Peer, metadata.PeerTLS)
@@ -127,9 +126,9 @@ func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, 
 	return wire.NewPeer(stream, name), nil
 }
 
-// peerClient returns the configuration for a connection to a broker. The address is that of a pod,
-// and may belong to another pod by now. So the certificate is verified by the URI, which contains
-// the id of the broker, and not by a host name.
+// peerClient returns the TLS configuration for a connection to another broker. The address is a
+// pod's address, which may belong to another pod by now. So the configuration verifies the URI in
+// the certificate, which contains the broker id, and no host name.
 func (b *Broker) peerClient(to int32) (*tls.Config, error) {
 	m := b.opts.Certificates.current.Load()
 	if m.peer == nil || m.peerCA == nil {
@@ -141,7 +140,7 @@ func (b *Broker) peerClient(to int32) (*tls.Config, error) {
 	}, *m.peer), nil
 }
 
-// verifyPeer verifies the certificate chain of a server and its URI.
+// verifyPeer verifies a server's certificate chain and the URI in its certificate.
 func verifyPeer(state *tls.ConnectionState, roots *x509.CertPool, want string) error {
 	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
@@ -158,8 +157,8 @@ func verifyPeer(state *tls.ConnectionState, roots *x509.CertPool, want string) e
 	return nil
 }
 
-// plainPeers reports whether followers may still fetch without TLS: some broker has not registered
-// a TLS address yet.
+// plainPeers reports whether followers may still fetch without TLS, because this broker has no port
+// for peers or some broker has not registered a TLS address yet.
 func (b *Broker) plainPeers() bool {
 	if b.peers == nil {
 		return true
@@ -172,9 +171,9 @@ func (b *Broker) plainPeers() bool {
 	return false
 }
 
-// plainFollower reports whether a client of a listener may act as a broker without a certificate.
-// If this broker has a port for peers, only clients of that port may: other brokers know the port
-// from the registration and connect to no other listener.
+// plainFollower reports whether a listener's client may act as a broker without a certificate. If
+// this broker has a port for peers, only clients of that port may, because other brokers read that
+// port from the registration and connect to no other listener.
 func (b *Broker) plainFollower(listener string) bool {
 	return (b.peers == nil || listener == peersListener) && b.plainPeers()
 }

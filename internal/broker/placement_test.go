@@ -7,8 +7,9 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestPlacement: each broker reports all partitions of the cluster, with the lag of those that it
-// leads. After a broker has stopped, its partitions have another leader and are under-replicated.
+// TestPlacement checks that each broker reports all partitions of the cluster, with the lag of the
+// partitions that it leads. After a broker has stopped, its partitions have another leader and are
+// under-replicated.
 func TestPlacement(t *testing.T) {
 	c := newTrio(t)
 	all := Brokers(c.brokers[:])

@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/pressure"
 )
 
-// Intervals between two measurements of the volume. The longest one applies unless the volume may
-// otherwise become too full between two measurements.
+// Intervals between two measurements of the volume. The longest interval applies unless the volume
+// could become too full before the next measurement.
 const (
 	shortestMeasureInterval = 20 * time.Millisecond
 	longestMeasureInterval  = time.Second
@@ -28,34 +28,34 @@ const (
 	reportInterval = time.Second
 )
 
-// volumeWatch measures the volume of the broker and applies its storage pressure (package
-// pressure): it makes the cleaner reclaim space, refuses produce requests, and ends all appends in
-// the reserve.
+// volumeWatch measures the broker's volume and applies the storage pressure level (package
+// pressure). Depending on the level, the cleaner reclaims space, the broker refuses produce
+// requests, or all appends fail to keep the reserve.
 //
 // One goroutine, run, measures.
 type volumeWatch struct {
 	broker *Broker
 	state  atomic.Pointer[volumeState]
 	limits atomic.Pointer[volumeLimits]
-	// reported is the last report to the metadata store. Only measure uses it.
+	// reported is the last report to the metadata store. Only measure accesses it.
 	reported v1alpha1.BrokerVolume
-	checked  time.Time // time of the report's last comparison; only measure uses it
+	checked  time.Time // time at which reported was last compared; only measure accesses it
 }
 
-// volumeState is the result of the last measurement. It is immutable.
+// volumeState is the immutable result of a measurement.
 type volumeState struct {
 	pressure.Volume
 	level pressure.Level
 }
 
-// volumeLimits are the settings of volumeWatch from the metadata. They are immutable.
+// volumeLimits contains the metadata settings that volumeWatch uses. It is immutable.
 type volumeLimits struct {
 	pressure.Thresholds
-	segmentBytes int64 // size of the largest segments of all topics
+	segmentBytes int64 // largest segment size of all topics
 }
 
-// newVolumeWatch measures the volume for the first time, so that a broker that starts on a full
-// volume does not accept records. The thresholds are the defaults until the first image.
+// newVolumeWatch measures the volume once, so that a broker that starts on a full volume does not
+// accept records. The thresholds are the defaults until the first metadata image.
 func newVolumeWatch(b *Broker) *volumeWatch {
 	w := &volumeWatch{broker: b}
 	w.state.Store(&volumeState{})
@@ -64,7 +64,7 @@ func newVolumeWatch(b *Broker) *volumeWatch {
 	return w
 }
 
-// configure applies the settings of an image. The next measurement uses them.
+// configure applies the settings in a metadata image. The next measurement uses them.
 func (w *volumeWatch) configure(image *metadata.Image) {
 	next := volumeLimits{Thresholds: image.Pressure}
 	if next.Thresholds == (pressure.Thresholds{}) {
@@ -90,9 +90,9 @@ func (w *volumeWatch) run(ctx context.Context) {
 	}
 }
 
-// measureInterval returns the time until the next measurement: within it a disk can write at most
-// slack bytes. It does not depend on the present rate, because a load may begin at any time. If
-// slack is 0, the level can change only when space becomes free, and the longest interval applies.
+// measureInterval returns the time until the next measurement. A disk can write at most slack bytes
+// in this time. The interval does not depend on the current write rate, because load can begin at
+// any time. If slack is 0, only freed space can change the level, so the longest interval applies.
 func measureInterval(slack int64) time.Duration {
 	if slack == 0 {
 		return longestMeasureInterval
@@ -102,8 +102,8 @@ func measureInterval(slack int64) time.Duration {
 		time.Duration(min(seconds, longestMeasureInterval.Seconds())*float64(time.Second)))
 }
 
-// measure measures the volume and applies a change of the level. It returns the number of bytes
-// after which the next level that refuses records begins.
+// measure measures the volume and applies a change of the level. It returns how many more bytes can
+// be written before the next level that refuses records begins.
 func (w *volumeWatch) measure() (slack int64) {
 	limits, before := w.limits.Load(), w.state.Load()
 	now := volumeState{Volume: w.broker.measureVolume()}
@@ -129,7 +129,7 @@ func (w *volumeWatch) measure() (slack int64) {
 	return slack
 }
 
-// cleanerPressure returns the cleaner's pressure for a level of the volume.
+// cleanerPressure converts a level of the volume to a cleaner pressure.
 func cleanerPressure(level pressure.Level) cleaner.Pressure {
 	switch {
 	case level >= pressure.Reject:
@@ -140,9 +140,10 @@ func cleanerPressure(level pressure.Level) cleaner.Pressure {
 	return cleaner.NoPressure
 }
 
-// report reports the volume to the metadata store if it has changed noticeably: its level, its
-// used share by more than a percentage point, or its size or the reclaimable bytes by more than 1 %
-// of the volume. The size changes with the blocks that some file systems reserve.
+// report reports the volume to the metadata store if it has changed noticeably. Noticeable changes
+// are another level, a change of the used share by more than one percentage point, and a change of
+// the size or the reclaimable bytes by more than 1 % of the volume. The size can change because
+// some file systems reserve blocks.
 func (w *volumeWatch) report(now volumeState, changed bool) {
 	reporter, ok := w.broker.opts.Metadata.(metadata.VolumeReporter)
 	if !ok || now.Total <= 0 || !changed && time.Since(w.checked) < reportInterval {
@@ -175,8 +176,8 @@ func (w *volumeWatch) log(before pressure.Level, now volumeState) {
 	}
 }
 
-// reclaimableBytes returns the number of bytes that the cleaner can reclaim in all logs, as far as
-// it is known.
+// reclaimableBytes returns how many bytes the cleaner can reclaim in all logs, as far as that is
+// known.
 func (b *Broker) reclaimableBytes() int64 {
 	if b.cleaner == nil {
 		return 0
@@ -184,7 +185,8 @@ func (b *Broker) reclaimableBytes() int64 {
 	return b.cleaner.ReclaimableBytes()
 }
 
-// volume returns the last measurement of the volume, unless its size is unknown.
+// volume returns the last measurement of the volume. Result known is false if the volume's size is
+// unknown.
 func (w *volumeWatch) volume() (v report.Volume, known bool) {
 	state, limits := w.state.Load(), w.limits.Load()
 	if state.Total <= 0 {

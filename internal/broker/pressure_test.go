@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// sizedDisk is a disk of 1000 MiB of which free MiB are free.
+// sizedDisk is a disk of 1000 MiB with a settable amount of free space.
 type sizedDisk struct {
 	vfs.OS
 	free atomic.Uint64
@@ -36,7 +36,7 @@ type largeDisk struct{ sizedDisk }
 func (d *largeDisk) Size(string) (uint64, error) { return 1000 << 30, nil }
 
 // TestLargeDiskAcceptsRecords: the disk of a development machine is 95 % full, mostly with files of
-// other programs.
+// other programs. The broker must still accept records.
 func TestLargeDiskAcceptsRecords(t *testing.T) {
 	c := newCluster(t)
 	disk := &largeDisk{}
@@ -51,7 +51,7 @@ func TestLargeDiskAcceptsRecords(t *testing.T) {
 	c.level(pressure.Reject)
 }
 
-// level waits until the broker has the given level.
+// level waits until the volume has the given pressure level.
 func (c *cluster) level(want pressure.Level) {
 	c.t.Helper()
 	await.Until(c.t, "storage pressure "+want.String(), func() bool {
@@ -59,8 +59,9 @@ func (c *cluster) level(want pressure.Level) {
 	})
 }
 
-// TestFullVolumeRefusesProduce: a client without retries gets NOT_ENOUGH_REPLICAS with the used
-// share, also directly after a restart, and a client with retries continues by itself.
+// TestFullVolumeRefusesProduce: while the volume is full, a client without retries receives
+// NOT_ENOUGH_REPLICAS with the used share, even immediately after a restart. A client with retries
+// continues once the volume has space.
 func TestFullVolumeRefusesProduce(t *testing.T) {
 	c := newCluster(t)
 	disk := &sizedDisk{}
@@ -102,8 +103,8 @@ func TestFullVolumeRefusesProduce(t *testing.T) {
 	}
 }
 
-// TestRefusalIsReportedAndTheBrokerStaysReady: while a full volume makes the broker refuse records,
-// /readyz and /api/v1/volumes say so, with the broker, the level, the bytes and the remedy.
+// TestRefusalIsReportedAndTheBrokerStaysReady: a full volume makes the broker refuse records.
+// /readyz and /api/v1/volumes must then report the broker, the level, the bytes and the remedy.
 func TestRefusalIsReportedAndTheBrokerStaysReady(t *testing.T) {
 	c := newCluster(t)
 	disk := &sizedDisk{}
@@ -155,8 +156,8 @@ func TestRefusalIsReportedAndTheBrokerStaysReady(t *testing.T) {
 	}
 }
 
-// TestRejectFreeBytesIsTheLimitOfProduce: the metric is the free space at which level Reject
-// begins.
+// TestRejectFreeBytesIsTheLimitOfProduce checks that the metric is the amount of free space at
+// which level Reject begins.
 func TestRejectFreeBytesIsTheLimitOfProduce(t *testing.T) {
 	for _, test := range []struct {
 		limits pressure.Thresholds
@@ -178,7 +179,7 @@ func TestRejectFreeBytesIsTheLimitOfProduce(t *testing.T) {
 	}
 }
 
-// rejectFreeBytes returns the values of heartwood_volume_reject_free_bytes.
+// rejectFreeBytes returns the values of the metric heartwood_volume_reject_free_bytes.
 func rejectFreeBytes(t *testing.T, w *volumeWatch) (values []float64) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

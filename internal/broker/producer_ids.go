@@ -15,25 +15,27 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Layout of a producer id, from the highest bit: the sign bit, which is 0; the node id; a counter.
-// See ADR 0025.
+// Layout of a producer id, from the highest bit: the sign bit, which is 0; the node id; a counter
+// (ADR 0025).
 const (
-	producerCounterBits = 51 // a counter of microseconds lasts for 71 years
+	producerCounterBits = 51 // counting microseconds, the counter lasts for 71 years
 	producerCounterMax  = 1<<producerCounterBits - 1
 	producerNodeMax     = 1<<(63-producerCounterBits) - 1
 )
 
-// producerEpoch is the time for which firstCounter returns 0.
+// producerEpoch is the time at which firstCounter is 0.
 var producerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// producerIDBlock is how many ids one write of the file reserves. After a restart the unused ids of
-// the last block are skipped.
+// producerIDBlock is the number of ids that one write of the file reserves. After a restart, the
+// unused ids of the last block are skipped.
 const producerIDBlock = 1000
 
-// producerIDsFile is in the data directory; docs/format/producer-ids.md describes it.
+// producerIDsFile is the name of a file in the data directory; docs/format/producer-ids.md
+// describes its format.
 const producerIDsFile = "producer-ids"
 
-// errNotBegun means that the broker has a new disk and is not registered yet. Clients retry.
+// errNotBegun means that the broker has a new disk and is not registered yet. Clients retry after
+// this error.
 var errNotBegun = fmt.Errorf("%w: no producer ids before this broker is registered",
 	coordinator.ErrLoading)
 
@@ -44,21 +46,20 @@ type ProducerIDs struct {
 	file string
 	node int32
 
-	// lost is the error with which the file was malformed; nil if the file was valid or did not
-	// exist.
+	// lost describes why the file was malformed; nil if the file was valid or did not exist.
 	lost error
 
 	mu struct {
 		sync.Mutex
-		// next is the counter of the next id, and reserved is the counter in the file. A counter is
-		// used only if it is below reserved.
+		// next is the counter of the next id. reserved is the counter in the file. A counter may be used
+		// only if it is below reserved.
 		next, reserved int64
-		// Begin has succeeded, or the file was valid so that Begin is not needed
+		// whether Begin has succeeded, or was not needed because the file was valid
 		begun bool
 	}
 }
 
-// OpenProducerIDs continues with the counter in the file of a data directory. If the file does not
+// OpenProducerIDs continues with the counter in the data directory's file. If the file does not
 // exist or is malformed (Lost), the counter starts from the clock, and Begin raises it if the
 // registered bound is higher. OpenProducerIDs fails if node does not fit into an id, or if the file
 // cannot be read.
@@ -88,23 +89,23 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 	return p, nil
 }
 
-// Bound returns a counter that is above all counters allocated from this disk so far, and above all
-// counters that may be allocated before the broker registers again.
+// Bound returns a counter above all counters allocated from this disk so far, and above all
+// counters that can be allocated before the broker registers again.
 func (p *ProducerIDs) Bound() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.reserved + metadata.ProducerIDsAhead
 }
 
-// Lost returns the error with which the file was malformed, or nil if the file was valid or did not
-// exist. The broker registers that the file is lost. The store then raises the registered bound
-// above every id that was allocated from this disk (ADR 0181).
+// Lost returns the error that describes why the file was malformed, or nil if the file was valid or
+// did not exist. The broker reports the loss when it registers. The metadata store then raises the
+// registered bound above every id that was allocated from this disk (ADR 0181).
 func (p *ProducerIDs) Lost() error { return p.lost }
 
-// Begin starts the allocation on a disk without a usable file. Parameter bound is the bound with
-// which the broker was registered. The counter starts ProducerIDsAhead below the bound, or at the
-// clock if that is higher. Begin writes the file at once, so that the disk is treated as new only
-// once. If the file was valid, Begin does nothing.
+// Begin starts the allocation on a disk without a usable file. Parameter bound is the registered
+// bound. The counter starts at bound - ProducerIDsAhead, or at the clock if that is higher. Begin
+// writes the file immediately, so that the disk is treated as new only once. If the file was valid,
+// Begin does nothing.
 func (p *ProducerIDs) Begin(bound int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,9 +131,9 @@ func (p *ProducerIDs) reserveLocked() error {
 	return nil
 }
 
-// Next returns an unused id. If no block can be reserved, such as on a full disk, it fails with an
-// error that wraps logstore.ErrStorage, and clients retry. The lock is held during the write,
-// because other callers need an id of the block that is being reserved.
+// Next returns an unused id. If no block can be reserved, for example on a full disk, Next fails
+// with an error that wraps logstore.ErrStorage, and clients retry. Next holds the lock during the
+// write, because other callers need an id from the same block.
 func (p *ProducerIDs) Next() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +153,7 @@ func (p *ProducerIDs) Next() (int64, error) {
 }
 
 // producerID composes an id from a node id and a counter. It fails if the counter does not fit into
-// its bits.
+// producerCounterBits.
 func producerID(node int32, counter int64) (int64, error) {
 	if counter < 0 || counter > producerCounterMax {
 		return 0, fmt.Errorf("producer ids of node %d are exhausted at %d", node, counter)
@@ -160,15 +161,15 @@ func producerID(node int32, counter int64) (int64, error) {
 	return int64(node)<<producerCounterBits | counter, nil
 }
 
-// firstCounter returns the first counter for a disk without a file, unless the registered bound is
-// higher: the microseconds since producerEpoch. The counter is above all counters that an earlier
-// disk of the same node allocated, provided that no clock was set back: a broker does not allocate
-// a million ids a second, nor restart a thousand times a second, and each restart skips at most one
-// block of 1,000 ids.
+// firstCounter returns the first counter for a disk without a file, before the registered bound is
+// considered. It is the number of microseconds since producerEpoch. If no clock was set back, it is
+// above all counters that the node has allocated from earlier disks. The reason is that a broker
+// does not allocate a million ids a second, nor restart a thousand times a second, and each restart
+// skips at most one block of 1,000 ids.
 func firstCounter(now time.Time) int64 { return max(now.Sub(producerEpoch).Microseconds(), 0) }
 
-// formatProducerIDs returns the content of the file, which has two lines: the version of the
-// format, and the first counter that is not reserved.
+// formatProducerIDs returns the content of the file. Its two lines are the version of the format,
+// and the first counter that is not reserved.
 func formatProducerIDs(reserved int64) []byte { return fmt.Appendf(nil, "0\n%d\n", reserved) }
 
 func parseProducerIDs(content []byte) (int64, error) {

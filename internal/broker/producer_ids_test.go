@@ -20,7 +20,7 @@ var year2026 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
 func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs {
 	t.Helper()
-	// Create the directory, which in a broker the log store does.
+	// Create the directory here. In a broker, the log store creates it.
 	if err := errors.Join(fsys.MkdirAll("/data"), fsys.SyncDir("/")); err != nil {
 		t.Fatal(err)
 	}
@@ -31,8 +31,8 @@ func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs 
 	return ids
 }
 
-// registerIDs registers a broker as the metadata store does. The argument known is the earlier
-// registration; registerIDs replaces it.
+// registerIDs registers a broker in the same way as the metadata store. Parameter known is the
+// previous registration, which registerIDs replaces.
 func registerIDs(t *testing.T, ids *ProducerIDs, known *metadata.Broker, directory string) {
 	t.Helper()
 	self := metadata.Broker{Directory: directory, ProducerIDs: ids.Bound(),
@@ -53,11 +53,10 @@ func nextID(t *testing.T, ids *ProducerIDs) int64 {
 	return id
 }
 
-// TestProducerIDsAreUnique: brokers allocate ids, stop, crash with or without the loss of unsynced
-// writes, and get new disks, in random order. No id may be allocated twice. With an even seed, the
-// metadata store keeps the registrations, and clocks jump, even years back. With an odd seed, the
-// store keeps nothing, and clocks only advance. The model is the set of all ids that were
-// allocated.
+// TestProducerIDsAreUnique checks that no id is allocated twice. In random order, brokers allocate
+// ids, stop, crash with or without losing unsynced writes, and get new disks. With an even seed,
+// the metadata store keeps the registrations, and clocks jump, even years back. With an odd seed,
+// the store keeps nothing, and clocks only advance. The model is the set of all allocated ids.
 func TestProducerIDsAreUnique(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -90,7 +89,7 @@ func TestProducerIDsAreUnique(t *testing.T) {
 					}
 					allocated[id] = true
 				}
-				// firstCounter assumes that this is the highest rate of allocations.
+				// This is the highest allocation rate that firstCounter supports.
 				now = now.Add(time.Duration(count+1) * time.Microsecond)
 				switch random.IntN(10) {
 				case 0: // stopped or killed: the file remains
@@ -107,7 +106,7 @@ func TestProducerIDsAreUnique(t *testing.T) {
 				default:
 					continue
 				}
-				// firstCounter assumes that this is the highest rate of restarts.
+				// This is the highest restart rate that firstCounter supports.
 				now = now.Add(producerIDBlock * time.Microsecond)
 				if keeps {
 					now = year2026.Add(time.Duration(random.IntN(3*365)-365) * 24 * time.Hour)
@@ -136,8 +135,8 @@ func TestProducerIDsFromManyGoroutinesAreUnique(t *testing.T) {
 	group.Wait()
 }
 
-// TestProducerIDsOfNodesAreDisjoint: the highest id of a node is one below the lowest id of the
-// node with the next higher node id.
+// TestProducerIDsOfNodesAreDisjoint checks that a node's highest id is one below the lowest id of
+// the node with the next higher node id.
 func TestProducerIDsOfNodesAreDisjoint(t *testing.T) {
 	for _, node := range []int32{0, 1, 999, 4094} {
 		last, err := producerID(node, producerCounterMax)
@@ -167,9 +166,9 @@ func TestProducerIDsRejectInvalidNodes(t *testing.T) {
 	}
 }
 
-// TestProducerIDsOfAFailedDisk: no id is allocated before the broker is registered, or without a
-// reservation in the file. When the disk works again, allocation continues without gaps or
-// duplicates.
+// TestProducerIDsOfAFailedDisk checks that no id is allocated before the broker is registered, or
+// without a reservation in the file. When the disk works again, allocation continues without gaps
+// or duplicates.
 func TestProducerIDsOfAFailedDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	ids := openIDs(t, mem, 0, year2026)
@@ -211,7 +210,7 @@ func TestProducerIDsFileRoundTrips(t *testing.T) {
 	}
 }
 
-// damageIDs replaces the file in a data directory.
+// damageIDs replaces the content of the file in the data directory.
 func damageIDs(t *testing.T, fsys vfs.FS, content []byte) {
 	t.Helper()
 	if err := vfs.WriteFileAtomic(fsys, "/data/"+producerIDsFile, content); err != nil {
@@ -219,8 +218,8 @@ func damageIDs(t *testing.T, fsys vfs.FS, content []byte) {
 	}
 }
 
-// TestProducerIDsOfAMalformedFile: a malformed file does not prevent the start of the broker. The
-// ids continue above the bound that was registered for the disk, even if the clock was set back.
+// TestProducerIDsOfAMalformedFile checks that the broker starts with a malformed file. The ids
+// continue above the bound registered for the disk, even if the clock was set back.
 func TestProducerIDsOfAMalformedFile(t *testing.T) {
 	for name, content := range map[string][]byte{
 		"emptied": nil, "truncated": []byte("0\n2799"), "flipped": []byte("0\n2799360000100q\n"),

@@ -11,22 +11,22 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// reachWatch pings all other brokers, and reports those that do not answer to the metadata store. A
-// ping is a small request on a separate connection, so a slow disk or a large fetch response does
-// not delay its answer.
+// reachWatch pings all other brokers, and reports brokers that do not answer to the metadata store.
+// A ping is a small request on a separate connection, so neither a slow disk nor a large fetch
+// response delays its answer.
 //
-// Goroutines: run, and one for each peer that is pinged. run stops these goroutines and waits for
-// them before it returns.
+// Goroutines: run, and one for each pinged peer. run stops these goroutines and waits for them
+// before it returns.
 type reachWatch struct {
 	broker *Broker
 	mu     struct {
 		sync.Mutex
 		observer reachability.Observer
 	}
-	pinged map[reachability.Peer]*pinger // used by run only
+	pinged map[reachability.Peer]*pinger // only run accesses it
 }
 
-// pinger is the goroutine that pings a peer.
+// pinger is a goroutine that pings one peer.
 type pinger struct {
 	cancel context.CancelFunc
 	target metadata.Broker

@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// filterTTL is how long a decision on a token and a path is used.
+	// filterTTL is how long a decision on a token, a verb and a path is cached.
 	filterTTL = 10 * time.Second
 	// filterMax is the maximum number of cached decisions.
 	filterMax = 1024
-	// filterQPS limits the requests to the API server per second: everyone who reaches the port can
-	// send tokens.
+	// filterQPS limits the requests to the API server per second, because everyone who reaches the
+	// port can send tokens.
 	filterQPS = 20
 )
 
-// Filter admits requests to the metrics of the operator: those with a token that the API server
-// accepts (TokenReview), and whose user has the verb of the method on the URL
-// (SubjectAccessReview). It decides as the filter of controller-runtime does, whose dependencies
-// would add 3 MB to the memory of each broker (ADR 0237).
+// Filter admits requests to the operator's metrics. The API server must accept the request's token
+// (TokenReview), and the token's user must be allowed to use the HTTP method on the path
+// (SubjectAccessReview). Filter makes the same decisions as controller-runtime's filter, whose
+// dependencies would add 3 MB to the memory of each broker (ADR 0237).
 type Filter struct {
 	authentication *authenticationclient.AuthenticationV1Client
 	authorization  *authorizationclient.AuthorizationV1Client
@@ -43,7 +43,7 @@ type Filter struct {
 	}
 }
 
-// filterKey is what a decision depends on. It contains a hash of the token.
+// filterKey identifies a decision: a hash of the token, the verb and the path.
 type filterKey struct {
 	token      [sha256.Size]byte
 	verb, path string
@@ -54,7 +54,7 @@ type filterDecision struct {
 	until  time.Time
 }
 
-// NewFilter is a FilterProvider of the metrics server of controller-runtime.
+// NewFilter is a FilterProvider for controller-runtime's metrics server.
 func NewFilter(config *rest.Config,
 	_ *http.Client) (func(logr.Logger, http.Handler) (http.Handler, error), error) {
 	limited := rest.CopyConfig(config)
@@ -108,7 +108,7 @@ func (f *Filter) decide(ctx context.Context, key filterKey, token string) (int, 
 	if ok && now.Before(known.until) {
 		return known.status, nil
 	}
-	// The timeout of the client begins only after it has waited for its rate limit.
+	// The client's own timeout starts only after the request has waited for the rate limit.
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	status, err := f.review(ctx, key, token)
@@ -119,8 +119,8 @@ func (f *Filter) decide(ctx context.Context, key filterKey, token string) (int, 
 	return status, nil
 }
 
-// remember stores a decision. If too many are stored, it removes those that have expired, and then
-// those that refuse a request, which everyone can cause.
+// remember caches a decision. If the cache is full, remember removes expired decisions, and then
+// refusals, because everyone can cause refusals.
 func (f *Filter) remember(key filterKey, status int, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *Filter) remember(key filterKey, status int, now time.Time) {
 	}
 }
 
-// review asks the API server.
+// review asks the API server for a decision and returns it as an HTTP status.
 func (f *Filter) review(ctx context.Context, key filterKey, token string) (int, error) {
 	tokenReview, err := f.authentication.TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})

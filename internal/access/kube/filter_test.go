@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestFilterDoesNotQueueRequests sends more invalid tokens than the rate limit admits in the time
-// of a request. The others are refused instead of waiting.
+// TestFilterDoesNotQueueRequests sends more invalid tokens than the rate limit admits within
+// requestTimeout. The Filter must refuse the excess requests instead of letting them wait.
 func TestFilterDoesNotQueueRequests(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -54,7 +54,8 @@ func TestFilterDoesNotQueueRequests(t *testing.T) {
 	}
 }
 
-// TestRefusalsDoNotEvictAdmissions stores many refusals.
+// TestRefusalsDoNotEvictAdmissions checks that many refusals do not remove an admission from the
+// cache.
 func TestRefusalsDoNotEvictAdmissions(t *testing.T) {
 	f := &Filter{}
 	f.mu.decisions = map[filterKey]filterDecision{}

@@ -1,10 +1,10 @@
-// Package kube asks the API server on behalf of the HTTP port of a broker: for the keys of the
-// tokens of ServiceAccounts, and for the permissions of an account.
+// Package kube sends requests to the API server for a broker's HTTP port. It reads the public keys
+// that verify ServiceAccount tokens, and asks for the permissions of a ServiceAccount.
 //
-// TokenReview would need permissions in the whole Kubernetes cluster. So tokens are verified by the
-// public keys of the API server, which every ServiceAccount may read (ClusterRole
-// system:service-account-issuer-discovery), and permissions are reviewed in the namespace of the
-// LogCluster only (LocalSubjectAccessReview).
+// TokenReview would need cluster-wide permissions. So the broker verifies tokens with the API
+// server's public keys, which every ServiceAccount may read (ClusterRole
+// system:service-account-issuer-discovery), and reviews permissions only in the namespace of the
+// LogCluster (LocalSubjectAccessReview).
 package kube
 
 import (
@@ -28,15 +28,15 @@ import (
 const (
 	// requestTimeout limits one request to the API server.
 	requestTimeout = 5 * time.Second
-	// discoveryPath and keysPath are paths of the API server (OpenID Connect Discovery). The URL of
-	// the keys in the discovery document is not used: it may be one outside the API server.
+	// discoveryPath and keysPath are paths on the API server (OpenID Connect Discovery). The URL of
+	// the keys in the discovery document is ignored, because it can point outside the API server.
 	discoveryPath = "/.well-known/openid-configuration"
 	keysPath      = "/openid/v1/jwks"
-	// accountPrefix is the beginning of the user name of every ServiceAccount.
+	// accountPrefix is the prefix of every ServiceAccount's user name.
 	accountPrefix = "system:serviceaccount:"
 )
 
-// Client sends the requests. It is safe for concurrent use.
+// Client sends requests to the API server. It is safe for concurrent use.
 type Client struct {
 	client             *authorizationclient.AuthorizationV1Client
 	namespace, cluster string
@@ -53,10 +53,10 @@ func New(config *rest.Config, namespace, cluster string) (*Client, error) {
 	return &Client{client, namespace, cluster}, nil
 }
 
-// Keys reads the issuer and the public keys of the tokens of ServiceAccounts.
+// Keys reads the issuer and the public keys of ServiceAccount tokens.
 func (c *Client) Keys(ctx context.Context) (tokens.Found, error) {
 	get := func(path string) ([]byte, error) {
-		// The media type of keysPath is not application/json.
+		// The API server returns the keys at keysPath with another media type than application/json.
 		content, err := c.client.RESTClient().Get().AbsPath(path).SetHeader("Accept", "*/*").
 			DoRaw(ctx)
 		if err != nil {
@@ -103,7 +103,7 @@ func (c *Client) Review(ctx context.Context, user string, right access.Right) (b
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// groupsOf returns the groups of a ServiceAccount, as the API server derives them from its name.
+// groupsOf derives a ServiceAccount's groups from its user name, as the API server does.
 func groupsOf(user string) (groups []string, ok bool) {
 	rest, found := strings.CutPrefix(user, accountPrefix)
 	namespace, name, separated := strings.Cut(rest, ":")

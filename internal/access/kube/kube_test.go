@@ -45,7 +45,8 @@ func (f *fixture) account(name string) {
 	}
 }
 
-// token returns a token of a ServiceAccount. Without an audience, it is one for the API server.
+// token returns a token for a ServiceAccount. If audience is "", the token's audience is the API
+// server.
 func (f *fixture) token(account, audience string) string {
 	f.t.Helper()
 	spec := authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(600))}
@@ -61,7 +62,7 @@ func (f *fixture) token(account, audience string) string {
 	return request.Status.Token
 }
 
-// grant gives a ServiceAccount rules in the namespace.
+// grant grants a ServiceAccount the given rules in the namespace.
 func (f *fixture) grant(account string, rules ...rbacv1.PolicyRule) {
 	f.t.Helper()
 	_, err := f.all.RbacV1().Roles(f.namespace).Create(f.t.Context(),
@@ -79,9 +80,9 @@ func (f *fixture) grant(account string, rules ...rbacv1.PolicyRule) {
 	}
 }
 
-// TestTokensOfServiceAccounts admits requests with real tokens, whose keys and permissions come
-// from a real API server. The broker's own account has only the permission that its Role contains,
-// and what every ServiceAccount may do.
+// TestTokensOfServiceAccounts checks that the Gate admits requests with tokens of a real API
+// server, with that server's keys and permission reviews. The broker's own ServiceAccount has only
+// the permission in its Role and the permissions of every ServiceAccount.
 func TestTokensOfServiceAccounts(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("make test sets KUBEBUILDER_ASSETS")
@@ -107,7 +108,7 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	f.grant("prometheus", rbacv1.PolicyRule{APIGroups: group, Verbs: []string{"get"},
 		Resources: []string{"logclusters/metrics"}})
 
-	// The broker authenticates by its own token, as in a pod.
+	// The broker authenticates with its own ServiceAccount token, as in a pod.
 	own := rest.AnonymousClientConfig(config)
 	own.BearerToken = f.token("broker", "")
 	audience := v1alpha1.ServiceAccountAudience(namespace, "demo")
@@ -134,9 +135,9 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	const clean = "/api/v1/topics/orders/clean"
 	cleaner := f.token("cleaner", audience)
 	prometheus := f.token("prometheus", audience)
-	await.For(t, func() string { // until the keys were read, and RBAC has taken effect
+	await.For(t, func() string { // until the keys are read and RBAC has taken effect
 		status, body := send("POST", clean, cleaner)
-		if status == http.StatusOK { // prometheus got its right last
+		if status == http.StatusOK { // the right of prometheus is granted last
 			status, body = send("GET", "/metrics", prometheus)
 		}
 		if status == http.StatusOK {
@@ -154,7 +155,7 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		{"GET", "/metrics", prometheus, http.StatusOK, ""},
 		{"POST", clean, prometheus, http.StatusForbidden, ""},
 		{"GET", "/api/v1/topics", f.token("nobody", audience), http.StatusForbidden, ""},
-		// a token for the API server itself, as every pod has one; and one for another LogCluster
+		// a token for the API server itself, which every pod has, and a token for another LogCluster
 		{"POST", clean, f.token("cleaner", ""),
 			http.StatusUnauthorized, ""},
 		{"POST", clean, f.token("cleaner", v1alpha1.ServiceAccountAudience(namespace, "other")),
@@ -167,7 +168,7 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 		}
 	}
 	testFilter(f, config)
-	// The right is one of this LogCluster, and one in this namespace.
+	// A right applies only to this LogCluster in this namespace.
 	other, err := New(own, namespace, "other")
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +202,8 @@ func TestOnlyServiceAccountsHaveRights(t *testing.T) {
 	}
 }
 
-// testFilter admits requests to the metrics of the operator by tokens for the API server.
+// testFilter checks that Filter admits requests to the operator's metrics with tokens for the API
+// server.
 func testFilter(f *fixture, config *rest.Config) {
 	t := f.t
 	_, err := f.all.RbacV1().ClusterRoles().Create(t.Context(),

@@ -19,8 +19,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// cluster runs a development cluster until the test ends, and returns a topic in it. With manifests
-// the clients connect with the files of the LogUser bench.
+// cluster runs a development cluster until the test ends, and returns a topic in it. If manifests
+// are given, the clients connect with the certificates and password of the LogUser bench.
 func cluster(t *testing.T, manifests ...string) Target {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,8 +98,8 @@ func consumeOptions(from Target) ConsumeOptions {
 		MaxWait: 100 * time.Millisecond, MaxBytes: 1 << 20}
 }
 
-// TestSecuredClusterIsMeasured connects with TLS and SCRAM. Without them, or with a wrong CA, the
-// run fails.
+// TestSecuredClusterIsMeasured checks that a run connects with TLS and SCRAM, and that it fails
+// without them or with a wrong CA.
 func TestSecuredClusterIsMeasured(t *testing.T) {
 	manifest := filepath.Join(t.TempDir(), "cluster.yaml")
 	if err := os.WriteFile(manifest, []byte(securedCluster), 0o600); err != nil {
@@ -195,8 +195,8 @@ func TestProduceAndConsume(t *testing.T) {
 	}
 }
 
-// TestProduceInTransactions: a transaction ends after a number of records or after a time, and all
-// records are committed.
+// TestProduceInTransactions checks that a transaction ends after the configured number of records
+// or time, and that all records are committed.
 func TestProduceInTransactions(t *testing.T) {
 	target := cluster(t)
 	byRecords := produceOptions(target)
@@ -217,7 +217,7 @@ func TestProduceInTransactions(t *testing.T) {
 	if err != nil || got.Err() != nil || got.Records != 1000 {
 		t.Fatalf("%v, %+v", err, got)
 	}
-	// A producer that the machine delays commits less often, but once at least.
+	// On a slow machine, a producer commits less often, but at least once.
 	producers := int64(byTime.Producers)
 	most := producers * (2 + int64(got.WallSeconds/byTime.Transaction.Seconds()))
 	if got.Transactions < producers || got.Transactions > most {

@@ -27,7 +27,7 @@ const (
 	recordOverhead = 256
 )
 
-// Target is the topic to measure and its cluster.
+// Target is the topic to measure and the cluster that contains it.
 type Target struct {
 	Bootstrap []string // HOST:PORT of brokers of the cluster
 	Topic     string
@@ -63,7 +63,7 @@ func (t Target) validate() []error {
 	return faults
 }
 
-// Expected returns the number of records that a run sends if the cluster is fast enough.
+// Expected returns the number of records that a run sends if the cluster can keep up with the rate.
 func (o ProduceOptions) Expected() int64 {
 	if o.Rate == 0 {
 		return o.Records
@@ -77,7 +77,7 @@ type ProduceOptions struct {
 	Partitions int  // number of partitions if the topic is created; 1 to 10,000
 	Create     bool // creation of a missing topic, with the default replication factor
 	Records    int64
-	// the run ends after this time, or earlier when Records records were sent
+	// maximum time of the run; the run ends earlier when Records records were sent
 	Duration    time.Duration
 	RecordBytes int // size of a record's key and value
 	// Rate is the number of records per second of all producers together; 0: as fast as possible.
@@ -132,8 +132,8 @@ func (o ProduceOptions) Validate() error {
 // ConsumeOptions configures a measurement of consuming.
 type ConsumeOptions struct {
 	Target
-	// Latest reads only records produced from now on, which measures the end-to-end latency.
-	// Otherwise the run reads the records that the topic contains now.
+	// Latest selects only records that are produced from now on, which measures the end-to-end
+	// latency. Otherwise the run reads the records that the topic contains now.
 	Latest  bool
 	Records int64 // maximum number of records; 0: no limit
 	// The run ends after Duration, after Records records, or when no records arrive.

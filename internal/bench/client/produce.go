@@ -64,7 +64,7 @@ func Produce(ctx context.Context, opts ProduceOptions) (*Result, error) {
 	return result, nil
 }
 
-// producer is a client and the records that it sends.
+// producer is a client with the records that it sends.
 type producer struct {
 	opts   ProduceOptions
 	client *kgo.Client
@@ -195,7 +195,7 @@ func (p *producer) acknowledged(r *kgo.Record, due time.Time, err error) {
 	}
 }
 
-// Err returns an error if records failed, or if no record was measured.
+// Err returns an error if sending any record failed, or if no record was measured.
 func (r *Result) Err() error {
 	if r.Failed > 0 {
 		return fmt.Errorf("%d records were not acknowledged", r.Failed)

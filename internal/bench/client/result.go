@@ -31,8 +31,8 @@ type Result struct {
 	MBs           float64  `json:"MBs"`        // 10^6 bytes per second
 	CPUSeconds    float64  `json:"cpuSeconds"` // user and system time of this process
 	Latency       *Latency `json:"latency,omitempty"`
-	// Transactions is the number of committed transactions, and Commit the distribution of the time
-	// from the last record of a transaction to the response to its commit.
+	// Transactions is the number of committed transactions. Commit is the distribution of the time
+	// from a transaction's last record to the response to its commit.
 	Transactions int64    `json:"transactions,omitempty"`
 	Commit       *Latency `json:"commit,omitempty"`
 }
@@ -70,7 +70,7 @@ func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
 	r.Latency, r.Commit = latencyOf(&all), latencyOf(&commits)
 }
 
-// latencyOf returns the distribution of a histogram, or nil if the histogram is empty.
+// latencyOf returns the latency distribution in a histogram, or nil if the histogram is empty.
 func latencyOf(all *histogram) *Latency {
 	if all.count == 0 {
 		return nil

@@ -12,18 +12,18 @@ import (
 	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
-// Security configures the connections of clients. The zero value connects without TLS and
+// Security configures the connections of clients. The zero value means connections without TLS and
 // authentication.
 type Security struct {
-	// CAFile contains the CAs of the cluster (PEM). If it is set, clients connect with TLS.
+	// CAFile is the path of a PEM file with the cluster's CAs. If it is set, clients connect with TLS.
 	CAFile string
-	// User authenticates by SCRAM-SHA-512; "": without authentication.
+	// User is the name for authentication with SCRAM-SHA-512; "": no authentication.
 	User string
-	// PasswordFile contains the password of User.
+	// PasswordFile is the path of the file with User's password.
 	PasswordFile string
 }
 
-// options returns the options of a client.
+// options returns the options for a Kafka client.
 func (s Security) options() (opts []kgo.Opt, err error) {
 	if s.CAFile != "" {
 		content, err := os.ReadFile(s.CAFile)

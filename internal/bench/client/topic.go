@@ -20,10 +20,10 @@ const answerTimeout = 30 * time.Second
 // in milliseconds and the broker may replace it.
 const dueHeader = "heartwood-bench-sent"
 
-// ErrNoTopic is returned if the topic does not exist and Create is false.
+// ErrNoTopic means that the topic does not exist and Create is false.
 var ErrNoTopic = errors.New("no such topic")
 
-// connect returns a client of the target.
+// connect returns a Kafka client for the target's cluster.
 func (t Target) connect(opts ...kgo.Opt) (*kgo.Client, error) {
 	all, err := t.Security.options()
 	if err != nil {

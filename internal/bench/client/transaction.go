@@ -9,14 +9,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// transaction is the open transaction of a producer; the zero value: none.
+// transaction is a producer's open transaction. The zero value means that no transaction is open.
 type transaction struct {
 	began   time.Time
 	records int64
 }
 
-// transactionalID returns the id of a producer. It contains the process id, so that two runs do not
-// fence each other's producers.
+// transactionalID returns a producer's transactional id. It contains the process id, so that two
+// runs do not fence each other's producers.
 func transactionalID(topic string, index int) string {
 	return fmt.Sprintf("heartwood-bench-%s-%d-%d", topic, os.Getpid(), index)
 }
@@ -49,9 +49,9 @@ func (p *producer) isDue() bool {
 	return p.opts.Transaction > 0 && time.Since(p.open.began) >= p.opts.Transaction
 }
 
-// commit commits the open transaction, if there is one. The latency of a commit begins when its
-// last record was passed to the client, and so includes the acknowledgments of its last records. If
-// the commit fails, its records count as failed, and commit returns false.
+// commit commits the open transaction, if there is one. The latency of a commit starts when the
+// last record was passed to the client, so it includes the acknowledgments of the last records. If
+// the commit fails, commit counts the transaction's records as failed and returns false.
 func (p *producer) commit(ctx context.Context) bool {
 	if p.open.records == 0 {
 		return true
@@ -76,7 +76,7 @@ func (p *producer) commit(ctx context.Context) bool {
 	return true
 }
 
-// fail counts records of a transaction as failed. They may have been acknowledged before.
+// fail counts a transaction's records as failed, even if they were acknowledged before.
 func (p *producer) fail(err error, records int64) {
 	p.lock.Lock()
 	defer p.lock.Unlock()

@@ -28,8 +28,8 @@ type Options struct {
 	RecordBytes int    // approximate size of a record's key and value; 40 to BatchBytes
 	Records     int    // number of records, which is rounded up to whole batches
 	Seed        uint64 // seed from which the records are generated
-	// Letters selects records of random capital letters, as in Kafka's own benchmarks, instead of
-	// tickets.
+	// Letters selects records of random capital letters, as in Kafka's own benchmarks, instead of help
+	// desk tickets.
 	Letters bool
 	// Dir is the directory in which the log's temporary directory is created; "" means the system's
 	// directory for temporary files.

@@ -30,8 +30,8 @@ type Cost struct {
 	WallSeconds float64 `json:"wallSeconds"`
 	CPUSeconds  float64 `json:"cpuSeconds"` // user and system time of the process
 	WallMBs     float64 `json:"wallMBs"`    // RawBytes per second of wall clock time, / 10^6
-	// CPUMBs is RawBytes per second of CPU time, / 10^6. Of all figures it depends least on other
-	// load on the machine.
+	// CPUMBs is the number of raw megabytes (10^6 bytes) per second of CPU time. Of all figures, it
+	// depends least on other load on the machine.
 	CPUMBs          float64 `json:"cpuMBs"`
 	RecordMicros    float64 `json:"recordMicros"` // microseconds of CPU time per record
 	BatchAllocs     float64 `json:"batchAllocs"`

@@ -63,7 +63,7 @@ func Run(ctx context.Context, opts Options) (result *Result, err error) {
 	return &r.result, r.measureRead()
 }
 
-// settings returns the topic settings for the options. Their size limit accepts every batch.
+// settings returns topic settings with a maximum batch size that accepts every batch.
 func (o Options) settings() topicconfig.Settings {
 	s := topicconfig.Default()
 	s.KeepCodec, s.Codec, s.CodecLevel = false, o.Codec, o.Level
@@ -130,7 +130,7 @@ func makeBatches(opts Options) ([]batch, error) {
 	return all, nil
 }
 
-// run is the state of a measurement.
+// run is the state of one measurement.
 type run struct {
 	ctx    context.Context // the context of Run
 	log    *logstore.Log

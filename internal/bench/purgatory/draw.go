@@ -14,8 +14,8 @@ const draws = 1 << 15
 // quartileScore is the 75th percentile of the standard normal distribution: Φ(0.67449) = 0.75.
 const quartileScore = 0.6744897501960817
 
-// key is a key that requests watch in the purgatory. Its fields are those of a partition, which is
-// the key in a broker.
+// key is a key that requests watch in the purgatory. It has the same fields as a partition, which
+// is the key in a broker.
 type key struct {
 	topic string
 	index int32

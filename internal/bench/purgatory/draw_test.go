@@ -20,7 +20,7 @@ func TestFittedDistributionHasTheRequestedPercentiles(t *testing.T) {
 			}
 		}
 	}
-	// This is the definition of the standard normal distribution by the error function.
+	// The error function defines the standard normal distribution.
 	if got := 0.5 * math.Erfc(-quartileScore/math.Sqrt2); math.Abs(got-0.75) > 1e-12 {
 		t.Errorf("Φ(quartileScore) = %v", got)
 	}

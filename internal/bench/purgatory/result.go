@@ -14,7 +14,7 @@ type Result struct {
 	Kind       string `json:"kind"`
 	Requests   int    `json:"requests"`
 	TargetRate int    `json:"target_rate"` // requests per second; 0: as fast as possible
-	// AchievedRate is the number of requests per second from the first arrival to the last arrival.
+	// AchievedRate is the number of requests per second from the first to the last arrival.
 	AchievedRate float64 `json:"achieved_rate"`
 	Completed    int64   `json:"completed"` // number of requests that the completer completed
 	Expired      int64   `json:"expired"`   // number of requests whose timeout expired
@@ -84,7 +84,7 @@ const (
 )
 
 // histogram counts durations. Several goroutines may call add at the same time. A quantile is the
-// longest duration of a counter's range, so it is at most 1/32 too high.
+// longest duration in a counter's range, so it is at most 1/32 too high.
 type histogram struct {
 	counts  [counters]atomic.Int64
 	highest atomic.Int64

@@ -39,7 +39,7 @@ type request struct {
 	latency     time.Duration // from the arrival of the request to its completion
 	completesAt time.Duration // from the start
 	deadline    time.Duration // from the start
-	ready       atomic.Bool   // the completer has completed the request
+	ready       atomic.Bool   // true once the completer has completed the request
 	waiting     timer.Waiting[key]
 }
 

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// smallLoad returns the options of the case with low timeouts in docs/bench/purgatory.md, but with
-// few requests.
+// smallLoad returns the options for the low-timeout case in docs/bench/purgatory.md, but with few
+// requests.
 func smallLoad() Options {
 	return Options{
 		Kind: "purgatory", Requests: 5000, Rate: 20_000, Timeout: 200 * time.Millisecond,
@@ -40,8 +40,8 @@ func TestAllRequestsEnd(t *testing.T) {
 						expiring++
 					}
 				}
-				// A request that would complete in the last milliseconds before its timeout may
-				// expire instead.
+				// A request that is due to complete in the last milliseconds before its timeout can expire
+				// instead.
 				if result.Completed+result.Expired != int64(opts.Requests) ||
 					result.Expired < expiring || result.Expired > expiring+expiring/20 {
 					t.Errorf("%d completed, %d expired; %d have latencies above the timeout",

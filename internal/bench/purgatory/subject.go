@@ -48,7 +48,7 @@ func (p *timerPurgatory) complete(r *request) {
 
 func (p *timerPurgatory) close() { p.purgatory.Close() }
 
-// baseline stores no request. It counts a request that would expire as expired on arrival. So the
+// baseline stores no request. A request that would expire is counted as expired on arrival. So the
 // baseline needs less memory than any purgatory, and measures no lateness.
 type baseline struct{}
 

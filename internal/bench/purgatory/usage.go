@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// usage is the resource usage of the process.
+// usage is the process's resource usage.
 type usage struct {
 	cpu      time.Duration // user and system
 	gcPauses time.Duration // stop-the-world pauses
@@ -27,7 +27,7 @@ func usageNow() (usage, error) {
 		nil
 }
 
-// since returns the usage since an earlier measurement, the argument before.
+// since returns the usage after the earlier measurement before.
 func (u usage) since(before usage) usage {
 	return usage{cpu: u.cpu - before.cpu, gcPauses: u.gcPauses - before.gcPauses}
 }

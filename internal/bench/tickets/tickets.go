@@ -19,16 +19,16 @@ type Stream struct {
 	id     int64
 }
 
-// New returns the stream that the seed determines.
+// New returns the Stream for a seed.
 func New(seed uint64) *Stream {
 	random := rand.New(rand.NewPCG(seed, 0x7469636b657473))
 	return &Stream{random: random, common: rand.NewZipf(random, 1.25, 4, uint64(len(words)-1)),
 		now: 1_700_000_000_000, id: 10_000_000}
 }
 
-// Next returns a record whose key and value have size bytes together, which is at least SizeMin.
-// The value is JSON. Its text is truncated or extended to this size; a value that is too small for
-// the fields of a ticket has those of an event, or only one field.
+// Next returns a record. The key and the value together have size bytes; size must be at least
+// SizeMin. The value is JSON, with text that is truncated or extended to this size. If the size is
+// too small for a ticket, the value is an event, or an object with only one field.
 func (t *Stream) Next(size int) (key, value []byte, timestampMs int64) {
 	t.now += t.random.Int64N(40)
 	t.id += 1 + t.random.Int64N(3)
@@ -59,15 +59,15 @@ func (t *Stream) Letters(size int) (value []byte, timestampMs int64) {
 	return value, t.now
 }
 
-// event returns the value of a short record, which describes one changed field; nil if the size is
-// too small.
+// event returns the value of a short record that describes one changed field, or nil if size is too
+// small.
 func (t *Stream) event(size int) []byte {
 	head := fmt.Appendf(nil, `{"at":%d,"by":%d,"set":%q,"to":"`, t.now, 400_000+t.common.Uint64(),
 		pick(t.random, fields))
 	return t.fill(head, `"}`, size)
 }
 
-// ticket returns the value of a record that contains a complete ticket; nil if the size is too
+// ticket returns the value of a record that contains a complete ticket, or nil if size is too
 // small.
 func (t *Stream) ticket(id int64, size int) []byte {
 	first, last := t.name(), t.name()
@@ -150,7 +150,7 @@ func (t *Stream) sentence(n int) string {
 
 func (t *Stream) word() string { return words[t.common.Uint64()] }
 
-// name returns a name of random syllables, so that many different names occur.
+// name returns a name made of random syllables. There are many different names.
 func (t *Stream) name() string {
 	var b strings.Builder
 	for range 2 + t.random.IntN(2) {

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// TestTicketsAreJSONOfTheRequestedSize: records of every size are JSON objects.
+// TestTicketsAreJSONOfTheRequestedSize checks that the value of every size is a JSON object.
 func TestTicketsAreJSONOfTheRequestedSize(t *testing.T) {
 	sizes := []int{5000}
 	for size := SizeMin; size <= 1000; size++ {
@@ -44,8 +44,8 @@ func TestSeedDeterminesTheTickets(t *testing.T) {
 	}
 }
 
-// TestTicketsCompressLikeRealOnes compresses a megabyte of tickets with zstd. The project's
-// performance goals assume a ratio of about 4:1.
+// TestTicketsCompressLikeRealOnes checks that zstd compresses a megabyte of tickets about 4:1. The
+// project's performance goals assume this ratio.
 func TestTicketsCompressLikeRealOnes(t *testing.T) {
 	stream := New(1)
 	var all []byte

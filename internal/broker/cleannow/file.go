@@ -20,12 +20,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// FileName is in the data directory; docs/format/clean-now.md describes it.
+// FileName is the name of the file in the data directory; docs/format/clean-now.md describes its
+// format.
 const FileName = "clean-now.json"
 
 const fileVersion = 1
 
-// fileContent is the content of the file.
+// fileContent is the JSON content of the file.
 type fileContent struct {
 	Version int        `json:"version"`
 	Done    []doneTask `json:"done"` // sorted by topic and partition
@@ -40,8 +41,8 @@ type doneTask struct {
 	Finished  int64  `json:"finishedMs"` // Unix milliseconds
 }
 
-// readFile returns the completed tasks from the file. An unreadable file is logged and ignored.
-// The annotated replicas are then cleaned once more, which does no harm.
+// readFile returns the completed tasks from the file. It logs and ignores an unreadable file. The
+// annotated replicas are then cleaned once more, which does no harm.
 func readFile(fsys vfs.FS, dir string,
 	logger *slog.Logger) map[logstore.PartitionID]task {
 	file := filepath.Join(dir, FileName)
@@ -61,7 +62,7 @@ func readFile(fsys vfs.FS, dir string,
 	return map[logstore.PartitionID]task{}
 }
 
-// Check fails if the content of the file is malformed.
+// Check returns an error if the content of the file is malformed.
 func Check(content []byte) error {
 	_, err := decode(content)
 	return err
@@ -89,7 +90,7 @@ func decode(content []byte) (map[logstore.PartitionID]task, error) {
 		if done.Partition < 0 || done.Value == "" {
 			return nil, fmt.Errorf("%s-%d has the value %q", done.Topic, done.Partition, done.Value)
 		}
-		// The target is set by the first image.
+		// The first metadata image sets the target.
 		tasks[logstore.PartitionID{Topic: done.Topic, Index: done.Partition}] = task{
 			topic: topic, state: report.CleanNowDone, done: done.Value,
 			finished: time.UnixMilli(done.Finished),
@@ -118,7 +119,7 @@ func encode(tasks map[logstore.PartitionID]task) ([]byte, error) {
 	return append(encoded, '\n'), err
 }
 
-// save writes the file if tasks were completed since the last write. It reports whether the file is
+// save writes the file if tasks were completed after the last write. It reports whether the file is
 // up to date.
 func (c *Tasks) save() bool {
 	c.mu.Lock()
@@ -127,7 +128,7 @@ func (c *Tasks) save() bool {
 		return true
 	}
 	tasks := maps.Clone(c.mu.tasks)
-	c.mu.unsaved = false // further tasks may complete during the write
+	c.mu.unsaved = false // more tasks can complete during the write
 	c.mu.Unlock()
 	content, err := encode(tasks)
 	if err == nil {

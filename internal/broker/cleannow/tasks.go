@@ -14,13 +14,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Tasks execute the annotation heartwood.dev/clean-now: each replica on this broker is cleaned once
-// for each value of the annotation. A value is done when a pass that was requested for the
-// value has completed. The values that are done are stored in a file (file.go), so that a
-// restart of the operator or the broker does not repeat a pass.
+// Tasks executes the annotation heartwood.dev/clean-now: it requests one pass over each replica on
+// this broker for each value of the annotation. A value is done when the pass requested for it has
+// completed. A file (file.go) stores the values that are done, so that a restart of the operator or
+// the broker does not repeat a pass.
 //
-// Tasks are advanced by one goroutine, Run. The lock is a leaf: no call to the cleaner or the disk
-// is made while it is held.
+// Only one goroutine, Run, advances tasks. While it holds the lock, it calls neither the cleaner
+// nor the disk.
 type Tasks struct {
 	fs      vfs.FS
 	dir     string
@@ -37,32 +37,32 @@ type Tasks struct {
 	}
 }
 
-// Cleaner is the part of the cleaner that Tasks use.
+// Cleaner contains the functions of the cleaner that Tasks uses.
 type Cleaner struct {
-	// Request is cleaner.Cleaner.CleanNow: it requests a pass and returns the ticket of the
-	// request, 1 or higher.
+	// Request requests a pass and returns the request's ticket, 1 or higher. It is
+	// cleaner.Cleaner.CleanNow.
 	Request func(logstore.PartitionID) (ticket int64, err error)
-	// Status returns the compaction state of a log, or nil if the log does not exist or is not
-	// compacted.
+	// Status returns a log's compaction state, or nil if the log does not exist or is not compacted.
 	Status func(logstore.PartitionID) *report.Compaction
 }
 
-// task is the state of the annotation for one replica: pending, running, then done. If the
-// pass fails, the state is failed. It is pending again when the log leaves quarantine.
+// task is the state of the annotation for one replica. The state changes from pending to running to
+// done. If the pass fails, the state is failed, and it becomes pending again when the log leaves
+// quarantine.
 type task struct {
 	topic  metadata.ID
 	target string // the value of the annotation; "": the topic has no annotation
-	state  string // one of report.CleanNow*; undefined while target is empty
-	ticket int64  // ticket of the requested pass; 0: no pass is requested
+	state  string // one of report.CleanNow*; meaningless while target is ""
+	ticket int64  // ticket of the requested pass; 0: no pass was requested
 
-	done     string    // the value that was completed last; "": no value was completed
-	finished time.Time // time at which done was completed
+	done     string    // the last completed value; "": no value was completed
+	finished time.Time // time at which the value in done was completed
 }
 
 // interval is how often the progress of requested passes is polled.
 const interval = time.Second
 
-// New returns the tasks of the broker with data directory dir. It reads the completed values from
+// New returns Tasks for the broker with the data directory dir. It reads the completed values from
 // the file.
 func New(fsys vfs.FS, dir string, cleaner Cleaner, logger *slog.Logger) *Tasks {
 	c := &Tasks{fs: fsys, dir: dir, cleaner: cleaner, logger: logger,
@@ -71,8 +71,8 @@ func New(fsys vfs.FS, dir string, cleaner Cleaner, logger *slog.Logger) *Tasks {
 	return c
 }
 
-// Update sets the tasks of the replicas on a broker from an image. It removes the tasks of replicas
-// that are not on the broker any more, or whose topic was deleted.
+// Update sets the tasks for the broker's replicas from a metadata image. It removes the tasks for
+// replicas that are no longer on the broker, or whose topic was deleted.
 func (c *Tasks) Update(image *metadata.Image, broker int32) {
 	targets := map[logstore.PartitionID]task{}
 	for _, topic := range image.Topics {
@@ -115,7 +115,7 @@ func (c *Tasks) Update(image *metadata.Image, broker int32) {
 	}
 }
 
-// valueOf returns the value of a topic's annotation, or "" if the topic is not compacted.
+// valueOf returns the value of the topic's annotation, or "" if the topic is not compacted.
 func valueOf(topic *metadata.Topic) string {
 	if !topic.Settings.Compact {
 		return ""
@@ -123,7 +123,7 @@ func valueOf(topic *metadata.Topic) string {
 	return topic.CleanNow
 }
 
-// Status returns the state of a replica for the report, or nil if the topic has no annotation.
+// Status returns a replica's state for the report, or nil if the topic has no annotation.
 func (c *Tasks) Status(id logstore.PartitionID) *report.CleanNow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +139,8 @@ func (c *Tasks) Status(id logstore.PartitionID) *report.CleanNow {
 	return reported
 }
 
-// Run advances the tasks until ctx ends: at once after an update, and every interval while
-// a task is not done.
+// Run advances the tasks until ctx ends. It does so immediately after an update, and every interval
+// while a task is not done.
 func (c *Tasks) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -157,8 +157,8 @@ func (c *Tasks) Run(ctx context.Context) {
 	}
 }
 
-// step advances each task that is not done by at most one state, and saves the tasks. It reports
-// whether a task is still not done or not saved.
+// step advances each open task by at most one state, and saves the tasks. It reports whether any
+// task is still not done or not saved.
 func (c *Tasks) step(now time.Time) (open bool) {
 	for id, w := range c.open() {
 		after := c.advance(id, w, now)
@@ -205,7 +205,7 @@ func (c *Tasks) advance(id logstore.PartitionID, w task, now time.Time) task {
 		w.ticket, w.state = 0, report.CleanNowPending
 	case w.ticket == 0 && w.state == report.CleanNowFailed &&
 		status.Reason == v1alpha1.ReasonQuarantined:
-		// The backoff of the quarantine also delays the request.
+		// The quarantine's backoff also delays the request.
 	case w.ticket == 0:
 		ticket, err := c.cleaner.Request(id)
 		if err != nil {

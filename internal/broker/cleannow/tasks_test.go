@@ -58,7 +58,7 @@ func (p *fakeCleaner) api() Cleaner {
 	}
 }
 
-// report sets the cleaner's report for a partition.
+// report sets the fake cleaner's state for a partition.
 func (p *fakeCleaner) report(id logstore.PartitionID, status report.Compaction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,8 +74,8 @@ func (p *fakeCleaner) requests() (sum int64) {
 	return sum
 }
 
-// imageWith returns an image of one compacted topic with the given value of the annotation. Broker
-// 0 holds partition 0 of the topic, and broker 1 holds partition 1.
+// imageWith returns a metadata image of one compacted topic with the given annotation value. Broker
+// 0 holds partition 0, and broker 1 holds partition 1.
 func imageWith(value string) *metadata.Image {
 	return metadata.NewImage("c", metadata.CleanerBudget{}, nil, []*metadata.Topic{{
 		Name: "tickets", ID: metadata.ID{1}, CleanNow: value,
@@ -109,8 +109,9 @@ func (c *Tasks) expect(t *testing.T, value, state string) {
 	}
 }
 
-// TestEachValueIsExecutedOnce: a value of the annotation leads to one pass on each replica of the
-// broker, even if the broker restarts or the annotation is removed and set again.
+// TestEachValueIsExecutedOnce checks that each value of the annotation leads to one pass over each
+// replica of the broker. A restart of the broker, or removing the annotation and setting it again,
+// causes no second pass.
 func TestEachValueIsExecutedOnce(t *testing.T) {
 	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestTasks(t, mem, p)
@@ -182,8 +183,8 @@ func TestFailedPassIsRetriedAfterItsQuarantine(t *testing.T) {
 	c.expect(t, "monday", report.CleanNowDone)
 }
 
-// TestRequestIsRepeatedForAReopenedLog: the cleaner has lost the request, because the log was
-// reopened. The request is repeated once.
+// TestRequestIsRepeatedForAReopenedLog: a log was reopened, so the cleaner has lost the request.
+// Tasks must repeat the request once.
 func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
 	p, now := newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestTasks(t, vfs.NewMem(), p)
@@ -199,8 +200,8 @@ func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
 	}
 }
 
-// TestTopicOfTheSameNameIsCleanedAgain: a topic was deleted and created again with the same
-// annotation. Its replicas are cleaned again. Tasks of deleted topics are removed.
+// TestTopicOfTheSameNameIsCleanedAgain: a topic was deleted, and created again with the same
+// annotation. Its replicas must be cleaned again. The tasks for the deleted topic are removed.
 func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
 	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestTasks(t, mem, p)
@@ -222,8 +223,8 @@ func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
 	}
 }
 
-// TestFailedWriteIsRetried: while the file cannot be written, step returns true and tries again.
-// Only the first failure is logged.
+// TestFailedWriteIsRetried checks that step returns true and tries again while the file cannot be
+// written. Only the first failure is logged.
 func TestFailedWriteIsRetried(t *testing.T) {
 	fault, p, now := vfs.NewFault(vfs.NewMem()), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestTasks(t, fault, p)
@@ -251,8 +252,8 @@ func TestFailedWriteIsRetried(t *testing.T) {
 	}
 }
 
-// TestRunPollsUntilAllIsDone: run requests a pass at once after an update, and polls until the task
-// is done.
+// TestRunPollsUntilAllIsDone checks that Run requests a pass immediately after an update, and then
+// polls until the task is done.
 func TestRunPollsUntilAllIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFakeCleaner()

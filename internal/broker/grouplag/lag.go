@@ -21,21 +21,22 @@ import (
 )
 
 const (
-	// interval is the time between two computations of the lag of groups. After a computation in which
-	// a shard or a leader has not answered, retry applies instead.
+	// interval is the time between two rounds. If a shard or a leader did not answer in a round, retry
+	// is the time until the next round.
 	interval, retry = 15 * time.Second, 5 * time.Second
-	// timeout limits the wait for the shards, and then for all leaders together.
+	// timeout limits the wait for the coordinator's shards, and then the wait for all leaders
+	// together.
 	timeout = 5 * time.Second
-	// pairsMax limits the exported series of a broker.
+	// pairsMax limits the number of exported series per broker.
 	pairsMax = 100
 )
 
-// Lag computes the lag of the groups that a broker coordinates, in rounds. All fields except state
+// Lag computes in rounds the lag of the groups that a broker coordinates. All fields except state
 // belong to the goroutine of Run.
 type Lag struct {
 	opts   Options
 	peers  map[int32]*Peer
-	ends   map[lag.Partition]knownEnd // of the previous round
+	ends   map[lag.Partition]knownEnd // end offsets from the previous round
 	faults outage.State
 	// incomplete is the number of rounds since the last complete one.
 	incomplete int
@@ -43,7 +44,7 @@ type Lag struct {
 	state atomic.Pointer[State]
 }
 
-// Options are the parts of its broker that a Lag uses.
+// Options contains the parts of the broker that Lag uses.
 type Options struct {
 	NodeID int32
 	Serves <-chan struct{} // closed once requests are accepted
@@ -55,34 +56,34 @@ type Options struct {
 	Logger    *slog.Logger
 }
 
-// State is the result of a round. It is immutable.
+// State is the immutable result of a round.
 type State struct {
 	lag.Summary
-	// Unanswered is the number of partitions whose leader has not answered in the last round.
+	// Unanswered is the number of partitions whose leader did not answer in the last round.
 	Unanswered int
-	Success    time.Time // end of the last complete round; zero: there was none
+	Success    time.Time // end of the last complete round; zero: no round was complete
 }
 
-// knownEnd is the end offset of a partition, with the id of the topic.
+// knownEnd is a partition's last known end offset, and the topic's id.
 type knownEnd struct {
 	topic metadata.ID
 	end   int64
 }
 
-// Peer is a connection to a leader, which is kept for the next round.
+// Peer is a connection to a leader. It is kept for the next round.
 type Peer struct {
 	*wire.Peer
 	to metadata.Broker
 }
 
-// New returns a Lag without results, which Run starts.
+// New returns a Lag without results. The caller must call Run.
 func New(opts Options) *Lag {
 	g := &Lag{opts: opts, peers: map[int32]*Peer{}}
 	g.state.Store(&State{})
 	return g
 }
 
-// Run computes the lag until ctx ends. It starts when requests are accepted.
+// Run computes the lag until ctx ends. It starts once the broker accepts requests.
 func (g *Lag) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -106,7 +107,7 @@ func (g *Lag) Run(ctx context.Context) {
 	}
 }
 
-// Last returns the result of the last round.
+// Last returns the last round's result.
 func (g *Lag) Last() *State { return g.state.Load() }
 
 // Peers returns the connections to leaders that are kept for the next round.
@@ -119,8 +120,8 @@ func (g *Lag) Close() {
 	}
 }
 
-// ended logs the end of a round and returns the time until the next one. A single incomplete round
-// is usual, because a shard loads or a leader has just changed, so it is not logged.
+// ended logs the end of a round and returns the time until the next round. It does not log a single
+// incomplete round, because shards often load and leaders often change.
 func (g *Lag) ended(err error) time.Duration {
 	if err == nil {
 		g.incomplete = 0
@@ -136,7 +137,7 @@ func (g *Lag) ended(err error) time.Duration {
 	return retry
 }
 
-// Round computes the lag. The error names the shards and leaders that have not answered.
+// Round computes the lag. The error names the shards and leaders that did not answer.
 func (g *Lag) Round(ctx context.Context) error {
 	image := g.opts.Image()
 	reading, cancel := context.WithTimeout(ctx, timeout)
@@ -156,8 +157,8 @@ func (g *Lag) Round(ctx context.Context) error {
 	return err
 }
 
-// keepExisting returns a filter for the committed offsets of existing partitions. The offsets of
-// other topics have no lag, and the coordinator will delete them.
+// keepExisting returns a filter that selects committed offsets of existing partitions. Offsets of
+// deleted topics have no lag, and the coordinator will delete them.
 func keepExisting(image *metadata.Image) func(string, [16]byte, int32) bool {
 	return func(name string, id [16]byte, partition int32) bool {
 		topic := image.Topic(name)
@@ -166,9 +167,9 @@ func keepExisting(image *metadata.Image) func(string, [16]byte, int32) bool {
 	}
 }
 
-// endOffsets returns the end offsets of partitions, which are sorted. If a leader does not answer,
-// its partitions get their last known end offsets. Result unanswered is the number of these
-// partitions.
+// endOffsets returns the partitions' end offsets. The slice partitions must be sorted. If a leader
+// does not answer, its partitions get their last known end offsets. The result unanswered is the
+// number of these partitions.
 func (g *Lag) endOffsets(ctx context.Context, image *metadata.Image, partitions []lag.Partition) (
 	ends map[lag.Partition]int64, unanswered int, err error) {
 	byLeader := map[int32][]data.EndOffset{}
@@ -199,7 +200,8 @@ func (g *Lag) endOffsets(ctx context.Context, image *metadata.Image, partitions 
 	return ends, unanswered, err
 }
 
-// askAll asks all leaders at once, and closes the connections to other brokers.
+// askAll requests the end offsets from all leaders at once. It closes kept connections to brokers
+// that are not among these leaders.
 func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 	byLeader map[int32][]data.EndOffset) (map[replica.PartitionID]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -220,7 +222,7 @@ func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 		}
 		to, up := image.Broker(leader)
 		if !up {
-			continue // the partitions count as unanswered
+			continue // the leader's partitions count as unanswered
 		}
 		before := g.peers[leader]
 		delete(g.peers, leader)
@@ -244,7 +246,7 @@ func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 	return all, errors.Join(errs...)
 }
 
-// local adds the end offsets of partitions that this broker leads.
+// local adds the end offsets of the partitions that this broker leads.
 func (g *Lag) local(endOffsets []data.EndOffset, to map[replica.PartitionID]int64) {
 	for _, asked := range endOffsets {
 		log, err := g.opts.Replicas.Leader(asked.ID, asked.LeaderEpoch)
@@ -254,8 +256,8 @@ func (g *Lag) local(endOffsets []data.EndOffset, to map[replica.PartitionID]int6
 	}
 }
 
-// ask asks a leader, on the connection of the previous round if it still works. It returns the
-// connection for the next round, or an error after it has closed the connection.
+// ask requests end offsets from a leader. It uses the connection from the previous round if that
+// still works. It returns the connection for the next round; on an error, it closes the connection.
 func (g *Lag) ask(ctx context.Context, peer *Peer, to metadata.Broker,
 	endOffsets []data.EndOffset) (map[replica.PartitionID]int64, *Peer, error) {
 	if peer != nil {
@@ -279,7 +281,7 @@ func (g *Lag) ask(ctx context.Context, peer *Peer, to metadata.Broker,
 	return ends, peer, nil
 }
 
-// endOffsets sends as many requests as are needed.
+// endOffsets requests the end offsets in as many requests as necessary.
 func (p *Peer) endOffsets(ctx context.Context, endOffsets []data.EndOffset) (
 	map[replica.PartitionID]int64, error) {
 	all := map[replica.PartitionID]int64{}

@@ -39,7 +39,7 @@ func (g *Lag) Describe(to chan<- *prometheus.Desc) {
 	to <- lagSuccessDesc
 }
 
-// Collect implements prometheus.Collector. It exports the result of the last round.
+// Collect implements prometheus.Collector. It exports the last round's result.
 func (g *Lag) Collect(to chan<- prometheus.Metric) {
 	state := g.state.Load()
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
@@ -58,12 +58,12 @@ func (g *Lag) Collect(to chan<- prometheus.Metric) {
 	gauge(lagSuccessDesc, success)
 }
 
-// lagSeries are the values of the labels of a series.
+// lagSeries contains a series' label values.
 type lagSeries struct{ group, topic string }
 
-// seriesOf returns the series of pairs. Clients may choose group ids that are not valid UTF-8, but
-// the values of labels must be. Groups whose ids differ only in invalid bytes share a series: a
-// second series with the same labels would make every scrape fail.
+// seriesOf returns the series for the pairs. Clients can choose group ids that are not valid UTF-8,
+// but label values must be valid. Groups whose ids differ only in invalid bytes share a series,
+// because two series with the same labels would make every scrape fail.
 func seriesOf(pairs []lag.Pair) map[lagSeries]int64 {
 	all := map[lagSeries]int64{}
 	for _, pair := range pairs {

@@ -16,16 +16,16 @@ import (
 
 const (
 	interval = time.Minute
-	// ObservedFor is the time for which this broker must have observed an open transaction before it
-	// asks the coordinators. The age of a transaction is not sufficient: after a restart it is
-	// computed from timestamps of producers. Also, a coordinator may answer from a metadata image that
-	// is older by up to this time.
+	// ObservedFor is how long this broker must have observed an open transaction before it asks the
+	// coordinators. The transaction's age is not sufficient, because after a restart it is computed
+	// from the producer's timestamps. Also, a coordinator may answer from a metadata image that is up
+	// to ObservedFor old.
 	ObservedFor = 5 * time.Minute
-	// askTimeout limits the questions to all coordinators.
+	// askTimeout limits the wait for the answers of all coordinators.
 	askTimeout = 30 * time.Second
 )
 
-// openKey identifies an open transaction in the log of a partition, during one leader epoch.
+// openKey identifies an open transaction in a partition's log during one leader epoch.
 type openKey struct {
 	id          replica.PartitionID
 	leaderEpoch int32
@@ -34,35 +34,35 @@ type openKey struct {
 	first       int64
 }
 
-// Watch looks for hanging transactions in the partitions that a broker leads, and aborts those of
+// Watch finds hanging transactions in the partitions that a broker leads. It aborts transactions of
 // producers that no transaction coordinator knows.
 type Watch struct {
 	opts    Options
 	aborted prometheus.Counter
 
-	first map[openKey]time.Time // this broker's first observation of a late transaction
+	first map[openKey]time.Time // time at which this broker first observed each late transaction
 
 	mu      sync.Mutex
-	hanging map[openKey]bool // as of the last check
+	hanging map[openKey]bool // result of the last check
 }
 
-// Options are the parts of its broker that a Watch uses.
+// Options contains the parts of the broker that Watch uses.
 type Options struct {
 	Serves    <-chan struct{}        // closed once requests are accepted
-	States    func() []replica.State // of the partitions on this broker
-	LateAfter func() time.Duration   // the age from which an open transaction is late
+	States    func() []replica.State // returns the states of the partitions on this broker
+	LateAfter func() time.Duration   // returns the age from which an open transaction is late
 	Reachable func() bool            // reports whether the metadata image is current
-	// Known returns the given producers that transaction coordinators know. The value reports whether
-	// the transaction of the producer is open.
+	// Known returns those of the given producers that a transaction coordinator knows. The map's value
+	// reports whether the producer's transaction is open.
 	Known func(ctx context.Context, producers []int64) (map[int64]bool, error)
-	// Abort aborts the transaction of the producer for which the argument returns true, if this broker
-	// leads the partition in the leader epoch.
+	// Abort aborts the open transaction of the producer for which matches returns true. It fails if
+	// this broker does not lead the partition in the given leader epoch.
 	Abort func(ctx context.Context, id replica.PartitionID, leaderEpoch int32,
 		matches func(logstore.ProducerInfo) bool) error
 	Logger *slog.Logger
 }
 
-// New returns a watch, which Run starts.
+// New returns a Watch. The caller must call Run.
 func New(opts Options) *Watch {
 	return &Watch{opts: opts, aborted: prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "heartwood", Subsystem: "log", Name: "hanging_transactions_aborted_total",
@@ -70,10 +70,10 @@ func New(opts Options) *Watch {
 			"coordinator knew their producer."})}
 }
 
-// Aborted returns the metric of the transactions that the watch has aborted.
+// Aborted returns the metric that counts the transactions aborted by the Watch.
 func (h *Watch) Aborted() prometheus.Counter { return h.aborted }
 
-// Run checks every interval until ctx ends. It starts when requests are accepted.
+// Run calls Check regularly until ctx ends. It starts once the broker accepts requests.
 func (h *Watch) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -92,7 +92,7 @@ func (h *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Check updates the hanging transactions, and aborts those of unknown producers.
+// Check finds the hanging transactions, and aborts transactions of unknown producers.
 func (h *Watch) Check(ctx context.Context, now time.Time) {
 	suspects := h.suspects(now)
 	hanging := h.stillHanging(suspects)
@@ -122,14 +122,14 @@ func (h *Watch) Check(ctx context.Context, now time.Time) {
 	for _, key := range suspects {
 		open, isKnown := known[key.producer]
 		switch {
-		case open: // its coordinator ends it
+		case open: // the coordinator will end it
 		case isKnown || !h.abort(ctx, key):
 			hanging[key] = true
 		}
 	}
 }
 
-// stillHanging returns the suspects that were hanging at the last check. They remain the result if
+// stillHanging returns the suspects that were hanging at the last check. Check uses this result if
 // the coordinators do not answer.
 func (h *Watch) stillHanging(suspects []openKey) map[openKey]bool {
 	h.mu.Lock()
@@ -143,7 +143,8 @@ func (h *Watch) stillHanging(suspects []openKey) map[openKey]bool {
 	return still
 }
 
-// suspects returns the late transactions that this broker has observed as open for ObservedFor.
+// suspects returns the late transactions that this broker has observed to be open for at least
+// ObservedFor.
 func (h *Watch) suspects(now time.Time) (all []openKey) {
 	seen := map[openKey]time.Time{}
 	limit := h.opts.LateAfter()
@@ -152,7 +153,7 @@ func (h *Watch) suspects(now time.Time) (all []openKey) {
 			continue
 		}
 		if count, _ := state.Log.OpenTransactions(); count == 0 {
-			continue // without the log's lock
+			continue // no lock of the log is needed
 		}
 		for _, open := range state.Log.Producers().Transactions() {
 			key := keyOf(state, open)
@@ -174,8 +175,9 @@ func keyOf(state replica.State, open logstore.Transaction) openKey {
 	return openKey{state.ID, state.Log.LeaderEpoch(), open.ProducerID, open.Epoch, open.First}
 }
 
-// abort aborts a transaction whose producer no coordinator knows, and reports whether it has ended.
-// The producer cannot have begun another transaction meanwhile, because its id is unknown.
+// abort aborts a transaction whose producer no coordinator knows, and reports whether the abort
+// succeeded. The producer cannot have begun another transaction in the meantime, because the
+// coordinators do not know its id.
 func (h *Watch) abort(ctx context.Context, key openKey) bool {
 	log := h.opts.Logger.With("partition", key.id, "producer", key.producer, "epoch", key.epoch,
 		"firstOffset", key.first)
@@ -191,7 +193,7 @@ func (h *Watch) abort(ctx context.Context, key openKey) bool {
 	return true
 }
 
-// FirstOffsets returns the first offsets of the hanging transactions of a partition.
+// FirstOffsets returns the first offset of each hanging transaction in a partition.
 func (h *Watch) FirstOffsets(id replica.PartitionID) (first []int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,24 +11,25 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Errors of CleanNow, besides cleaner.ErrNotCompacted and cleaner.ErrDisabled.
+// Errors of CleanNow, in addition to cleaner.ErrNotCompacted and cleaner.ErrDisabled.
 var (
 	ErrUnknownTopic     = errors.New("unknown topic")
 	ErrUnknownPartition = errors.New("unknown partition")
 	ErrStarting         = errors.New("broker is starting")
-	// ErrScrubOff is returned by ScrubNow.
+	// ErrScrubOff means that ScrubNow was called while the scrub is off.
 	ErrScrubOff = errors.New("the scrub is off: set spec.scrub.interval of the LogCluster")
 )
 
-// Broker is the part of a broker that the HTTP port uses.
+// Broker contains the parts of a broker that the HTTP port uses.
 type Broker struct {
 	ID       int32
 	Image    func() *metadata.Image // returns the image that requests use; never nil
 	Store    *logstore.Store
 	Cleaner  *cleaner.Cleaner
 	Replicas *replica.Set
-	Observe  func(*events.Hub) // makes the broker send its passes and their steps to a hub
-	// Volume returns the last measurement of the volume, unless its size is unknown.
+	Observe  func(*events.Hub) // makes the broker send its passes and their steps to the hub
+	// Volume returns the last measurement of the volume. Result known is false if the volume's size is
+	// unknown.
 	Volume func() (v report.Volume, known bool)
 	// Scrub returns the state of the scrub.
 	Scrub func() report.Scrub
@@ -37,11 +38,11 @@ type Broker struct {
 	FailingClients func() []report.FailingClient
 }
 
-// Brokers are the brokers of one process. The list is empty while they open their logs.
+// Brokers is a list of the brokers in one process. The list is empty while they open their logs.
 type Brokers []*Broker
 
 // Image returns the metadata image of the first broker that has applied one, or nil while all
-// brokers start. Another broker may have applied a newer or older image.
+// brokers are starting. Another broker may have applied a newer or older image.
 func (all Brokers) Image() *metadata.Image {
 	for _, b := range all {
 		if image := b.Image(); image.ClusterID != "" {

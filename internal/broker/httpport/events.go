@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 )
 
-// EventTopicsMax is the maximum number of topics of one event stream.
+// EventTopicsMax is the maximum number of topics in one event stream.
 const EventTopicsMax = 16
 
-// handleEvents adds the endpoint of events. It has no deadline, because a stream sets one for each
-// write.
+// handleEvents adds the events endpoint. It has no request deadline, because a stream sets a
+// deadline for each write.
 func handleEvents(mux *http.ServeMux, brokers func() Brokers) {
 	var hub *events.Hub
 	hub = events.NewHub(events.Source{
@@ -52,14 +52,14 @@ func handleEvents(mux *http.ServeMux, brokers func() Brokers) {
 		})))
 }
 
-// observe makes the brokers send their passes and the steps of passes to a hub.
+// observe makes the brokers send their passes and the steps of passes to the hub.
 func (all Brokers) observe(hub *events.Hub) {
 	for _, b := range all {
 		b.Observe(hub)
 	}
 }
 
-// segmentsOf returns the segments of each replica of a topic on these brokers.
+// segmentsOf returns the segments of each of the topic's replicas on these brokers.
 func (all Brokers) segmentsOf(topic string) (reports []report.Segments) {
 	for _, b := range all {
 		for _, state := range b.Replicas.States() {
@@ -76,7 +76,7 @@ func (all Brokers) segmentsOf(topic string) (reports []report.Segments) {
 	return reports
 }
 
-// running returns the running passes of some topics, or of all, with their steps.
+// running returns the running passes on the given topics, or on all topics, with their steps.
 func (all Brokers) running(topics []string) (running []report.PartitionPass) {
 	for _, b := range all {
 		passes, _ := b.Cleaner.Passes(passlog.Filter{Topics: topics, Partition: -1, Running: true,

@@ -6,10 +6,10 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// failingClientsMax is the number of failing clients that a broker reports.
+// failingClientsMax is the maximum number of failing clients that a broker reports.
 const failingClientsMax = 20
 
-// handleFailingClients adds the endpoint of clients that fail to authenticate.
+// handleFailingClients adds the endpoint that lists clients that fail to authenticate.
 func handleFailingClients(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/failing-clients", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, brokers().failingClients())

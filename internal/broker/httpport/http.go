@@ -21,40 +21,42 @@ import (
 )
 
 const (
-	// requestTimeout limits the time from the header of a request to the end of its response, because
-	// a client that does not read must not hold the memory of a response for longer. The recording of
-	// a profile has no limit, because its client determines the duration.
+	// requestTimeout limits the time from a request's header to the end of its response. So a client
+	// that does not read cannot hold the response in memory for longer. Recording a profile has no
+	// limit, because the client chooses its duration.
 	requestTimeout = 30 * time.Second
-	// scrapesMax limits the concurrent requests for metrics, each of which gathers all metrics.
+	// scrapesMax limits concurrent requests for metrics, because each of them gathers all metrics.
 	scrapesMax = 10
 )
 
-// Options configure New. The fields are functions so that the server can respond while the
-// brokers still recover their logs, and so that it does not depend on the number of brokers.
+// Options configures New. The fields are functions, because the server must respond while the
+// brokers still recover their logs. It also must not depend on the number of brokers.
 type Options struct {
 	Gatherer prometheus.Gatherer
-	Ready    func() error // nil once every broker is ready; the error is part of the response
-	// Detail describes what is degraded although all brokers are ready, or returns ""; may be nil.
+	Ready    func() error // returns nil once every broker is ready; the response contains the error
+	// Detail returns a description of what is degraded although all brokers are ready, or ""; may be
+	// nil.
 	Detail     func() string
-	Partitions func() []report.Partition // of every broker, in any order
+	Partitions func() []report.Partition // rows of all brokers, in any order
 	Topics     func() summary.Topics
-	Placement  func(topics []string) report.Placement     // of the given topics, or of all
+	Placement  func(topics []string) report.Placement     // for the given topics, or for all topics
 	MayStop    func(broker int32) (report.MayStop, error) // Brokers.MayStop
 	// CleanNow is Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
 	// ScrubNow is Brokers.ScrubNow.
 	ScrubNow func(topic string) (report.ScrubRequests, error)
-	// Transactions returns the brokers whose transactions are served, or none while they start.
+	// Transactions returns the brokers that the transaction endpoints use, or none while the brokers
+	// start.
 	Transactions func() Transactions
-	// Brokers returns the brokers of the other reports, or none while they start.
+	// Brokers returns the brokers that the other endpoints use, or none while the brokers start.
 	Brokers func() Brokers
 	Pprof   bool // serve profiles (NewPprof)
-	// Gate decides on every request; nil: the port is open to everyone.
+	// Gate decides whether each request is admitted; nil: the port is open to everyone.
 	Gate *access.Gate
 }
 
-// New returns the handler of the HTTP port. Responses for unknown paths are JSON, too:
-// {"error": "..."}. Browsers cannot send POST requests from another origin.
+// New returns the handler of the HTTP port. Errors for unknown paths are JSON too: {"error":
+// "..."}. The handler rejects POST requests that a browser sends from another origin.
 func New(opts Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics",
@@ -96,8 +98,8 @@ func New(opts Options) http.Handler {
 	if opts.Pprof {
 		mux.Handle(PprofPath, withDeadline(0, NewPprof()))
 	}
-	// This catch-all also matches known paths with another method, which the mux would answer with
-	// 405 in plain text.
+	// This catch-all also handles known paths with another method. Without it, the mux would respond
+	// with 405 in plain text.
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusNotFound,
 			report.Failure{Error: "not found: " + r.Method + " " + r.URL.Path, Reason: "NotFound"})
@@ -115,8 +117,8 @@ func New(opts Options) http.Handler {
 	return withDeadline(requestTimeout, handler)
 }
 
-// withDeadline limits the time to receive the rest of a request and to send the response; 0 removes
-// the limit.
+// withDeadline limits the time in which the rest of a request is received and the response is sent;
+// limit 0 removes the limit.
 func withDeadline(limit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var deadline time.Time
@@ -124,15 +126,15 @@ func withDeadline(limit time.Duration, next http.Handler) http.Handler {
 			deadline = time.Now().Add(limit)
 		}
 		control := http.NewResponseController(w)
-		// fails only if w is not a connection, as in tests
+		// The calls fail only if w is not a connection, as in tests.
 		_, _ = control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)
 		next.ServeHTTP(w, r)
 	})
 }
 
-// readyHTTP reports whether the brokers are ready. If they are not, clients with a right also
+// readyHTTP responds whether the brokers are ready. If they are not, clients with a right also
 // receive the reason. A broker that refuses records because its volume is almost full remains
-// ready: it serves consumers, and the cleaner and deletions need it to free space.
+// ready: it still serves consumers, and cleaning and deletions on it free space.
 func readyHTTP(w http.ResponseWriter, r *http.Request, opts *Options) {
 	detailed := access.Detailed(r)
 	if err := opts.Ready(); err != nil {
@@ -150,7 +152,7 @@ func readyHTTP(w http.ResponseWriter, r *http.Request, opts *Options) {
 	respond(w, http.StatusOK, answer)
 }
 
-// detail describes what is degraded although all brokers are ready, or returns "".
+// detail returns a description of what is degraded although all brokers are ready, or "".
 func detail(opts *Options) string {
 	var texts []string
 	if opts.Detail != nil {
@@ -183,7 +185,7 @@ func cleanNowHTTP(w http.ResponseWriter, r *http.Request,
 	respondAccepted(w, answer, err)
 }
 
-// respondAccepted responds with status 202 and the requests that were accepted, or with the error.
+// respondAccepted responds with status 202 and the accepted requests, or with the error.
 func respondAccepted(w http.ResponseWriter, answer any, err error) {
 	if err == nil {
 		respond(w, http.StatusAccepted, answer)
@@ -234,8 +236,8 @@ func filterTopics(all summary.Topics, names []string) summary.Topics {
 	return filtered
 }
 
-// filterRows returns the sorted rows of the given topics, or all rows if topics is empty. It never
-// returns nil, which would be encoded as null in JSON.
+// filterRows returns the rows of the given topics, sorted, or all rows if topics is empty. It never
+// returns nil, which JSON would encode as null.
 func filterRows(rows []report.Partition, topics []string) []report.Partition {
 	filtered := make([]report.Partition, 0, len(rows))
 	for _, row := range rows {

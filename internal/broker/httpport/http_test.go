@@ -84,7 +84,7 @@ func TestHTTPPartitionsAreSortedAndFiltered(t *testing.T) {
 	}
 }
 
-// TestHTTPCleanNow: each error of CleanNow has a separate status code and reason.
+// TestHTTPCleanNow checks that each error of CleanNow has its own status code and reason.
 func TestHTTPCleanNow(t *testing.T) {
 	var topic string
 	var partitions []int32
@@ -137,7 +137,8 @@ func TestHTTPCleanNow(t *testing.T) {
 	}
 }
 
-// TestHTTPRejectsCrossOriginRequests: a web page of another origin cannot request passes.
+// TestHTTPRejectsCrossOriginRequests checks that a web page from another origin cannot request
+// passes.
 func TestHTTPRejectsCrossOriginRequests(t *testing.T) {
 	handler := New(Options{Gatherer: prometheus.NewRegistry()})
 	request := httptest.NewRequestWithContext(t.Context(), "POST", "/api/v1/topics/t/clean", nil)
@@ -187,8 +188,8 @@ func TestHTTPServesMetrics(t *testing.T) {
 	}
 }
 
-// TestHTTPNotFoundIsJSON: the response for an unknown path is JSON, and so is the response for a
-// method that a path does not support.
+// TestHTTPNotFoundIsJSON checks that the response is JSON for an unknown path, and for a method
+// that a path does not support.
 func TestHTTPNotFoundIsJSON(t *testing.T) {
 	handler := New(Options{Gatherer: prometheus.NewRegistry()})
 	for _, c := range [][2]string{{"GET", "/"}, {"GET", "/api/v1/nothing"},
@@ -205,7 +206,7 @@ func TestHTTPNotFoundIsJSON(t *testing.T) {
 	}
 }
 
-// deadlines is a response whose deadlines are recorded.
+// deadlines is a response that records the deadlines set on it.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read, write time.Time
@@ -221,8 +222,8 @@ func (d *deadlines) SetWriteDeadline(moment time.Time) error {
 	return nil
 }
 
-// TestHTTPRequestsHaveADeadline: a client that does not read its response occupies memory only for
-// a limited time. The recording of a profile may take longer.
+// TestHTTPRequestsHaveADeadline checks that a client that does not read its response occupies
+// memory only for a limited time. Recording a profile may take longer.
 func TestHTTPRequestsHaveADeadline(t *testing.T) {
 	handler := New(Options{Gatherer: prometheus.NewRegistry(), Pprof: true})
 	for path, limited := range map[string]bool{"/metrics": true, "/unknown": true,
@@ -238,8 +239,8 @@ func TestHTTPRequestsHaveADeadline(t *testing.T) {
 	}
 }
 
-// TestHTTPSlowClientsAreEnded: a client that sends a part of a body, and one that does not read the
-// response, hold a connection and a handler only until the deadline.
+// TestHTTPSlowClientsAreEnded checks a client that sends only part of a body, and a client that
+// does not read the response. Each may hold a connection and a handler only until the deadline.
 func TestHTTPSlowClientsAreEnded(t *testing.T) {
 	ended := make(chan error, 1)
 	server := httptest.NewServer(withDeadline(100*time.Millisecond, http.HandlerFunc(
@@ -269,8 +270,8 @@ func TestHTTPSlowClientsAreEnded(t *testing.T) {
 	}
 }
 
-// TestHTTPStuckScrapesAreBounded: scrapes that do not end do not make the number of gatherings
-// grow.
+// TestHTTPStuckScrapesAreBounded checks that scrapes that do not end cannot make the number of
+// concurrent gatherings exceed its limit.
 func TestHTTPStuckScrapesAreBounded(t *testing.T) {
 	begun, end := make(chan struct{}, scrapesMax), make(chan struct{})
 	gatherer := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {

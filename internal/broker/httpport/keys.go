@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// lookupTimeout limits the lookup of a key in all partitions of a request.
+	// lookupTimeout limits the time to look up a key in all partitions of a request.
 	lookupTimeout = 2 * time.Second
-	// lookupWait limits the wait for other lookups. The sum of lookupWait and lookupTimeout is less
-	// than the time that a client waits for a broker.
+	// lookupWait limits the wait for a free lookup slot. lookupWait and lookupTimeout together are
+	// shorter than the time that a client waits for a broker.
 	lookupWait = 500 * time.Millisecond
-	// lookupBytesMax limits the bytes that a request reads, and the bytes of values in its response.
+	// lookupBytesMax limits the bytes that one request reads, and the bytes of values in its response.
 	lookupBytesMax = 32 << 20
-	// lookupsMax is the number of concurrent requests, each of which may hold lookupBytesMax of
-	// values.
+	// lookupsMax is the maximum number of concurrent lookup requests. Each of them can hold
+	// lookupBytesMax of values.
 	lookupsMax = 4
-	// keyBytesMax is the longest key that can be looked up.
+	// keyBytesMax is the maximum size of a key that can be looked up.
 	keyBytesMax = 16 << 10
-	// valueBytesDefault is the size at which values are truncated if the parameter valueBytes is
-	// absent.
+	// valueBytesDefault is the maximum size of a value in a response if the parameter valueBytes is
+	// absent. Longer values are truncated.
 	valueBytesDefault = 4 << 10
 )
 
@@ -41,13 +41,13 @@ const (
 type keysQuery struct {
 	topic      string
 	key        []byte
-	partition  int32 // -1: the one that the default partitioner chooses
+	partition  int32 // -1: the partition that the default partitioner chooses
 	all        bool  // search of all partitions
-	latest     bool  // end at the latest committed record
+	latest     bool  // stop at the latest committed record
 	valueBytes int
 }
 
-// parseKeysQuery parses a request.
+// parseKeysQuery parses the request's parameters.
 func parseKeysQuery(topic string, query url.Values) (q keysQuery, err error) {
 	q.topic = topic
 	if !query.Has("key") {
@@ -85,7 +85,7 @@ func parseKeysQuery(topic string, query url.Values) (q keysQuery, err error) {
 	return q, err
 }
 
-// handleKeys adds the endpoint of keys.
+// handleKeys adds the key lookup endpoint.
 func handleKeys(mux *http.ServeMux, brokers func() Brokers) {
 	running := make(chan struct{}, lookupsMax)
 	mux.HandleFunc("GET /api/v1/topics/{topic}/keys",
@@ -108,7 +108,7 @@ func handleKeys(mux *http.ServeMux, brokers func() Brokers) {
 		})
 }
 
-// enter waits until a lookup may run, but not longer than lookupWait.
+// enter waits until a lookup slot is free, but no longer than lookupWait.
 func enter(ctx context.Context, running chan<- struct{}) error {
 	timeout := time.NewTimer(lookupWait)
 	defer timeout.Stop()
@@ -170,7 +170,7 @@ func (all Brokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
 	return answer, nil
 }
 
-// headerBytes returns the bytes of headers.
+// headerBytes returns the total size of the headers.
 func headerBytes(headers []report.KeyHeader) (n int) {
 	for _, h := range headers {
 		n += len(h.Key) + len(h.Value)
@@ -178,7 +178,7 @@ func headerBytes(headers []report.KeyHeader) (n int) {
 	return n
 }
 
-// elsewhere returns the leader of a partition, by the metadata image.
+// elsewhere returns the partition's leader according to the metadata image.
 func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere {
 	e := report.KeyElsewhere{Partition: p.Index, Broker: metadata.NoBroker}
 	if broker, up := image.Broker(p.Leader); up {
@@ -188,7 +188,7 @@ func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere
 	return e
 }
 
-// lookup looks up a key in a partition that this broker leads.
+// lookup looks up a key in one partition that this broker leads.
 func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuery,
 	bytesMax int64, valuesMax int) (report.KeyPartition, error) {
 	log, epoch, err := b.Replicas.LeaderOfNewest(id)
@@ -208,9 +208,9 @@ func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuer
 	return keyPartition(b.ID, id.Index, &found, now), nil
 }
 
-// notLeading returns the failure of a lookup on a broker that does not lead the partition, that has
-// not led it long enough to know all acknowledged records, or whose leader epoch has changed during
-// the lookup.
+// notLeading converts the error of a lookup to the failure in the response. The broker does not
+// lead the partition, has not led it long enough to know all acknowledged records, or the leader
+// epoch has changed during the lookup.
 func notLeading(err error) error {
 	if errors.Is(err, replica.ErrOffsetNotAvailable) ||
 		errors.Is(err, replica.ErrFencedLeaderEpoch) {
@@ -219,7 +219,7 @@ func notLeading(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotHere, err)
 }
 
-// recordStates maps the states of records to those of a report.
+// recordStates maps the states of looked-up records to the states in a report.
 var recordStates = map[lookup.State]string{
 	lookup.Live: report.RecordLive, lookup.Tombstone: report.RecordTombstone,
 	lookup.Superseded: report.RecordSuperseded,
@@ -227,7 +227,7 @@ var recordStates = map[lookup.State]string{
 	lookup.Undecided:  report.RecordUndecided,
 }
 
-// keyPartition returns the report on a lookup.
+// keyPartition converts the result of a lookup in one partition to its report.
 func keyPartition(broker, partition int32, found *lookup.Records,
 	now time.Time) report.KeyPartition {
 	r := report.KeyPartition{Broker: broker, Partition: partition, LogStartOffset: found.LogStart,
@@ -250,7 +250,7 @@ func keyPartition(broker, partition int32, found *lookup.Records,
 	return r
 }
 
-// keyRecord returns the report on a record at the time now.
+// keyRecord converts a record to its report. Parameter now determines the record's age.
 func keyRecord(r *lookup.Record, now time.Time) report.KeyRecord {
 	one := report.KeyRecord{Offset: r.Offset, Timestamp: float64(r.TimestampMs) / 1000,
 		State: recordStates[r.State], Value: r.Value, ValueBytes: r.ValueBytes, Segment: r.Segment,

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// TestLookupsDoNotQueueForever: a request that finds all slots taken is refused after a while, and
-// a canceled one at once.
+// TestLookupsDoNotQueueForever checks that a request that finds no free slot is refused after
+// lookupWait, and that a canceled request is refused immediately.
 func TestLookupsDoNotQueueForever(t *testing.T) {
 	slots := make(chan struct{}, 1)
 	if err := enter(t.Context(), slots); err != nil {
@@ -32,8 +32,9 @@ func TestLookupsDoNotQueueForever(t *testing.T) {
 	}
 }
 
-// TestLookupFailuresWithoutLeadership: a client may repeat a lookup on a leader that does not know
-// the newest acknowledged record yet, but has to ask another broker if this one does not lead.
+// TestLookupFailuresWithoutLeadership checks two failures. A client may repeat a lookup on a leader
+// that does not know the newest acknowledged record yet. If the broker does not lead the partition,
+// the client must ask another broker.
 func TestLookupFailuresWithoutLeadership(t *testing.T) {
 	for err, code := range map[error]int{
 		replica.ErrOffsetNotAvailable: http.StatusServiceUnavailable,

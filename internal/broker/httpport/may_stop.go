@@ -13,8 +13,8 @@ import (
 )
 
 // MayStop returns the response of GET /api/v1/may-stop/BROKER. It considers the partitions that
-// brokers of this process lead, because the leader is the first broker that knows a change of the
-// ISR. It fails with ErrStarting while the brokers have no metadata.
+// brokers of this process lead, because the leader is the first broker to know about a change of
+// the ISR. It fails with ErrStarting while the brokers have no metadata image.
 func (all Brokers) MayStop(broker int32) (report.MayStop, error) {
 	answer := report.MayStop{Broker: broker, MayStop: true,
 		Blocking: []report.BlockingPartition{}}
@@ -48,7 +48,7 @@ func (all Brokers) MayStop(broker int32) (report.MayStop, error) {
 	return answer, nil
 }
 
-// inSyncAndUp returns the brokers of a partition's ISR that are up.
+// inSyncAndUp returns the brokers that are up and in the partition's ISR.
 func inSyncAndUp(image *metadata.Image, p *metadata.Partition) []int32 {
 	return slices.DeleteFunc(slices.Clone(p.ISR), func(id int32) bool {
 		_, up := image.Broker(id)
@@ -56,8 +56,8 @@ func inSyncAndUp(image *metadata.Image, p *metadata.Partition) []int32 {
 	})
 }
 
-// mayStopHTTP responds with the result of MayStop. The operator asks every broker before it
-// restarts one.
+// mayStopHTTP responds with the result of MayStop. Before the operator restarts a broker, it sends
+// this request to every broker.
 func mayStopHTTP(w http.ResponseWriter, r *http.Request,
 	mayStop func(int32) (report.MayStop, error)) {
 	id, err := strconv.ParseInt(r.PathValue("broker"), 10, 32)

@@ -3,13 +3,13 @@ package httpport
 import "encoding/binary"
 
 // partitionOf returns the partition that the default partitioner of Kafka's clients chooses for a
-// key: toPositive(murmur2(key)) % count (org.apache.kafka.clients.producer.internals.
-// BuiltInPartitioner).
+// key: toPositive(murmur2(key)) % count
+// (org.apache.kafka.clients.producer.internals.BuiltInPartitioner).
 func partitionOf(key []byte, count int) int32 {
 	return int32(murmur2(key)&0x7fffffff) % int32(count)
 }
 
-// murmur2 is MurmurHash2 with 32 bits and the seed of Kafka's clients
+// murmur2 returns the 32-bit MurmurHash2 of data with the seed of Kafka's clients
 // (org.apache.kafka.common.utils.Utils.murmur2).
 func murmur2(data []byte) uint32 {
 	const (

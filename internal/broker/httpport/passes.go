@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// passesDefault is the number of passes in a response without the parameter limit.
+	// passesDefault is the number of passes in a response if the parameter limit is absent.
 	passesDefault = 50
 	// passesWithSteps is the maximum number of passes in a response with steps.
 	passesWithSteps = 16
 )
 
-// passesQuery is a request for passes. A broker of -1 selects all brokers.
+// passesQuery is a request for passes. Broker -1 selects all brokers.
 type passesQuery struct {
 	passlog.Filter
 	broker int32
 }
 
-// parsePassesQuery parses a request.
+// parsePassesQuery parses the request's parameters.
 func parsePassesQuery(query url.Values) (q passesQuery, err error) {
 	q.Topics = query["topic"]
 	switch text := query.Get("steps"); text {
@@ -53,7 +53,7 @@ func parsePassesQuery(query url.Values) (q passesQuery, err error) {
 	return q, nil
 }
 
-// handlePasses adds the endpoint of passes.
+// handlePasses adds the passes endpoint.
 func handlePasses(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/passes", func(w http.ResponseWriter, r *http.Request) {
 		q, err := parsePassesQuery(r.URL.Query())
@@ -65,7 +65,7 @@ func handlePasses(mux *http.ServeMux, brokers func() Brokers) {
 	})
 }
 
-// passes returns the passes of the brokers of this process.
+// passes returns the passes of these brokers.
 func (all Brokers) passes(q passesQuery) (report.Passes, error) {
 	answer := report.Passes{Passes: []report.PartitionPass{}}
 	if len(all) == 0 {

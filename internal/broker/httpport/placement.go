@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Reasons of report.PlacedPartition.
+// Reasons in report.PlacedPartition.
 const (
 	reasonReplicaLost     = "ReplicaLost"
 	reasonLeaderOffline   = "LeaderOffline"
@@ -55,7 +55,7 @@ func (all Brokers) Placement(topics []string) report.Placement {
 	return answer
 }
 
-// leaders returns the partitions that each broker of this process leads.
+// leaders returns, for each of these brokers, the partitions that it leads.
 func (all Brokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
 	leads := map[int32]map[logstore.PartitionID]replica.State{}
 	for _, b := range all {
@@ -70,9 +70,9 @@ func (all Brokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
 	return leads
 }
 
-// replication returns the lag of a partition, and the reason why it does not serve or is not fully
-// replicated. Parameter led contains the partitions that its leader leads, or is nil if the leader
-// is not in this process.
+// replication returns the largest lag of a partition's replicas, and the reason why the partition
+// is unavailable or not fully replicated. Parameter led contains the partitions that the
+// partition's leader leads; it is nil if the leader is not in this process.
 func (all Brokers) replication(p *metadata.Partition, minISR int,
 	led map[logstore.PartitionID]replica.State, id logstore.PartitionID) (lag *int64,
 	reason string) {
@@ -101,7 +101,7 @@ func (all Brokers) replication(p *metadata.Partition, minISR int,
 	return lag, ""
 }
 
-// HostsOf returns the brokers that are up.
+// HostsOf returns the hosts of all brokers that are up.
 func HostsOf(image *metadata.Image) []report.BrokerHost {
 	hosts := make([]report.BrokerHost, 0, len(image.Brokers))
 	for _, b := range image.Brokers {

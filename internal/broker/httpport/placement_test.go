@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// TestReasons: the reason is the worst state of a partition.
+// TestReasons checks that the reported reason is the worst one that applies to a partition.
 func TestReasons(t *testing.T) {
 	id := logstore.PartitionID{Topic: "a"}
 	led := map[logstore.PartitionID]replica.State{id: {Lags: map[int32]int64{1: 3, 2: 8}}}

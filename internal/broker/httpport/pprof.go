@@ -5,12 +5,13 @@ import (
 	"net/http/pprof"
 )
 
-// PprofPath is the path below which NewPprof serves profiles.
+// PprofPath is the path prefix of the profiles that NewPprof serves.
 const PprofPath = "/debug/pprof/"
 
-// NewPprof returns the handler of the profiles below PprofPath, in the format of go tool pprof. A
-// CPU profile or an execution trace costs CPU time while it is recorded, and a heap or goroutine
-// profile reveals how the process works. Therefore the handler is served only behind a flag.
+// NewPprof returns a handler that serves profiles below PprofPath, in the format of go tool pprof.
+// It is served only if a flag enables it. The reason is that recording a CPU profile or an
+// execution trace costs CPU time, and that heap and goroutine profiles reveal internals of the
+// process.
 //
 // The import of net/http/pprof also registers the profiles with http.DefaultServeMux, which no
 // server of this module uses.
@@ -20,7 +21,7 @@ func NewPprof() http.Handler {
 	mux.HandleFunc("GET "+PprofPath+"cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET "+PprofPath+"profile", pprof.Profile)
 	mux.HandleFunc("GET "+PprofPath+"trace", pprof.Trace)
-	// go tool pprof sends addresses with POST to resolve them.
+	// go tool pprof uses POST to send the addresses that it wants to resolve.
 	mux.HandleFunc("POST "+PprofPath+"symbol", pprof.Symbol)
 	mux.HandleFunc("GET "+PprofPath+"symbol", pprof.Symbol)
 	return mux

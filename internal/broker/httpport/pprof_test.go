@@ -29,8 +29,8 @@ func TestProfilesAreServedOnlyWithPprof(t *testing.T) {
 	}
 }
 
-// TestProfilesAreReadable: a profile is a gzip stream, as go tool pprof expects, and it contains
-// functions of this test.
+// TestProfilesAreReadable checks that a profile is a gzip stream, as go tool pprof expects, and
+// that it contains functions of this test.
 func TestProfilesAreReadable(t *testing.T) {
 	handler := New(Options{Gatherer: prometheus.NewRegistry(), Pprof: true})
 	heap := get(t, handler, "GET", "/debug/pprof/heap")

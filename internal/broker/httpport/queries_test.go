@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestMurmur2 uses the values of Kafka's UtilsTest.
+// TestMurmur2 uses the test values from Kafka's UtilsTest.
 func TestMurmur2(t *testing.T) {
 	for text, want := range map[string]int32{"21": -973932308, "foobar": -790332482,
 		"a-little-bit-long-string": -985981536, "a-little-bit-longer-string": -1486304829,
@@ -19,7 +19,8 @@ func TestMurmur2(t *testing.T) {
 	}
 }
 
-// FuzzReportQueries: no query causes a panic, and each query that is accepted is within the limits.
+// FuzzReportQueries checks that no query causes a panic, and that each accepted query is within the
+// limits.
 func FuzzReportQueries(f *testing.F) {
 	f.Add("0", "from=1&limit=500&broker=2")
 	f.Add("1", "topic=a&topic=b&before=7&steps=true&limit=16")

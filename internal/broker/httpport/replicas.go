@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// handleReplicas adds the endpoint of replicas.
+// handleReplicas adds the replicas endpoint.
 func handleReplicas(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/topics/{topic}/replicas",
 		func(w http.ResponseWriter, r *http.Request) {
@@ -19,7 +19,7 @@ func handleReplicas(mux *http.ServeMux, brokers func() Brokers) {
 		})
 }
 
-// ReplicasOf returns the replicas of the partitions of a topic.
+// ReplicasOf returns the replicas of all partitions of a topic.
 func (all Brokers) ReplicasOf(name string) (report.Replicas, error) {
 	answer := report.Replicas{Topic: name, Partitions: []report.ReplicatedPartition{},
 		Brokers: []report.BrokerHost{}}
@@ -50,8 +50,8 @@ func (all Brokers) ReplicasOf(name string) (report.Replicas, error) {
 	return answer, nil
 }
 
-// replicaRows returns the replicas of a partition, and then those that a reassignment adds. The
-// lags are those that the leader reports.
+// replicaRows returns the partition's replicas, followed by the replicas that a reassignment adds.
+// Parameter lags contains the lags that the leader reports.
 func replicaRows(p *metadata.Partition, lags map[int32]int64,
 	reported bool) []report.PartitionReplica {
 	rows := make([]report.PartitionReplica, 0, len(p.Replicas))

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// handleRetained adds the endpoint of retained logs.
+// handleRetained adds the retained logs endpoint.
 func handleRetained(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/retained", func(w http.ResponseWriter, _ *http.Request) {
 		answer, err := brokers().retained()
@@ -15,7 +15,7 @@ func handleRetained(mux *http.ServeMux, brokers func() Brokers) {
 	})
 }
 
-// retained returns the retained logs on the disks of these brokers.
+// retained returns the retained logs on these brokers' disks.
 func (all Brokers) retained() (report.RetainedLogs, error) {
 	answer := report.RetainedLogs{Logs: []report.RetainedLog{}}
 	if len(all) == 0 {

@@ -6,7 +6,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// handleScrub adds the endpoints of the scrub.
+// handleScrub adds the scrub endpoints.
 func handleScrub(mux *http.ServeMux, opts Options) {
 	mux.HandleFunc("GET /api/v1/scrub", func(w http.ResponseWriter, _ *http.Request) {
 		answer := report.Scrubs{Scrubs: []report.Scrub{}}

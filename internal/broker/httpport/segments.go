@@ -13,17 +13,18 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// errParameter is wrapped by the errors of query parameters.
+// errParameter is the error for invalid query parameters. Other errors wrap it.
 var errParameter = errors.New("invalid parameter")
 
-// ErrNotHere is returned if a partition has no replica on the brokers of this process, or none on
-// the requested broker.
+// ErrNotHere means that these brokers have no replica of the partition, or that the requested
+// broker has none.
 var ErrNotHere = errors.New("no replica of the partition is here")
 
-// errNotReady is wrapped by the errors of requests that may succeed soon.
+// errNotReady means that the request can succeed soon. Other errors wrap it.
 var errNotReady = errors.New("not ready")
 
-// reportFailures maps the errors of reports on partitions. The last row applies to all others.
+// reportFailures maps errors of partition reports to responses. The last row applies to all other
+// errors.
 var reportFailures = []struct {
 	err    error
 	code   int
@@ -40,7 +41,7 @@ var reportFailures = []struct {
 	{nil, http.StatusInternalServerError, "Failed"},
 }
 
-// respondReport responds with a report, or with the error.
+// respondReport responds with the report, or with the error.
 func respondReport(w http.ResponseWriter, answer any, err error) {
 	if err == nil {
 		respond(w, http.StatusOK, answer)
@@ -54,8 +55,8 @@ func respondReport(w http.ResponseWriter, answer any, err error) {
 	}
 }
 
-// numberIn parses a parameter that is a number from least to most. If the parameter is missing, it
-// returns the default.
+// numberIn parses a numeric parameter in the range from least to most. If the parameter is missing,
+// it returns otherwise.
 func numberIn(query url.Values, name string, otherwise, least, most int64) (int64, error) {
 	text := query.Get(name)
 	if text == "" {
@@ -74,15 +75,15 @@ const (
 	idMax     = 1<<31 - 1
 )
 
-// segmentsQuery is a request for the segments of a partition.
+// segmentsQuery is a request for a partition's segments.
 type segmentsQuery struct {
 	id     logstore.PartitionID
-	broker int32 // -1: the leader if it is in this process, else any broker with a replica
+	broker int32 // -1: the leader if it is in this process, otherwise any broker with a replica
 	from   int64
 	limit  int
 }
 
-// parseSegmentsQuery parses a request.
+// parseSegmentsQuery parses the request's parameters.
 func parseSegmentsQuery(topic, partition string, query url.Values) (q segmentsQuery, err error) {
 	index, err := strconv.ParseInt(partition, 10, 32)
 	if err != nil || index < 0 {
@@ -101,7 +102,7 @@ func parseSegmentsQuery(topic, partition string, query url.Values) (q segmentsQu
 	return q, err
 }
 
-// handleSegments adds the endpoint of segments.
+// handleSegments adds the segments endpoint.
 func handleSegments(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/partitions/{topic}/{partition}/segments",
 		func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +116,7 @@ func handleSegments(mux *http.ServeMux, brokers func() Brokers) {
 		})
 }
 
-// segments returns the segments of one replica of a partition.
+// segments returns the segments of one of the partition's replicas.
 func (all Brokers) segments(q segmentsQuery) (report.Segments, error) {
 	b, leads, err := all.holder(q.id, q.broker)
 	if err != nil {
@@ -124,7 +125,7 @@ func (all Brokers) segments(q segmentsQuery) (report.Segments, error) {
 	return b.segments(q.id, leads, q.from, q.limit)
 }
 
-// segments returns the segments of the replica on this broker.
+// segments returns the segments of this broker's replica.
 func (b *Broker) segments(id logstore.PartitionID, leads bool, from int64,
 	limit int) (report.Segments, error) {
 	answer, err := b.Cleaner.Segments(id, from, limit)
@@ -143,8 +144,9 @@ func (b *Broker) segments(id logstore.PartitionID, leads bool, from int64,
 	return answer, nil
 }
 
-// holder returns a broker of this process that has a replica of a partition, and whether it leads
-// the partition. The parameter broker requires this broker; if it is -1, the leader has precedence.
+// holder returns a broker of this process that has a replica of the partition, and whether that
+// broker leads the partition. If parameter broker is at least 0, holder returns only the broker
+// with that id. If it is -1, holder prefers the leader.
 func (all Brokers) holder(id logstore.PartitionID, broker int32) (holder *Broker,
 	leads bool, err error) {
 	image := all.Image()

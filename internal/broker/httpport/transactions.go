@@ -14,28 +14,29 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// ErrNoOpenTransaction is the error of an abort if the transactional id has no open transaction, or
-// if no open transaction begins at the offset.
+// ErrNoOpenTransaction means that no transaction can be aborted: the transactional id has no open
+// transaction, or no open transaction begins at the given offset.
 var ErrNoOpenTransaction = errors.New("no open transaction")
 
-// TransactionFilter selects the transactions of a report. A zero field selects all.
+// TransactionFilter selects the transactions in a report. A field with the zero value selects all
+// transactions.
 type TransactionFilter struct {
-	States    []string      // names of states, of transactional ids
-	OlderThan time.Duration // only transactions that have been open for at least that long
+	States    []string      // names of transactional id states
+	OlderThan time.Duration // minimum time for which the transaction has been open
 }
 
 // Transactions reports on transactions and aborts them; Brokers implements it.
 type Transactions interface {
-	// Transactions returns the transactional ids and the open transactions of the brokers.
+	// Transactions returns the brokers' transactional ids and open transactions.
 	Transactions(context.Context, time.Time, TransactionFilter) (report.Transactions, error)
 	// AbortTransaction aborts the ongoing transaction of a transactional id.
 	AbortTransaction(ctx context.Context, id string) (report.Aborted, error)
-	// AbortOpen aborts the open transaction that begins at an offset of a partition.
+	// AbortOpen aborts the open transaction that begins at firstOffset of a partition.
 	AbortOpen(ctx context.Context, key report.TopicPartition, firstOffset int64) (report.Aborted,
 		error)
 }
 
-// handleTransactions adds the endpoints of transactions.
+// handleTransactions adds the transaction endpoints.
 func handleTransactions(mux *http.ServeMux, brokers func() Transactions) {
 	mux.HandleFunc("GET /api/v1/transactions", func(w http.ResponseWriter, r *http.Request) {
 		filter := TransactionFilter{States: r.URL.Query()["state"]}
@@ -78,8 +79,8 @@ func refuseParameter(w http.ResponseWriter, name, value, want string) {
 		Error: fmt.Sprintf("%s=%q is not %s", name, value, want)})
 }
 
-// transactionFailures maps the errors of the endpoints of transactions. The last row applies to all
-// others.
+// transactionFailures maps errors of the transaction endpoints to responses. The last row applies
+// to all other errors.
 var transactionFailures = []struct {
 	err    error
 	code   int

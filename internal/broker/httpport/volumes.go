@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/pressure"
 )
 
-// handleVolumes adds the endpoint of volumes.
+// handleVolumes adds the volumes endpoint.
 func handleVolumes(mux *http.ServeMux, brokers func() Brokers) {
 	mux.HandleFunc("GET /api/v1/volumes", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, brokers().volumes())
@@ -25,7 +25,7 @@ func (all Brokers) volumes() report.Volumes {
 	return answer
 }
 
-// refusals describes the volumes of the brokers that refuse records.
+// refusals returns a description of the volume of each broker that refuses records.
 func (all Brokers) refusals() (texts []string) {
 	for _, b := range all {
 		if v, known := b.Volume(); known &&
