@@ -35,7 +35,7 @@ func (f *fixture) leafIn(g Gomega, certificate, key string) *x509.Certificate {
 	return leaf.Certificate
 }
 
-// listenerLeaf returns the certificate of listener tls.
+// listenerLeaf returns the certificate of the listener named tls.
 func (f *fixture) listenerLeaf(g Gomega) *x509.Certificate {
 	return f.leafIn(g, "listener.tls.crt", "listener.tls.key")
 }
@@ -56,8 +56,8 @@ func (f *fixture) secured(peers v1alpha1.Peers, listeners ...v1alpha1.Listener) 
 		Spec: v1alpha1.LogClusterSpec{Brokers: 2, Peers: peers, Listeners: listeners}})
 }
 
-// advance moves the clock of certificates of the namespace forward, and causes a reconciliation of
-// the LogCluster.
+// advance moves the namespace's certificate clock forward, and triggers a reconciliation of the
+// LogCluster.
 func (f *fixture) advance(by time.Duration) {
 	ahead.advance(f.namespace, by)
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
@@ -65,7 +65,8 @@ func (f *fixture) advance(by time.Duration) {
 	})
 }
 
-// dropListeners replaces the listeners of LogCluster main by one without TLS and authentication.
+// dropListeners replaces the listeners of LogCluster main by a single one without TLS and
+// authentication.
 func (f *fixture) dropListeners() {
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 		cluster.Spec.Listeners = v1alpha1.Listeners{{Name: "kafka", Port: 9092}}
@@ -129,7 +130,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		f.secured("", listener)
 		key := v1alpha1.ListenerOAuthCAKey("tls")
 		Eventually(func(g Gomega) {
-			// A key without a certificate verifies no server; an absent one would select the public
+			// A key without a certificate verifies no server. Without the key, brokers would use the public
 			// CAs.
 			g.Expect(string(f.secret(g, "main-brokers-tls")[key])).To(Equal("# none\n"))
 		}).Should(Succeed())
@@ -327,7 +328,7 @@ var _ = Describe("The certificates of a LogCluster", func() {
 		Expect(roots.AppendCertsFromPEM(bundle["ca.crt"])).To(BeTrue())
 		near, far := net.Pipe()
 		server := tls.Server(near, &tls.Config{Certificates: []tls.Certificate{pair},
-			// A pipe has no buffer for tickets, which the client does not read.
+			// The client does not read session tickets, and a pipe has no buffer for them.
 			MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true})
 		client := tls.Client(far, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12,
 			ServerName: "main-bootstrap." + f.namespace + ".svc"})

@@ -1,6 +1,6 @@
-// Package controllers sets up the operator: the controllers that create and update Kubernetes
-// objects as LogClusters and Topics require, and report the progress in the status of these
-// resources. Each controller is a subpackage (inputs -> results):
+// Package controllers sets up the operator: the controllers that create and update the Kubernetes
+// objects of LogClusters and Topics, and report the progress in these resources' status. Each
+// controller is a subpackage (inputs -> results):
 //
 //	logcluster  LogCluster -> the objects of internal/operator/render, by server-side apply;
 //	            StatefulSet, Topics, PartitionSets -> LogCluster.status (logcluster-status)
@@ -25,7 +25,7 @@
 //     compare-and-swap. After a conflict, the change is decided again on the stored version. Every
 //     other status has one writer.
 //
-// Goroutines: those of the manager, of reports.Collector, of the writer in package sets, and of the
-// connections in package broker; all of them end with the manager. While any lock of these packages
-// is held, no other lock is acquired and no I/O is done.
+// The manager, reports.Collector, the writer in package sets, and the connections in package broker
+// start goroutines. All of them end with the manager. While any lock of these packages is held, no
+// other lock is acquired and no I/O is done.
 package controllers

@@ -136,7 +136,7 @@ var _ = Describe("A partition without a leader", func() {
 			}).Should(Succeed())
 		}
 		expectLeader(1)
-		// No state of a broker has changed, so that no election is repeated after a time.
+		// No broker's state has changed, so no timer repeats the election.
 		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
 			state.LeaderEpoch, state.Leader, state.Serving = 7, placement.NoLeader, false
 			state.ISR = []placement.InSyncReplica{{Broker: 2, Epoch: 5, Directory: "disk2"}}
@@ -152,7 +152,7 @@ var _ = Describe("A partition without a leader", func() {
 	})
 })
 
-// acceptLoss acts as a person who accepts the loss of records of partition 0 of a Topic.
+// acceptLoss acts as a user who accepts the loss of the records of a Topic's partition 0.
 func (f *fixture) acceptLoss(topic, consent string) {
 	change(f, topic, &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 		topic.Annotations = map[string]string{v1alpha1.AnnotationAcceptDataLoss: "0=" + consent}

@@ -31,7 +31,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// fixture is a namespace for one spec. Its methods act as brokers, leaders and users would.
+// fixture is a namespace for one spec. Its methods act as brokers, leaders and users.
 type fixture struct {
 	t         *testing.T
 	namespace string
@@ -40,8 +40,9 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	namespace, err := envtest.Namespace(context.Background(), config)
 	Expect(err).NotTo(HaveOccurred())
-	// Otherwise the operator continues the LogClusters of earlier specs, such as a rolling update
-	// whose brokers do not respond any more, and later specs wait for it.
+	// Without this deletion, the operator would continue to reconcile the LogClusters of earlier
+	// specs, for example a rolling update whose brokers no longer respond. Later specs would wait for
+	// it.
 	Cleanup(t, func() {
 		if t.Failed() {
 			t.Logf("log of the controllers about %s:\n%s", namespace, record.about(namespace))
@@ -67,8 +68,8 @@ func (f *fixture) cluster(brokers int32) *v1alpha1.LogCluster {
 	return cluster
 }
 
-// connectable creates the EndpointSlice of the bootstrap Service of LogCluster main, or changes it,
-// as Kubernetes does when a pod becomes ready or is no longer ready.
+// connectable creates or changes the EndpointSlice of LogCluster main's bootstrap Service.
+// Kubernetes does this when a pod becomes ready or is no longer ready.
 func (f *fixture) connectable(ready bool) {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace,
 		Name: render.BootstrapServiceName("main")}}
@@ -95,7 +96,7 @@ func (f *fixture) topic(name string, change func(*v1alpha1.TopicSpec)) *v1alpha1
 	return topic
 }
 
-// column returns the value that kubectl get shows for a resource in a column.
+// column returns a resource's value in a column of the output of kubectl get.
 func (f *fixture) column(g Gomega, resource, name, column string) any {
 	mapper, err := rest.HTTPClientFor(config)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -174,7 +175,7 @@ func (f *fixture) setOf(g Gomega, key partitionset.Key) (*v1alpha1.PartitionSet,
 	return object, set
 }
 
-// entry returns the entry of a partition, such as "orders/0", of cluster main.
+// entry returns the entry of a partition of cluster main. The partition's name is like "orders/0".
 func (f *fixture) entry(g Gomega, name string) partitionset.Entry {
 	key := parse(name)
 	_, set := f.setOf(g, key)
@@ -182,14 +183,14 @@ func (f *fixture) entry(g Gomega, name string) partitionset.Entry {
 	return entry
 }
 
-// state returns the state of a partition, which must exist.
+// state returns the state of a partition. The state must exist.
 func (f *fixture) state(g Gomega, name string) partitionset.State {
 	entry := f.entry(g, name)
 	g.Expect(entry.State).NotTo(BeNil())
 	return *entry.State
 }
 
-// replicas returns the assigned replicas of a partition, which must be assigned.
+// replicas returns the assigned replicas of a partition. The assignment must exist.
 func (f *fixture) replicas(g Gomega, name string) []int32 {
 	entry := f.entry(g, name)
 	g.Expect(entry.Assignment).NotTo(BeNil())
@@ -222,8 +223,8 @@ func (f *fixture) assignments(g Gomega) map[string]partitionset.Assignment {
 	return all
 }
 
-// putState changes the state of a partition, as its leader would. The function change is called
-// again after a conflict.
+// putState changes a partition's state as its leader would. It calls the function change again
+// after a conflict.
 func (f *fixture) putState(name string, change func(Gomega, *partitionset.State)) {
 	Eventually(func(g Gomega) {
 		key := parse(name)
@@ -238,7 +239,7 @@ func (f *fixture) putState(name string, change func(Gomega, *partitionset.State)
 	}).Should(Succeed())
 }
 
-// serve acts as the leader of a partition: it reports that it serves.
+// serve acts as a partition's leader, and reports that it serves.
 func (f *fixture) serve(name string) {
 	f.putState(name, func(g Gomega, state *partitionset.State) {
 		g.Expect(state.Leader).NotTo(Equal(placement.NoLeader))
@@ -289,8 +290,8 @@ func (f *fixture) clusterConditions() func(Gomega) []metav1.Condition {
 }
 
 // expectObserved waits until the operator has applied the latest spec of LogCluster main and has
-// decided on a rolling update by it. Until then, an event of another object may be handled with an
-// earlier spec, because the operator watches each kind on its own.
+// decided on a rolling update with this spec. The operator watches each kind separately, so it can
+// handle an event of another object with an earlier spec until then.
 func (f *fixture) expectObserved() {
 	Eventually(func(g Gomega) {
 		cluster := get(g, f, "main", &v1alpha1.LogCluster{})
@@ -302,7 +303,7 @@ func (f *fixture) expectObserved() {
 	}).Should(Succeed())
 }
 
-// validThroughout is the duration of a Lease that must not expire during a spec.
+// validThroughout is the duration of Leases that must not expire during a spec.
 const validThroughout = time.Hour
 
 // renew acts as a broker: it renews the broker's Lease for a duration, with a broker epoch and a
@@ -318,7 +319,7 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 			return err
 		}
 		lease.Labels = map[string]string{v1alpha1.LabelCluster: "main"}
-		// Like a broker, the test keeps the endpoints that the operator has written.
+		// Like a broker, the test keeps the endpoints that the operator has written to the Lease.
 		maps.DeleteFunc(lease.Annotations, func(name, _ string) bool {
 			return !strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
 		})
@@ -335,9 +336,9 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 	}).Should(Succeed())
 }
 
-// eventuallyRenewing waits until condition succeeds, while these brokers renew their Leases as
-// often as live brokers do. The operator reads nodes and pods from the API server itself, with a
-// timeout; only the next renewal repeats a read that has failed.
+// eventuallyRenewing waits until condition succeeds. Meanwhile the given brokers renew their Leases
+// as often as live brokers. This is needed because the operator reads nodes and pods from the API
+// server itself, with a timeout, and only the next renewal repeats a failed read.
 func (f *fixture) eventuallyRenewing(condition func(Gomega), brokers ...int32) {
 	last := time.Now()
 	Eventually(func(g Gomega) {
@@ -352,9 +353,9 @@ func (f *fixture) eventuallyRenewing(condition func(Gomega), brokers ...int32) {
 	}).Should(Succeed())
 }
 
-// expectSeen waits until the operator has seen the Leases of the first count brokers of a
-// LogCluster without listeners: it has written the endpoint of the default listener into them. The
-// initial ISR of a partition contains only brokers that the operator has seen.
+// expectSeen waits until the operator has observed the Leases of the first count brokers of a
+// LogCluster without listeners, which means that it has written the default listener's endpoint to
+// each Lease. The initial ISR of a partition contains only brokers that the operator has observed.
 func (f *fixture) expectSeen(count int32) {
 	for id := range count {
 		f.eventuallyRenewing(func(g Gomega) {
@@ -364,8 +365,8 @@ func (f *fixture) expectSeen(count int32) {
 	}
 }
 
-// register acts as the first count brokers of a LogCluster, whose racks are known. Without racks,
-// new partitions with fewer replicas than brokers wait for a minute.
+// register registers the first count brokers of a LogCluster, with known racks. Without racks, new
+// partitions with fewer replicas than brokers wait for a minute.
 func (f *fixture) register(count int32) {
 	for broker := range count {
 		f.renew(broker, "holder", 1, "disk", validThroughout)

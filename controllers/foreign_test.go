@@ -24,7 +24,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// foreignPod is a pod template for a StatefulSet of others.
+// foreignPod is the pod template of a StatefulSet that does not belong to the operator.
 func foreignPod() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "theirs"}},
@@ -32,7 +32,7 @@ func foreignPod() corev1.PodTemplateSpec {
 }
 
 // expectRefused waits until a condition of LogCluster main names a foreign object, and checks that
-// the operator has not changed the object since.
+// the operator has not changed the object.
 func (f *fixture) expectRefused(object client.Object, kind, condition, reason string) {
 	before := get(Default, f, object.GetName(), object).GetResourceVersion()
 	expectReason(f.clusterConditions(), condition, reason, kind+" "+object.GetName(),
@@ -41,7 +41,7 @@ func (f *fixture) expectRefused(object client.Object, kind, condition, reason st
 	Expect(object.GetOwnerReferences()).To(BeEmpty())
 }
 
-// emptyReader reads as if no object existed.
+// emptyReader is a reader that finds no object.
 type emptyReader struct{ client.Reader }
 
 func (emptyReader) Get(context.Context, client.ObjectKey, client.Object,
@@ -76,7 +76,7 @@ var _ = Describe("An object with the name of one of a LogCluster's", func() {
 			v1alpha1.Listener{Name: "out", Port: 9094, Type: v1alpha1.ListenerNodePort})
 		f.expectRefused(object, kind, v1alpha1.ConditionApplied, v1alpha1.ReasonObjectNameTaken)
 		Expect(api.Delete(context.Background(), object)).To(Succeed())
-		f.advance(0) // a change; otherwise the operator tries again every 30 s
+		f.advance(0) // triggers a reconciliation at once; otherwise the operator retries every 30 s
 		expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
 		Expect(metav1.IsControlledBy(get(Default, f, object.GetName(), object),
 			get(Default, f, "main", &v1alpha1.LogCluster{}))).To(BeTrue())
@@ -130,12 +130,13 @@ var _ = Describe("An object with the name of one of a LogCluster's", func() {
 			cluster := f.cluster(1)
 			expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
 			Expect(api.Delete(context.Background(), cluster)).To(Succeed())
-			// A reconciliation that has not ended may still apply objects with the deleted owner.
+			// A running reconciliation can still apply objects with the deleted owner.
 			Eventually(func(g Gomega) {
 				g.Expect(series(g, "heartwood_operator_reconcile_last_success_timestamp_seconds",
 					"namespace", f.namespace)).To(BeEmpty())
 			}).Should(Succeed())
-			// The garbage collector, which does not run here, removes the owner of orphaned objects.
+			// The test acts as the garbage collector, which does not run here: it removes the owner from
+			// orphaned objects.
 			rendered := render.Cluster(cluster, render.Settings{})
 			for _, object := range rendered {
 				change(f, object.GetName(), object,

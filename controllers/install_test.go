@@ -46,7 +46,7 @@ var _ = Describe("The manifests of config", func() {
 			object := &unstructured.Unstructured{}
 			Expect(yaml.Unmarshal(document, object)).To(Succeed())
 			switch object.GetKind() {
-			// not created: the test suite has created one of the same name
+			// not created, because the test suite has already created one with this name
 			case "ClusterRoleBinding":
 				Expect(object.GetName()).To(Equal("heartwood-operator"))
 				continue

@@ -15,14 +15,14 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// kstatusCommand is the path of hack/tools/kstatus, a module of its own, because the library needs
-// other versions of the Kubernetes modules.
+// kstatusCommand returns the path of the built program hack/tools/kstatus. The program has its own
+// module, because its library needs other versions of the Kubernetes modules.
 var kstatusCommand = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "tool", "-C", "../hack/tools/kstatus", "-n", "kstatus").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
-// kstatus returns what kstatus makes of an object, as the API server returns it.
+// kstatus returns the status that kstatus computes for a stored object.
 func kstatus[T client.Object](g Gomega, f *fixture, name string, object T) string {
 	command, err := kstatusCommand()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -41,7 +41,7 @@ func kstatus[T client.Object](g Gomega, f *fixture, name string, object T) strin
 	return fields[2]
 }
 
-// expectKstatus waits until kstatus makes a status of an object.
+// expectKstatus waits until kstatus computes the given status for an object.
 func expectKstatus[T client.Object](f *fixture, name string, object T, want string) {
 	Eventually(func(g Gomega) {
 		g.Expect(kstatus(g, f, name, object)).To(Equal(want))

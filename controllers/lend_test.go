@@ -26,7 +26,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 	BeforeEach(func(t *testing.T) {
 		f = newFixture(t)
 		holder := &atomic.Int32{}
-		// each server acts as a broker
+		// Each server acts as a broker.
 		for id := range int32(2) {
 			server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 				request *http.Request) {
@@ -34,7 +34,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 					_ = json.NewEncoder(out).Encode(report.MayStop{MayStop: true})
 					return
 				}
-				// the home of the partition has 1 MiB of it, and the other broker none yet
+				// The partition's home has 1 MiB of the partition's records, and the other broker has none yet.
 				answer := report.Partitions{}
 				if id == holder.Load() {
 					answer.Partitions = []report.Partition{{Broker: id, Topic: "orders", Partition: 0,
@@ -71,7 +71,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 				&v1alpha1.LogCluster{}).Status.LentReplicas).To(BeEquivalentTo(len(want) - 1))
 		}).Should(Succeed())
 	}
-	// until the home of the partition is the only broker with an outdated pod
+	// onlyHomeLeft leaves the partition's home as the only broker with an outdated pod.
 	onlyHomeLeft := func() {
 		f.revision("second")
 		f.expectPods(home)
@@ -92,7 +92,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		t.Log("restarting the broker when the lent replica is in sync")
 		f.isr("orders/0", home, other)
 		f.expectPods(other)
-		f.renew(home, "", 1, diskOf(home), validThroughout) // it has stopped
+		f.renew(home, "", 1, diskOf(home), validThroughout) // the broker has stopped
 		Eventually(func(g Gomega) {
 			g.Expect(f.state(g, "orders/0").Leader).To(Equal(other))
 		}).Should(Succeed())
@@ -104,7 +104,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		f.brokerPod(home, "second")
 		assigned(home)
 		f.expectEvent("main", "Normal", v1alpha1.EventReplicasReturned)
-		Consistently(func(g Gomega) { // its log is not complete yet
+		Consistently(func(g Gomega) { // the other broker's log is not complete yet
 			g.Expect(f.state(g, "orders/0").Leader).To(Equal(other))
 		}, "500ms").Should(Succeed())
 		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
@@ -123,7 +123,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 		onlyHomeLeft()
 		assigned(home, other)
 		f.revision("first")
-		f.expectPods(home) // of the first revision; the other one gets it again
+		f.expectPods(home) // pod of the first revision; the other broker's pod gets this revision again
 		f.brokerPod(other, "first")
 		assigned(home)
 		Eventually(func(g Gomega) {

@@ -43,7 +43,7 @@ var _ = Describe("The listeners of a LogCluster", func() {
 	var f *fixture
 	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
-	// endpoint returns the endpoint of broker 0 at a listener, in its Lease.
+	// endpoint returns broker 0's endpoint at a listener, read from its Lease.
 	endpoint := func(g Gomega, listener string) string {
 		return f.lease(g, 0).Annotations[v1alpha1.AnnotationEndpointPrefix+listener]
 	}

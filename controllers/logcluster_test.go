@@ -30,7 +30,7 @@ var _ = Describe("A LogCluster", func() {
 	var f *fixture
 	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
-	// rendered returns the objects that the operator creates for a LogCluster, as stored in the API
+	// rendered returns the objects that the operator creates for a LogCluster, read from the API
 	// server.
 	rendered := func(g Gomega, cluster *v1alpha1.LogCluster) []client.Object {
 		objects := render.Cluster(cluster, render.Settings{})
@@ -84,7 +84,7 @@ var _ = Describe("A LogCluster", func() {
 	})
 
 	It("has an event when an object cannot be applied", func(t *testing.T) {
-		// the operator cannot apply this Service, because another controller owns it
+		// The operator cannot apply this Service, because it belongs to another controller.
 		f.create(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "main-bootstrap",
 				OwnerReferences: []metav1.OwnerReference{{
@@ -111,7 +111,7 @@ var _ = Describe("A LogCluster", func() {
 		}
 		before := versions()
 		change(f, "main", cluster,
-			// a setting that is not part of the rendered objects
+			// This setting is not part of the rendered objects.
 			func(cluster *v1alpha1.LogCluster) {
 				cluster.Spec.Cleaner = &v1alpha1.Cleaner{Workers: new(int32(2))}
 			})
@@ -133,7 +133,7 @@ var _ = Describe("A LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReplicated,
 			v1alpha1.ReasonUnderReplicated, "2 of 2", "orders/0 orders/1")
 
-		// Envtest runs no StatefulSet controller, so the test writes the status of the StatefulSet.
+		// The test writes the StatefulSet's status, because envtest runs no StatefulSet controller.
 		Eventually(func(g Gomega) {
 			brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
 			brokers.Status = appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2,
@@ -153,7 +153,7 @@ var _ = Describe("A LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady,
 			"All brokers are up.")
 
-		// The node of broker 1 loses power: its pod still looks ready, but the broker no longer
+		// The node of broker 1 loses power. The broker's pod still looks ready, but the broker no longer
 		// renews its Lease.
 		f.renew(1, "a", 1, "disk", time.Second)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonBrokersNotReady,
@@ -188,7 +188,7 @@ var _ = Describe("A LogCluster", func() {
 				}})
 			privileged := pod.DeepCopy()
 			privileged.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
-			Eventually(func() error { // until the API server enforces the profile
+			Eventually(func() error { // repeated until the API server enforces the profile
 				return api.Create(context.Background(), privileged.DeepCopy(), client.DryRunAll)
 			}).Should(MatchError(apierrors.IsForbidden, "IsForbidden"))
 			Expect(api.Create(context.Background(), pod, client.DryRunAll)).To(Succeed())
@@ -213,12 +213,12 @@ var _ = Describe("A LogCluster", func() {
 			&v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}, &v1alpha1.PartitionSetList{},
 			&coordinationv1.LeaseList{},
 		} {
-			// succeeds as soon as the operator has created the RoleBinding
+			// The request succeeds as soon as the operator has created the RoleBinding.
 			Eventually(func() error { return broker.List(ctx, list, in) }).Should(Succeed())
 		}
 		Expect(broker.Create(ctx,
 			&coordinationv1.Lease{ObjectMeta: meta("main-broker-1")})).To(Succeed())
-		Eventually(func(g Gomega) { // the operator writes the same Lease
+		Eventually(func(g Gomega) { // repeated because the operator writes the same Lease
 			g.Expect(broker.Update(ctx, f.lease(g, 0))).To(Succeed())
 		}).Should(Succeed())
 		topic := &v1alpha1.Topic{ObjectMeta: meta("by-kafka"),
@@ -226,7 +226,7 @@ var _ = Describe("A LogCluster", func() {
 		Expect(broker.Create(ctx, topic)).To(Succeed())
 		Expect(broker.Delete(ctx, topic)).To(Succeed())
 		var set *v1alpha1.PartitionSet
-		Eventually(func(g Gomega) { // the operator writes the same set
+		Eventually(func(g Gomega) { // repeated because the operator writes the same set
 			set, _ = f.setOf(g, parse("orders/0"))
 			g.Expect(broker.Status().Update(ctx, set)).To(Succeed())
 			g.Expect(broker.Update(ctx, set)).To(Succeed(), "reassignments by Kafka clients")
@@ -235,7 +235,7 @@ var _ = Describe("A LogCluster", func() {
 		f.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "another-lease"}})
 		other := &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Name: "other-0"},
 			Spec: v1alpha1.PartitionSetSpec{Cluster: "other", Count: 16}}
-		// not empty, so that the operator does not delete it
+		// The set is not empty, so the operator does not delete it.
 		other.Spec.Assignments = map[string]string{"kept/0": "0 abcdefgh retained"}
 		f.create(other)
 		for what, err := range map[string]error{
@@ -267,7 +267,7 @@ var _ = Describe("A LogCluster", func() {
 		done.Store(new(""))
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			_ *http.Request) {
-			// the server acts as a broker, which reads the annotation
+			// The server acts as a broker that reads the annotation.
 			g := NewGomega(func(string, ...int) { panic(http.ErrAbortHandler) })
 			requested := get(g, f, "tickets", &v1alpha1.Topic{}).CleanNow()
 			rows := make([]report.Partition, 2)
@@ -369,7 +369,8 @@ var _ = Describe("A LogCluster", func() {
 				To(Equal([]any{"tickets", "37%", "1Mi", "Idle", "BelowDirtyRatio"}))
 		}).Should(Succeed())
 
-		// A response that takes too long changes the status twice, so this may take several attempts.
+		// If a broker's response takes too long, the status changes twice. So several attempts may be
+		// needed.
 		Eventually(func(g Gomega) {
 			version := get(g, f, "tickets", &v1alpha1.Topic{}).ResourceVersion
 			before := reconciled(g, "topic")

@@ -18,8 +18,8 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// applyPolicy creates the policy in a file of config/admission, for one namespace only, and deletes
-// it at the end of the spec.
+// applyPolicy creates the policy in a file of config/admission, for one namespace only. It deletes
+// the policy at the end of the spec.
 func (f *fixture) applyPolicy(file string) {
 	content, err := os.ReadFile("../config/admission/" + file)
 	Expect(err).NotTo(HaveOccurred())
@@ -60,7 +60,7 @@ var _ = Describe("A broker", func() {
 					Authentication: v1alpha1.UserAuthentication{Type: kind}}}
 		}
 		ctx := context.Background()
-		// The API server needs a moment to enforce a new policy.
+		// A new policy takes effect in the API server after a moment.
 		Eventually(func() error {
 			return broker.Create(ctx, user("a", "other", v1alpha1.UserExternal), client.DryRunAll)
 		}).Should(MatchError(ContainSubstring("only LogUsers of its own LogCluster")))

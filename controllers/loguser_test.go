@@ -35,7 +35,7 @@ func (f *fixture) userConditions(name string) func(Gomega) []metav1.Condition {
 	}
 }
 
-// verifiers returns the verifiers of a LogUser in the shards that brokers read.
+// verifiers returns a LogUser's verifiers in the shards that brokers read.
 func (f *fixture) verifiers(g Gomega, user string) []v1alpha1.ScramVerifier {
 	data, ok := f.secret(g, "main-scram-0")[user]
 	g.Expect(ok).To(BeTrue(), "the shard does not contain the user")
@@ -177,7 +177,7 @@ var _ = Describe("A LogUser", func() {
 			v1alpha1.ReasonCertificatePending, "Secret "+name+" does not exist")
 		ca := func(g Gomega) string { return string(f.credentials(g, "alice")["ca.crt"]) }
 		Expect(ca(Default)).To(BeEmpty())
-		// No event follows: the operator does not watch this Secret.
+		// The operator does not watch this Secret, so no event follows.
 		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Data: map[string][]byte{"ca.crt": []byte("first")}})
 		Eventually(ca).Should(Equal("first"))
@@ -229,7 +229,7 @@ var _ = Describe("A LogUser", func() {
 			g.Expect(f.verifiers(g, "alice")).To(HaveLen(2))
 		}).Should(Succeed())
 		Expect(api.Delete(context.Background(), user)).To(Succeed())
-		Eventually(func(g Gomega) { // the garbage collector does not run in this test
+		Eventually(func(g Gomega) { // the test acts as the garbage collector, which does not run here
 			g.Expect(f.secret(g, "main-scram-0")).To(BeEmpty())
 		}).Should(Succeed())
 		f.user("alice", v1alpha1.UserScram)

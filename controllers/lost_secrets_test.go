@@ -17,7 +17,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// deleteSecrets deletes Secrets at once.
+// deleteSecrets deletes Secrets without a delay.
 func (f *fixture) deleteSecrets(names ...string) {
 	for _, name := range names {
 		Expect(api.Delete(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -46,7 +46,7 @@ func certificatesIn(g Gomega, bundle []byte) []*x509.Certificate {
 	return certificates
 }
 
-// anotherCA returns the data of a Secret with a CA that the operator has not made.
+// anotherCA returns the data of a Secret with a CA that the operator did not create.
 func anotherCA() map[string][]byte {
 	authority, _, err := (&pki.Authority{}).Step(time.Now(), pki.Input{Name: "another"})
 	Expect(err).NotTo(HaveOccurred())
@@ -77,7 +77,7 @@ var _ = Describe("The Secret of a CA", func() {
 	peerLeaf := func(g Gomega) *x509.Certificate {
 		return f.leafIn(g, "peer.0.crt", "peer.0.key")
 	}
-	// start creates a LogCluster whose CAs have all issued certificates.
+	// start creates a LogCluster in which every CA has issued certificates.
 	start := func() {
 		f.secured(v1alpha1.PeersMutualTLS, listeners...)
 		f.user("alice", v1alpha1.UserScram)
@@ -146,7 +146,7 @@ var _ = Describe("The Secret of a CA", func() {
 		f.deleteSecrets("main-ca", "main-ca-cert")
 		expectReason(f.clusterConditions(), v1alpha1.ConditionCertificatesReady,
 			v1alpha1.ReasonCALost, "stays in the bundles")
-		Eventually(func(g Gomega) { // LogUsers have copies
+		Eventually(func(g Gomega) { // LogUsers' Secrets contain copies
 			f.verify(g, listenerBundle(g), first, "")
 			g.Expect(f.listenerLeaf(g).Raw).To(Equal(first.Raw))
 		}).Should(Succeed())
@@ -208,7 +208,8 @@ var _ = Describe("The Secret of a LogUser", func() {
 	var f *fixture
 	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
-	// start creates a LogUser, and returns its password and a condition for the next one.
+	// start creates a LogUser. It returns the LogUser's password, and a function that waits for the
+	// next password.
 	start := func() (first string, next func(Gomega) string) {
 		f.secured("", v1alpha1.Listener{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{},
 			Authentication: []v1alpha1.Authentication{{Type: v1alpha1.AuthenticationScramSha512}}})

@@ -23,7 +23,7 @@ import (
 // expired is the duration of a Lease that expires at once.
 const expired = time.Second
 
-// foundVolume acts as a broker that does not run, and waits with a volume that is not its own.
+// foundVolume acts as a broker that does not run because it has found a volume that is not its own.
 func (f *fixture) foundVolume(id int32, directory string) {
 	f.renew(id, "", 1, diskOf(id), expired)
 	f.announce(id, func(r *v1alpha1.Registration) { r.FoundDirectory = directory })
@@ -37,7 +37,7 @@ func (f *fixture) consentIn(g Gomega, id int32) v1alpha1.VolumeConsent {
 		f.lease(g, id).Annotations[v1alpha1.AnnotationVolumeConsent])
 }
 
-// consent acts as a person who consents to the replacement of the volume of a claim.
+// consent acts as a user who consents to the replacement of a claim's volume.
 func (f *fixture) consent(uid types.UID) {
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 		cluster.Annotations = map[string]string{
@@ -53,7 +53,7 @@ func (f *fixture) expectConsentRemoved() {
 	}).Should(Succeed())
 }
 
-// expectUnpermitted expects that no consent appears in a broker's Lease, and the claim remains.
+// expectUnpermitted checks that no consent appears in a broker's Lease and that the claim is kept.
 func (f *fixture) expectUnpermitted(id int32) {
 	Consistently(func(g Gomega) {
 		g.Expect(f.consentIn(g, id)).To(BeZero())
@@ -96,7 +96,7 @@ var _ = Describe("The volume of a broker", func() {
 		f.expectUnpermitted(1)
 
 		t.Log("refusing the consent for another claim, and for an earlier one")
-		f.consent(f.claimOf(Default, 0).UID + ",earlier") // broker 0 has its volume
+		f.consent(f.claimOf(Default, 0).UID + ",earlier") // Broker 0 has its volume.
 		f.expectConsentRemoved()
 		f.expectEvent("main", "Warning", v1alpha1.EventConsentUnused)
 		f.expectUnpermitted(1)
@@ -131,7 +131,7 @@ var _ = Describe("The volume of a broker", func() {
 	It("on a node that was deleted is replaced with its claim and pod", func(t *testing.T) {
 		f.brokerPod(1, "first")
 		f.volumeOn(1, "no-such-node")
-		f.expectUnpermitted(1) // the broker is up
+		f.expectUnpermitted(1) // Broker 1 is up.
 		f.renew(1, "", 1, diskOf(1), expired)
 		f.expectLost(v1alpha1.ReasonWaitingForConsent, "on a node that does not exist any more")
 		f.expectUnpermitted(1)
@@ -239,7 +239,7 @@ var _ = Describe("The volume of a broker", func() {
 		})
 })
 
-// isr acts as the leader of a partition: it sets the ISR.
+// isr acts as a partition's leader that sets the ISR.
 func (f *fixture) isr(name string, ids ...int32) {
 	f.putState(name, func(g Gomega, state *partitionset.State) {
 		g.Expect(state.Leader).NotTo(Equal(placement.NoLeader))
@@ -251,8 +251,8 @@ func (f *fixture) isr(name string, ids ...int32) {
 	})
 }
 
-// volumeOn creates the PersistentVolume of a broker's claim, which only one node can mount, and
-// binds the claim to it.
+// volumeOn creates a PersistentVolume that only one node can mount, and binds a broker's claim to
+// it.
 func (f *fixture) volumeOn(id int32, node string) {
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	volume.Spec.Capacity = corev1.ResourceList{
@@ -269,8 +269,8 @@ func (f *fixture) volumeOn(id int32, node string) {
 		func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = volume.Name })
 }
 
-// expectReplaced1 consents to the replacement of the volume of broker 1, and expects that the
-// operator deletes its claim and pod, and permits the volume that the broker finds then.
+// expectReplaced1 consents to the replacement of broker 1's volume. It checks that the operator
+// deletes the broker's claim and pod, and then permits the volume that the broker finds.
 func (f *fixture) expectReplaced1() {
 	before := f.claimOf(Default, 1)
 	f.consent(before.UID)

@@ -33,9 +33,9 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		f.annotate(broker, map[string]string{v1alpha1.AnnotationRack: "rack"})
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			request *http.Request) {
-			g := NewGomega(func(string, ...int) { panic(http.ErrAbortHandler) }) // sets are missing
+			g := NewGomega(func(string, ...int) { panic(http.ErrAbortHandler) }) // without sets: no response
 			rows := []report.Partition{}
-			entries := f.entries(g) // one request: the operator asks all brokers every 100 ms
+			entries := f.entries(g) // only one request, because the operator asks all brokers every 100 ms
 			for index := range partitions {
 				entry := entries[name(index)]
 				if entry.State == nil || !slices.Contains(entry.State.Replicas, broker) {
@@ -50,7 +50,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		f.t.Cleanup(server.Close)
 		hosts.set(render.HTTPAddress("main", f.namespace, broker), server.Listener.Addr().String())
 	}
-	// replicate acts as the leaders: it adds new replicas to the ISRs.
+	// replicate acts as the leaders, which add new replicas to the ISRs.
 	replicate := func(g Gomega) {
 		entries := f.entries(g)
 		for index := range partitions {
@@ -69,7 +69,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 			}
 			set.PutState(key, state)
 			set.EncodeStatus(object)
-			// after a conflict, the next call repeats it
+			// After a conflict, the next call tries again.
 			_ = api.Status().Update(context.Background(), object)
 		}
 	}
@@ -82,7 +82,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		}
 		return counts
 	}
-	// ended waits until a run with a trigger has ended.
+	// ended waits until a run with the given trigger has ended.
 	ended := func(trigger v1alpha1.RebalanceTrigger) {
 		Eventually(func(g Gomega) {
 			replicate(g)
@@ -120,7 +120,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 	It("fills new brokers and empties drained ones", func(t *testing.T) {
 		change(f, "main", &v1alpha1.LogCluster{},
 			func(c *v1alpha1.LogCluster) { c.Spec.Brokers = 4 })
-		Eventually(func(g Gomega) { // no broker is filled before it is up
+		Eventually(func(g Gomega) { // no replicas move to a broker before it is up
 			run := get(g, f, "main", &v1alpha1.LogCluster{}).Status.Rebalance
 			g.Expect(run.Phase).To(Equal(v1alpha1.RebalanceWaiting))
 			g.Expect(run.Message).To(ContainSubstring("is not up"))
@@ -132,7 +132,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		f.expectEvent("main", "Normal", v1alpha1.EventRebalanceStarted)
 		f.expectEvent("main", "Normal", v1alpha1.EventRebalanceEnded)
 
-		// "kubectl wait" must not find the condition before the drain is decided
+		// Before the drain is decided, "kubectl wait" must not find the condition.
 		cluster := get(Default, f, "main", &v1alpha1.LogCluster{})
 		Expect(meta.FindStatusCondition(cluster.Status.Conditions,
 			v1alpha1.ConditionDrained)).To(BeNil())

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// recorder keeps the log of the controllers, of which a spec that fails prints its part.
+// recorder stores the controllers' log. A failing spec prints its own part of the log.
 type recorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -17,7 +17,7 @@ func (r *recorder) add(line string) {
 	r.lines = append(r.lines, line)
 }
 
-// about returns the lines that contain a namespace.
+// about returns the log lines that contain a namespace.
 func (r *recorder) about(namespace string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -67,7 +67,7 @@ var _ = Describe("A deleted PartitionSet", func() {
 		f.topic("orders", func(spec *v1alpha1.TopicSpec) { spec.Partitions = 4 })
 		Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(4)) }).Should(Succeed())
 		before := f.assignments(Default)
-		// if replicas were assigned by load, some would move after a few rounds
+		// If replicas were assigned by load, some replicas would move after a few rounds.
 		for round := range int32(3) {
 			deleted := map[string]types.UID{}
 			for i := range int32(4) {
@@ -97,12 +97,12 @@ var _ = Describe("A deleted PartitionSet", func() {
 			state.LeaderEpoch, state.Leader, state.Serving = 7, placement.NoLeader, false
 			state.ISR = isr
 		})
-		f.renew(0, "broker-0", 1, "disk 0", validThroughout) // would lead a new partition
+		f.renew(0, "broker-0", 1, "disk 0", validThroughout) // this broker would lead a new partition
 		before := f.assignments(Default)
 		set, _ := f.setOf(Default, partitionset.Key{Topic: "orders"})
 		last := types.UID("")
 		for range 30 {
-			Eventually(func(g Gomega) { // without a pause: the controller may not have observed it yet
+			Eventually(func(g Gomega) { // no pause: the watch may be slow
 				set := get(g, f, set.Name, &v1alpha1.PartitionSet{})
 				g.Expect(set.UID).NotTo(Equal(last))
 				g.Expect(api.Delete(context.Background(), set)).To(Succeed())
@@ -126,7 +126,7 @@ var _ = Describe("A deleted PartitionSet", func() {
 		f.expectProblem("kept", v1alpha1.ReasonLeaderOffline)
 		policy := applyPolicy(f.namespace)
 		set, _ := f.setOf(Default, parse("kept/0"))
-		Eventually(func(g Gomega) { // the API server needs a moment to enforce a new policy
+		Eventually(func(g Gomega) { // a new policy takes effect in the API server after a moment
 			err := api.Delete(context.Background(), set, client.DryRunAll)
 			g.Expect(apierrors.IsInvalid(err) || apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 			g.Expect(err.Error()).To(ContainSubstring("delete the Topics of LogCluster main instead"))
@@ -177,8 +177,8 @@ var _ = Describe("A deleted PartitionSet", func() {
 	})
 })
 
-// applyPolicy creates the objects of config/admission. They apply to one namespace only, because
-// other specs delete PartitionSets.
+// applyPolicy creates the objects of config/admission. The policy applies to one namespace only,
+// because other specs delete PartitionSets.
 func applyPolicy(namespace string) (created []client.Object) {
 	content, err := os.ReadFile("../config/admission/partitionsets.yaml")
 	Expect(err).NotTo(HaveOccurred())

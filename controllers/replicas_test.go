@@ -21,14 +21,15 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// pod creates a broker's pod without a revision. See podOfRevision.
+// pod creates a broker's pod without a revision; see podOfRevision.
 func (f *fixture) pod(broker int32) *corev1.Pod {
 	return f.podOfRevision(broker, "")
 }
 
-// podOfRevision creates a broker's pod from a revision of the template, and reports its container
-// as running for a minute, as the StatefulSet controller and the kubelet would. The operator
-// restarts a broker whose pod is not of the latest revision, so the pod is created with the label.
+// podOfRevision creates a broker's pod from a revision of the template. It acts as the StatefulSet
+// controller and the kubelet, and reports that the pod's container has been running for a minute.
+// The pod is created with the revision's label, because the operator restarts a broker whose pod
+// does not have the latest revision.
 func (f *fixture) podOfRevision(broker int32, revision string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", broker),
@@ -49,7 +50,7 @@ func (f *fixture) podOfRevision(broker int32, revision string) *corev1.Pod {
 	return pod
 }
 
-// container acts as the kubelet: it reports the state of the broker's container in a pod.
+// container acts as the kubelet, and reports the state of the broker container in a pod.
 func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 	changeStatus(f, pod.Name, pod, func(pod *corev1.Pod) {
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
@@ -59,7 +60,7 @@ func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 	})
 }
 
-// ready acts as the kubelet: it reports a pod as ready.
+// ready acts as the kubelet, and reports a pod as ready.
 func (f *fixture) ready(pod *corev1.Pod) {
 	changeStatus(f, pod.Name, pod, func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
@@ -67,8 +68,8 @@ func (f *fixture) ready(pod *corev1.Pod) {
 	})
 }
 
-// unready acts as the kubelet and the StatefulSet controller: they report that the pod of one
-// broker is not ready any more.
+// unready acts as the kubelet and the StatefulSet controller, and reports that one broker's pod is
+// no longer ready.
 func (f *fixture) unready(broker int32) {
 	changeStatus(f, v1alpha1.BrokerLeaseName("main", broker), &corev1.Pod{},
 		func(pod *corev1.Pod) { pod.Status.Conditions = nil })
@@ -89,7 +90,8 @@ func (f *fixture) annotate(broker int32, annotations map[string]string) {
 		})
 }
 
-// announce changes what a broker has written on its Lease, in another broker epoch.
+// announce changes the registration that a broker has written to its Lease, in another broker
+// epoch.
 func (f *fixture) announce(broker int32, announced func(*v1alpha1.Registration)) {
 	change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
 		func(lease *coordinationv1.Lease) {
@@ -98,7 +100,7 @@ func (f *fixture) announce(broker int32, announced func(*v1alpha1.Registration))
 		})
 }
 
-// runIn makes the Lease of a broker name the pod in which it runs.
+// runIn records in a broker's Lease that the broker runs in the given pod.
 func (f *fixture) runIn(broker int32, pod types.UID) {
 	f.announce(broker, func(r *v1alpha1.Registration) { r.Pod = string(pod) })
 }
@@ -123,7 +125,7 @@ var _ = Describe("A partition of three replicas", func() {
 		}).Should(Succeed())
 		return epoch
 	}
-	join := func(ids ...int32) { // writes the ISR, as the leader does once followers have caught up
+	join := func(ids ...int32) { // writes the ISR, like a leader after its followers have caught up
 		f.putState("orders/0", func(g Gomega, state *partitionset.State) {
 			state.ISR = nil
 			for _, id := range ids {
@@ -135,7 +137,7 @@ var _ = Describe("A partition of three replicas", func() {
 			}
 		})
 	}
-	var replicas []int32 // the assignment of orders/0, the preferred leader first
+	var replicas []int32 // assignment of orders/0, the preferred leader first
 	BeforeEach(func(t *testing.T) {
 		f = newFixture(t)
 		f.cluster(3)

@@ -13,7 +13,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// giveUp consents to the removal of the retained records of a topic.
+// giveUp consents to the removal of a topic's retained records.
 func (f *fixture) giveUp(topic, id string) {
 	change(f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) {
 		c.Annotations = map[string]string{
@@ -21,7 +21,7 @@ func (f *fixture) giveUp(topic, id string) {
 	})
 }
 
-// retainedOrders creates Topic orders, deletes it, and returns the entry of its only partition.
+// retainedOrders creates and deletes Topic orders. It returns the entry of the only partition.
 func (f *fixture) retainedOrders() partitionset.Entry {
 	f.cluster(3)
 	f.register(3)
@@ -37,7 +37,7 @@ func (f *fixture) retainedOrders() partitionset.Entry {
 	return entry
 }
 
-// reportRemoved acts as a broker that has removed the records of orders/0.
+// reportRemoved acts as a broker that has removed its records of orders/0.
 func (f *fixture) reportRemoved(id string, broker int32) {
 	Eventually(func(g Gomega) {
 		object, set := f.setOf(g, parse("orders/0"))

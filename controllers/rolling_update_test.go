@@ -29,7 +29,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// revision acts as the StatefulSet controller: it reports the revision of the latest template.
+// revision acts as the StatefulSet controller, and reports the revision of the latest template.
 func (f *fixture) revision(name string) {
 	Eventually(func(g Gomega) {
 		brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
@@ -39,15 +39,15 @@ func (f *fixture) revision(name string) {
 	}).Should(Succeed())
 }
 
-// brokerPod acts as the StatefulSet controller and the kubelet: it creates the ready pod of a
-// broker with a revision of the template.
+// brokerPod acts as the StatefulSet controller and the kubelet. It creates a broker's ready pod
+// with a revision of the template.
 func (f *fixture) brokerPod(id int32, revision string) *corev1.Pod {
 	pod := f.podOfRevision(id, revision)
 	f.ready(pod)
 	return pod
 }
 
-// expectPods waits until exactly these brokers have a pod.
+// expectPods waits until only the given brokers have a pod.
 func (f *fixture) expectPods(ids ...int32) {
 	Eventually(func(g Gomega) {
 		pods := &corev1.PodList{}
@@ -68,12 +68,12 @@ func (f *fixture) expectRollout(reason string, message ...string) {
 var _ = Describe("A rolling update", func() {
 	var f *fixture
 	var refusal atomic.Pointer[report.BlockingPartition]
-	var status atomic.Int32 // of the response of broker 0 about a restart, if it is not 0
+	var status atomic.Int32 // status of broker 0's response to a request for a restart, unless 0
 	BeforeEach(func(t *testing.T) {
 		f = newFixture(t)
 		refusal.Store(nil)
 		status.Store(0)
-		// the server acts as every broker
+		// The server acts as every broker.
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			request *http.Request) {
 			if !strings.HasPrefix(request.URL.Path, "/api/v1/may-stop/") {
@@ -130,7 +130,7 @@ var _ = Describe("A rolling update", func() {
 		f.expectEvent("main", "Normal", v1alpha1.EventRestarting)
 
 		t.Log("not going on while the restarted broker is not ready")
-		f.podOfRevision(first, "second") // of a template that does not start
+		f.podOfRevision(first, "second") // pod of a template that does not start
 		f.expectRollout(v1alpha1.ReasonRestarting, "is being restarted")
 		Consistently(func(g Gomega) {
 			pods := &corev1.PodList{}
@@ -264,10 +264,10 @@ var _ = Describe("A rolling update", func() {
 		pod := get(Default, f, "main-broker-1", &corev1.Pod{}).UID
 		next := map[types.UID]types.UID{"": pod, pod: ""}
 		Eventually(func(g Gomega) {
-			// The broker changes its pod each time: clients use the previous address for 30 s only.
+			// The broker changes its pod each time, because clients use the previous address for 30 s only.
 			pod = next[pod]
 			f.runIn(1, pod)
-			f.advance(0) // a Lease alone triggers no apply
+			f.advance(0) // needed because a Lease alone triggers no apply
 			g.Expect(maxUnavailable(g)).To(BeZero())
 		}).WithPolling(200 * time.Millisecond).Should(Succeed())
 		Expect(f.state(Default, "orders/0").ISR).To(HaveLen(3), "the replicas permit the eviction")
@@ -410,14 +410,14 @@ var _ = Describe("A rolling update with terms", func() {
 		t.Log("replacing a broker that is down without an approval")
 		f.revision("third")
 		f.expectRollout(v1alpha1.ReasonApprovalRequired)
-		f.renew(1, "", 1, "disk", validThroughout) // it has stopped
+		f.renew(1, "", 1, "disk", validThroughout) // the broker has stopped
 		f.unready(1)
 		f.expectPods(0)
 	})
 
 	It("waits for its window", func(t *testing.T) {
 		clock := func(in time.Duration) string { return time.Now().Add(in).UTC().Format("15:04") }
-		start := clock(6 * time.Hour) // once: a minute may begin at any time
+		start := clock(6 * time.Hour) // read only once, because a minute may begin at any time
 		with(&v1alpha1.Rollout{Window: &v1alpha1.Window{Start: start, End: clock(7 * time.Hour)}})
 		f.revision("second")
 		f.expectRollout(v1alpha1.ReasonOutsideWindow, "spec.rollout.window", start)
@@ -443,9 +443,9 @@ var _ = Describe("A rolling update with terms", func() {
 	})
 })
 
-// outOfSyncKept returns the brokers that stay while a replica of partition orders/0 with two
-// in-sync replicas of three, and min.insync.replicas 2, is not in sync: the in-sync ones. The other
-// broker may be restarted, because no producer waits for it.
+// outOfSyncKept returns the brokers that must not be restarted while one of three replicas of
+// orders/0 is not in sync and min.insync.replicas is 2: the two in-sync brokers. The third broker
+// can be restarted, because no producer waits for it.
 func (f *fixture) outOfSyncKept() (ids []int32) {
 	for _, member := range f.state(Default, "orders/0").ISR {
 		ids = append(ids, member.Broker)

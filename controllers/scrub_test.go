@@ -15,7 +15,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// damageEvents returns the notes of the events about damage.
+// damageEvents returns the messages of the events about damage.
 func (f *fixture) damageEvents(g Gomega) (notes []string) {
 	events := &eventsv1.EventList{}
 	g.Expect(api.List(context.Background(), events, client.InNamespace(f.namespace))).To(Succeed())
@@ -53,7 +53,7 @@ var _ = Describe("The scrub of a broker", func() {
 			}, 0)
 		}
 		reports(10)
-		reports(20) // the next report, and the next round, find it again
+		reports(20) // the next report, and the next round, contain the same finding
 		f.expectEvent("main", "Warning", v1alpha1.EventDamageFound)
 		scrub.Damaged, scrub.Findings[0].Repaired = 0, &found
 		reports(30)

@@ -50,9 +50,10 @@ func Setup(mgr ctrl.Manager, settings render.Settings) error {
 		options{now: func(string) time.Time { return time.Now() }})
 }
 
-// CacheByObject restricts the content of a manager's cache. It caches only the Leases and pods of
-// brokers, and the Secrets that the operator made; each node has a Lease too, which the kubelet
-// renews every few seconds. The transforms remove fields that no controller reads.
+// CacheByObject restricts the content of a manager's cache. Of the Leases, pods and Secrets, it
+// caches only the brokers' Leases and pods, and the Secrets that the operator creates. Each node
+// has a Lease, too, which the kubelet renews every few seconds. The transforms remove fields that
+// no controller reads.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
@@ -62,7 +63,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ofBrokers)},
 		&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofBrokers),
 			Transform: brokerstate.TrimPod},
-		// Secrets of users and of other programs are read when they are needed.
+		// The Secrets of users and other programs are not cached, but read when they are needed.
 		&corev1.Secret{}: {Label: labels.NewSelector().Add(*ofBrokers)},
 		&corev1.PersistentVolumeClaim{}: {
 			Label:     labels.SelectorFromSet(render.ClaimLabels()),
@@ -71,8 +72,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// options are settings of the controllers that tests override. The zero value of a field other than
-// now selects the default.
+// options are settings of the controllers that tests override. In every field except now, the zero
+// value selects the default.
 type options struct {
 	reports              reports.Options
 	preferredLeaderDelay time.Duration // see election.Reconciler
@@ -84,11 +85,11 @@ type options struct {
 	rebalanceInterval    time.Duration // see rebalance.Reconciler
 	volumesInterval      time.Duration // see volumes.Reconciler
 	providedInterval     time.Duration // see loguser.Reconciler
-	// now returns the time of certificates and passwords in a namespace.
+	// now returns the time that certificates and passwords in a namespace use.
 	now func(namespace string) time.Time
 }
 
-// clusterReconciler completes a Reconciler of LogClusters.
+// clusterReconciler sets the remaining fields of a Reconciler of LogClusters.
 func clusterReconciler(mgr ctrl.Manager, settings render.Settings, options options,
 	r *logcluster.Reconciler, peers *peertls.Client,
 	events conditions.Recorder) *logcluster.Reconciler {

@@ -22,8 +22,8 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// podOnNode acts as the StatefulSet controller, the scheduler and the kubelet: it creates the ready
-// pod of a broker on a node, which is deleted only after its processes have exited.
+// podOnNode acts as the StatefulSet controller, the scheduler and the kubelet. It creates a
+// broker's ready pod on a node. The pod is deleted only after its processes have exited.
 func (f *fixture) podOnNode(id int32, revision string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", id),
@@ -39,7 +39,7 @@ func (f *fixture) podOnNode(id int32, revision string) *corev1.Pod {
 	return pod
 }
 
-// stopping waits until the pod of a broker is being deleted for the replacement of its volume.
+// stopping waits until a broker's pod is being deleted for the replacement of the broker's volume.
 func (f *fixture) stopping(id int32) *corev1.Pod {
 	pod := &corev1.Pod{}
 	Eventually(func(g Gomega) {
@@ -50,19 +50,19 @@ func (f *fixture) stopping(id int32) *corev1.Pod {
 	return pod
 }
 
-// exit acts as the kubelet: the processes of a pod that is being deleted have exited.
+// exit acts as the kubelet after the processes of a deleted pod have exited.
 func (f *fixture) exit(pod *corev1.Pod) {
 	f.container(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
 	Expect(api.Delete(context.Background(), pod,
 		client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// claimOf returns the claim of a broker.
+// claimOf returns a broker's claim.
 func (f *fixture) claimOf(g Gomega, id int32) *corev1.PersistentVolumeClaim {
 	return get(g, f, v1alpha1.VolumeClaimName("main", id), &corev1.PersistentVolumeClaim{})
 }
 
-// putISR acts as the leader of a partition: it changes the ISR.
+// putISR acts as a partition's leader that changes the ISR.
 func (f *fixture) putISR(name string, change func([]int32) []int32) {
 	f.putState(name, func(_ Gomega, state *partitionset.State) {
 		var ids []int32
@@ -77,8 +77,8 @@ func (f *fixture) putISR(name string, change func([]int32) []int32) {
 	})
 }
 
-// invalidEntry writes an entry that cannot be parsed into another set than that of a partition. It
-// removes the entry if the text is empty.
+// invalidEntry writes an entry that cannot be parsed into a set that does not contain the given
+// partition. If the text is empty, it removes the entry.
 func (f *fixture) invalidEntry(other, text string) {
 	number := (partitionset.Number(parse(other), v1alpha1.PartitionSets) + 1) % v1alpha1.PartitionSets
 	Eventually(func(g Gomega) {
@@ -122,7 +122,7 @@ var _ = Describe("Volumes of another StorageClass", func() {
 		f.adopt("first")
 		f.expectRollout(v1alpha1.ReasonComplete)
 	})
-	// changeClass changes the class, and waits for the next StatefulSet.
+	// changeClass changes the StorageClass, and waits for the next StatefulSet.
 	changeClass := func(class string) {
 		before := get(Default, f, "main-broker", &appsv1.StatefulSet{})
 		change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {

@@ -38,28 +38,28 @@ import (
 // rolloutInterval is the time between two steps of a rolling update in these tests.
 const rolloutInterval = 500 * time.Millisecond
 
-// several returns the time of several intervals.
+// several returns the duration of several intervals.
 func several(interval time.Duration) time.Duration { return 4 * interval }
 
-// operatorUser is the user of the controllers in these tests. It has only the permissions of
-// config/rbac.
+// operatorUser is the user with which the controllers access the API server in these tests. It has
+// only the permissions in config/rbac.
 const operatorUser = "heartwood-operator-under-test"
 
 var (
 	config *rest.Config // configuration of a user with all permissions
 	api    client.Client
-	// writes contains the number of write requests of the controllers in each namespace, without
-	// those of events.
+	// writes contains the number of the controllers' write requests in each namespace, without
+	// requests that write events.
 	writes = &counts{byName: map[string]int{}}
-	// moved contains, by namespace, the number of assignments that writes of the controllers have
-	// changed after they were first written.
+	// moved contains, by namespace, the number of assignments that the controllers have changed after
+	// the first write.
 	moved = &counts{byName: map[string]int{}}
-	// ahead contains, by namespace, by how much the time of certificates and passwords is ahead of
+	// ahead contains, by namespace, the offset of the time that certificates and passwords use from
 	// the real time.
 	ahead = &clock{byNamespace: map[string]time.Duration{}}
-	// record contains the log of the controllers.
+	// record contains the controllers' log.
 	record = &recorder{}
-	// hosts maps the brokers' addresses to those of test servers.
+	// hosts maps the brokers' addresses to the addresses of test servers.
 	hosts = &resolver{addresses: map[string]string{}}
 )
 
@@ -158,10 +158,10 @@ func bindOperator(t *testing.T) {
 type countWrites struct {
 	next http.RoundTripper
 	mu   *sync.Mutex
-	last map[string]string // assignments that were written, by namespace and key
+	last map[string]string // written assignments, by namespace and key
 }
 
-// compare counts the assignments in a request that differ from those of an earlier request.
+// compare counts the assignments in a request that differ from an earlier request.
 func (c countWrites) compare(request *http.Request, namespace string) {
 	body, err := request.GetBody()
 	if err != nil {
@@ -215,7 +215,7 @@ func (c *counts) get(name string) int {
 	return c.byName[name]
 }
 
-// clock is the time of each namespace.
+// clock contains the time offset of each namespace.
 type clock struct {
 	mu          sync.Mutex
 	byNamespace map[string]time.Duration
@@ -233,8 +233,7 @@ func (c *clock) advance(namespace string, by time.Duration) {
 	c.byNamespace[namespace] += by
 }
 
-// resolver replaces the DNS of a Kubernetes cluster: it maps the address of a broker to another
-// address.
+// resolver replaces the DNS of a Kubernetes cluster. It maps a broker's address to another address.
 type resolver struct {
 	mu        sync.Mutex
 	addresses map[string]string

@@ -35,7 +35,8 @@ func (f *fixture) firstRow(g Gomega, resources string) map[string]any {
 	return cells
 }
 
-// expectColumns awaits the columns Reason and Under-Replicated of the first Topic.
+// expectColumns waits until the columns Reason and Under-Replicated of the first Topic have the
+// given values.
 func (f *fixture) expectColumns(reason string, underReplicated int) {
 	Eventually(func(g Gomega) {
 		cells := f.firstRow(g, "topics")

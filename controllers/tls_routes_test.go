@@ -19,8 +19,8 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// installTLSRoutes installs the kind TLSRoute, without the rules of the Gateway API, until the end
-// of the spec.
+// installTLSRoutes installs the kind TLSRoute until the end of the spec. It omits the Gateway API's
+// validation rules.
 func installTLSRoutes(t *testing.T) {
 	scheme := runtime.NewScheme()
 	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
@@ -69,7 +69,7 @@ var _ = Describe("A listener of type TLSRoute", func() {
 		}
 		service := corev1.SchemeGroupVersion.WithKind("Service")
 		Eventually(func(g Gomega) {
-			f.advance(0) // the queue tries again after a backoff
+			f.advance(0) // without it, the queue retries only after a backoff
 			g.Expect(names(g, render.TLSRoute)).To(ConsistOf("main-route-0", "main-route-1"))
 			g.Expect(names(g, service)).To(ContainElement("main-route-1"))
 		}).WithPolling(time.Second).Should(Succeed())

@@ -34,7 +34,7 @@ var _ = Describe("A Topic without a number of partitions", func() {
 			change(f, "main", cluster, func(cluster *v1alpha1.LogCluster) {
 				cluster.Spec.TopicDefaults.Partitions = new(int32(7))
 			})
-			f.expectObserved() // else the Topic, of another watch, may get the previous default for good
+			f.expectObserved() // otherwise the Topic may permanently get the previous default
 			f.topic("later", nil)
 			Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(13)) }).Should(Succeed())
 			for name, want := range map[string]int32{"orders": 4, "fixed": 2, "later": 7} {
@@ -69,8 +69,8 @@ var _ = Describe("A Topic with initial replicas", func() {
 	var f *fixture
 	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
-	// entries assigns a preferred leader and another broker to each partition, against the order in
-	// which the operator would place them.
+	// entries assigns a preferred leader and another broker to each partition. This order differs from
+	// the order in which the operator would assign brokers.
 	entries := func(from, to int32) (all []v1alpha1.InitialReplicas) {
 		for index := from; index < to; index++ {
 			all = append(all, v1alpha1.InitialReplicas{Partition: index,
@@ -78,8 +78,8 @@ var _ = Describe("A Topic with initial replicas", func() {
 		}
 		return all
 	}
-	// expectUnmoved waits for count partitions, which must be assigned as in entries. They must never
-	// have been assigned otherwise: the first leaders may have records.
+	// expectUnmoved waits until count partitions are assigned as in entries. They must never have been
+	// assigned in another way, because the first leaders may have records.
 	expectUnmoved := func(topic string, count int32) {
 		for index := range count {
 			Eventually(func(g Gomega) {
@@ -143,7 +143,7 @@ var _ = Describe("A Topic with initial replicas", func() {
 				func(cluster *v1alpha1.LogCluster) { cluster.Spec.Brokers = 3 })
 			expectUnmoved("orders", 1)
 			f.register(3)
-			// The entry of an existing partition is not checked any more.
+			// Entries of existing partitions are no longer checked.
 			change(f, "orders", topic, func(topic *v1alpha1.Topic) {
 				topic.Spec.Partitions, topic.Spec.InitialReplicas[0].Replicas = 2, []int32{7, 8}
 			})

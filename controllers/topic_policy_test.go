@@ -42,7 +42,7 @@ var _ = Describe("A broker with the Role of its LogCluster", func() {
 		Expect(err).NotTo(HaveOccurred())
 		ctx := context.Background()
 		foreign := MatchError(ContainSubstring("only Topics of its own LogCluster"))
-		// The API server needs a moment to enforce a new policy.
+		// A new policy takes effect in the API server after a moment.
 		Eventually(func() error {
 			return broker.Create(ctx, topic("new", "other"), client.DryRunAll)
 		}).Should(foreign)
@@ -71,13 +71,13 @@ var _ = Describe("A broker with the Role of its LogCluster", func() {
 				Namespace: f.namespace, Labels: map[string]string{v1alpha1.LabelCluster: cluster}}}
 		}
 		foreignLease := MatchError(ContainSubstring("only Leases of brokers of its own LogCluster"))
-		Eventually(func() error { // it is another policy than that of Topics
+		Eventually(func() error { // separate from the policy of Topics
 			return broker.Create(ctx, lease("other-broker-0", "other"), client.DryRunAll)
 		}).Should(foreignLease)
 		Expect(broker.Create(ctx, lease("main-broker-7", "main"))).To(Succeed())
 		for _, other := range []*coordinationv1.Lease{lease("other-broker-0", "other"),
 			lease("other-broker-0", "main"),
-			lease("main-broker-broker-0", "main")} { // of LogCluster main-broker
+			lease("main-broker-broker-0", "main")} { // of a LogCluster named main-broker
 			Expect(broker.Create(ctx, other)).To(foreignLease)
 		}
 	})

@@ -218,8 +218,8 @@ var _ = Describe("A Topic", func() {
 			f.cluster(1)
 			name := func(spec *v1alpha1.TopicSpec) { spec.TopicName = "Orders_1" }
 			first := f.topic("a-first", name)
-			// The first Topic counts as older even if both are created in the same second, because its
-			// name sorts first.
+			// If both Topics are created in the same second, the first one still counts as older, because
+			// its name sorts first.
 			f.topic("b-second", name)
 			expectReason(f.topicConditions("b-second"), v1alpha1.ConditionReady,
 				v1alpha1.ReasonTopicNameTaken, "a-first", "Orders_1", "delete one")
@@ -354,17 +354,17 @@ var _ = Describe("A Topic", func() {
 	ItAlone("causes no writes while nothing changes", func(t *testing.T) {
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
-		f.revision("first") // a rolling update is applied again at intervals
+		f.revision("first") // otherwise a rolling update is applied again at intervals
 		f.brokerPod(0, "first")
 		f.topic("orders", nil)
 		f.serve("orders/0")
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
-		// wait for the last expected write, the status of the LogCluster
+		// Wait for the last expected write, which is the LogCluster's status.
 		Eventually(func(g Gomega) {
 			status := get(g, f, "main", &v1alpha1.LogCluster{}).Status
 			g.Expect([]int32{status.Topics, status.Partitions,
 				status.UnderReplicated}).To(Equal([]int32{1, 1, 0}))
-			// and for the last object that the operator renders
+			// Also wait for the last object that the operator renders.
 			get(g, f, "main-broker", &appsv1.StatefulSet{})
 		}).Should(Succeed())
 		expectReason(f.topicConditions("orders"), v1alpha1.ConditionReplicated,
@@ -372,9 +372,9 @@ var _ = Describe("A Topic", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
 		f.expectRollout(v1alpha1.ReasonComplete)
 
-		// Each round changes a label of each resource, which triggers reconciliations. Writes that
-		// are still in progress from above may disturb the first rounds; then three rounds in a row
-		// must cause no write.
+		// Each round changes a label of each resource, which triggers reconciliations. The first rounds
+		// may be disturbed by earlier writes that are still in progress. Then three rounds in a row must
+		// cause no write.
 		written, calm := writes.get(f.namespace), 0
 		for round := 0; round < 20 && calm < 3; round++ {
 			reconciles := map[string]float64{}

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// allowUnserved removes the rules of the CRDs that reject what brokers do not serve yet, so that
-// the controllers for it can be tested.
+// allowUnserved removes those CRD rules that reject features which brokers do not serve yet. So
+// tests can cover the controllers for these features.
 func allowUnserved(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -27,7 +27,7 @@ func allowUnserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"logclusters.heartwood.dev", "logusers.heartwood.dev"} {
-		// The API server writes the status of the same object.
+		// The API server also writes this object's status, so conflicts are possible.
 		backoff := wait.Backoff{Steps: 600, Duration: 100 * time.Millisecond}
 		if err := retry.RetryOnConflict(backoff, func() error {
 			crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -57,7 +57,7 @@ func allowUnserved(t *testing.T) {
 	})
 }
 
-// removeUnserved removes the rules, which have messages that begin with "this version".
+// removeUnserved removes the rules for unserved features. Their messages begin with "this version".
 func removeUnserved(schema *apiextensionsv1.JSONSchemaProps) {
 	var kept apiextensionsv1.ValidationRules
 	for _, rule := range schema.XValidations {

@@ -18,8 +18,9 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// The methods in this file act as the controllers of Kubernetes that no API server contains: those
-// of StatefulSets and volumes, the garbage collector, the driver of volumes and the kubelet.
+// The methods in this file act as parts of Kubernetes that run outside the API server: the
+// controllers of StatefulSets and volumes, the garbage collector, the volume driver and the
+// kubelet.
 
 // class creates a StorageClass and returns its name.
 func (f *fixture) class(name string, expands bool) string {
@@ -30,8 +31,8 @@ func (f *fixture) class(name string, expands bool) string {
 	return class.Name
 }
 
-// claim acts as the StatefulSet controller, the provisioner and the binder: it creates the bound
-// claim of a broker from the template of the StatefulSet.
+// claim acts as the StatefulSet controller, the provisioner and the binder. It creates a broker's
+// bound claim from the StatefulSet's template.
 func (f *fixture) claim(id int32) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
 	Eventually(func(g Gomega) {
@@ -42,7 +43,7 @@ func (f *fixture) claim(id int32) *corev1.PersistentVolumeClaim {
 	}).Should(Succeed())
 	claim.Name = v1alpha1.VolumeClaimName("main", id)
 	f.create(claim)
-	size := *claim.Spec.Resources.Requests.Storage() // before the operator can change it
+	size := *claim.Spec.Resources.Requests.Storage() // read before the operator can change it
 	f.putClaim(id, func(status *corev1.PersistentVolumeClaimStatus) {
 		status.Phase = corev1.ClaimBound
 		status.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
@@ -50,13 +51,13 @@ func (f *fixture) claim(id int32) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// requested returns what the claim of a broker requests.
+// requested returns the size that a broker's claim requests.
 func (f *fixture) requested(g Gomega, id int32) string {
 	claim := get(g, f, v1alpha1.VolumeClaimName("main", id), &corev1.PersistentVolumeClaim{})
 	return claim.Spec.Resources.Requests.Storage().String()
 }
 
-// expectRequested waits until the claims of these brokers request a size.
+// expectRequested waits until the claims of the given brokers request a size.
 func (f *fixture) expectRequested(size string, ids ...int32) {
 	Eventually(func(g Gomega) {
 		for _, id := range ids {
@@ -65,7 +66,7 @@ func (f *fixture) expectRequested(size string, ids ...int32) {
 	}).Should(Succeed())
 }
 
-// putClaim changes the status of a claim, as the driver of volumes and the kubelet do.
+// putClaim changes a claim's status, like the volume driver and the kubelet.
 func (f *fixture) putClaim(id int32, how func(*corev1.PersistentVolumeClaimStatus)) {
 	Eventually(func(g Gomega) {
 		claim := get(g, f, v1alpha1.VolumeClaimName("main", id), &corev1.PersistentVolumeClaim{})
@@ -74,7 +75,8 @@ func (f *fixture) putClaim(id int32, how func(*corev1.PersistentVolumeClaimStatu
 	}).Should(Succeed())
 }
 
-// grown acts as a driver that lets volumes grow while pods run: capacity follows the request.
+// grown acts as a driver that grows volumes while pods run. It sets the capacity to the requested
+// size.
 func (f *fixture) grown(size string, ids ...int32) {
 	for _, id := range ids {
 		f.putClaim(id, func(status *corev1.PersistentVolumeClaimStatus) {
@@ -84,7 +86,7 @@ func (f *fixture) grown(size string, ids ...int32) {
 	}
 }
 
-// adopt acts as the StatefulSet controller: the StatefulSet becomes the owner of its pods. It also
+// adopt acts as the StatefulSet controller. It makes the StatefulSet the owner of its pods, and
 // reports a revision of the template.
 func (f *fixture) adopt(revision string) *appsv1.StatefulSet {
 	brokers := get(Default, f, "main-broker", &appsv1.StatefulSet{})
@@ -101,8 +103,8 @@ func (f *fixture) adopt(revision string) *appsv1.StatefulSet {
 	return brokers
 }
 
-// collect acts as the garbage collector: it waits until a StatefulSet was deleted without its
-// dependents, and then removes it from their owners.
+// collect acts as the garbage collector. It waits until a StatefulSet was deleted without its
+// dependents, and then removes the StatefulSet from their owner references.
 func (f *fixture) collect(before types.UID) {
 	Eventually(func(g Gomega) {
 		brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})

@@ -28,7 +28,8 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec: v1alpha1.LogClusterSpec{Brokers: 3, Storage: v1alpha1.Storage{
 				Size: resource.MustParse("10Gi"), ClassName: &class, ReclaimPolicy: policy}}})
-		// a broker of an earlier version, which does not know the request, has no objection
+		// The server acts as a broker of an earlier version, which does not know the request and has no
+		// objection.
 		server := httptest.NewServer(http.NotFoundHandler())
 		f.t.Cleanup(server.Close)
 		for id := range int32(3) {
@@ -125,7 +126,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.expectRequested("20Gi", 0, 1, 2)
 	})
 
-	// template returns the size of the volumes of new brokers.
+	// template returns the requested volume size of new brokers.
 	template := func(g Gomega) string {
 		claims := get(g, f, "main-broker", &appsv1.StatefulSet{}).Spec.VolumeClaimTemplates
 		return claims[0].Spec.Resources.Requests.Storage().String()
@@ -138,7 +139,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.collect(before.UID)
 		before = f.expectReplaced(before.UID)
 		Expect(template(Default)).To(Equal("40Gi"))
-		for id := range int32(3) { // the driver refuses
+		for id := range int32(3) { // the driver refuses to resize
 			f.putClaim(id, func(status *corev1.PersistentVolumeClaimStatus) {
 				status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
 					corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}

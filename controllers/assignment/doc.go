@@ -1,10 +1,10 @@
 // Package assignment contains the controller that assigns partitions to brokers. It is keyed by
-// LogCluster, and one pass decides about all Topics of the LogCluster, so that many new Topics cost
-// one write for each PartitionSet.
+// LogCluster, and one pass handles all Topics of the LogCluster. Therefore many new Topics cost
+// only one write for each PartitionSet.
 //
-// reconciler.go gathers the input, plan.go, orphans.go and removal.go decide (they are pure), and
-// write.go writes. sets.go creates missing PartitionSets and deletes those of LogClusters that are
-// gone.
+// reconciler.go gathers the input, plan.go, orphans.go and removal.go make the decisions (pure
+// functions), and write.go writes them. sets.go creates missing PartitionSets, and deletes the
+// PartitionSets of deleted LogClusters.
 //
 // Invariants:
 //  1. The state of a partition is removed before its assignment. So an assignment without a state

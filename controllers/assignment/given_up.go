@@ -14,17 +14,17 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// consentChanged selects changes of the consents to the removal of retained records, and to disks
-// that are filled by the removal of brokers.
+// consentChanged selects updates of a LogCluster that change one of two annotations: the consent to
+// remove retained records, or the consent to fill disks when brokers are removed.
 var consentChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
 	return before[v1alpha1.AnnotationRemoveRetained] != after[v1alpha1.AnnotationRemoveRetained] ||
 		before[v1alpha1.AnnotationDrainAnyway] != after[v1alpha1.AnnotationDrainAnyway]
 }}
 
-// settle removes from a LogCluster the consents of which no partition is retained any more. Before
-// that, their removal has begun, which the entries state from then on; or there was nothing to
-// remove, which an event reports.
+// settle removes processed consents from a LogCluster's annotation. A consent is processed when the
+// removal of its records has begun, which the entries then record, or when there is nothing to
+// remove. An event reports either outcome.
 func (r *Reconciler) settle(ctx context.Context, in input) error {
 	if in.cluster == nil || !in.cluster.DeletionTimestamp.IsZero() {
 		return nil
@@ -45,7 +45,7 @@ func (r *Reconciler) settle(ctx context.Context, in input) error {
 	if len(left) == 0 {
 		delete(next.Annotations, v1alpha1.AnnotationRemoveRetained)
 	}
-	// A consent that is given meanwhile is kept: the patch then fails with a conflict.
+	// If a user adds a consent meanwhile, the patch fails with a conflict and the consent is kept.
 	if err := r.Patch(ctx, next, client.MergeFromWithOptions(in.cluster,
 		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove annotation %s: %w", v1alpha1.AnnotationRemoveRetained, err)
@@ -67,12 +67,12 @@ func (r *Reconciler) settle(ctx context.Context, in input) error {
 
 // Outcomes of a consent.
 const (
-	waiting = iota // partitions are retained, or not marked as retained yet
+	waiting = iota // some partitions are retained, or not yet marked as retained
 	began          // all partitions are being removed
 	kept           // there is nothing to remove
 )
 
-// outcome returns the outcome of a consent before this pass.
+// outcome returns a consent's outcome in the state before this pass.
 func (in input) outcome(g v1alpha1.GivenUp) int {
 	removing, others := false, false
 	for key, entry := range in.sets.All() {

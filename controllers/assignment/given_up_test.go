@@ -10,21 +10,21 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// giveUp consents to the removal of the records of a topic.
+// giveUp adds the consent to remove a topic's records.
 func (w *world) giveUp(topic *v1alpha1.Topic) v1alpha1.GivenUp {
 	g := v1alpha1.GivenUp{Topic: topic.Name, ID: sets.Tag(topic.UID)}
 	w.in.cluster.Annotations = map[string]string{v1alpha1.AnnotationRemoveRetained: g.String()}
 	return g
 }
 
-// removed reports that a broker has removed the records of a partition.
+// removed records that a broker has removed its records of a partition.
 func (w *world) removed(topic *v1alpha1.Topic, index, broker int32) {
 	key := partitionset.Key{Topic: topic.Name, Index: index}
 	set, _ := w.in.sets.Of(key)
 	set.RemovedFrom(key, sets.Tag(topic.UID), broker)
 }
 
-// retainedTopic returns a deleted Topic with two partitions, of which only the first had a leader.
+// retainedTopic returns a deleted Topic with two partitions. Only the first partition had a leader.
 func retainedTopic(w *world) *v1alpha1.Topic {
 	topic := w.topic("orders", 2, 1)
 	topic.Spec.InitialReplicas = []v1alpha1.InitialReplicas{{Partition: 0, Replicas: []int32{0}},
@@ -36,8 +36,8 @@ func retainedTopic(w *world) *v1alpha1.Topic {
 	return topic
 }
 
-// TestRetainedRecordsAreRemovedWithConsent: the entry of a partition is removed after its last
-// replica has reported the removal; that of a partition without a state at once.
+// TestRetainedRecordsAreRemovedWithConsent checks that a partition's entry is removed after its
+// last replica has reported the removal, or at once if the partition has no state.
 func TestRetainedRecordsAreRemovedWithConsent(t *testing.T) {
 	w := newWorld(3, 4)
 	topic := retainedTopic(w)
@@ -59,8 +59,8 @@ func TestRetainedRecordsAreRemovedWithConsent(t *testing.T) {
 	w.expect(t, map[string]string{})
 }
 
-// TestConsentIsForOneTopicID: a consent for another topic id, and one for a Topic that was created
-// again, remove nothing.
+// TestConsentIsForOneTopicID checks that a consent removes nothing if it names another topic id, or
+// if the Topic was created again.
 func TestConsentIsForOneTopicID(t *testing.T) {
 	w := newWorld(3, 4)
 	topic := retainedTopic(w)
@@ -73,7 +73,7 @@ func TestConsentIsForOneTopicID(t *testing.T) {
 		}
 	}
 	w.giveUp(topic)
-	w.topic("orders", 1, 1) // has the first partition only
+	w.topic("orders", 1, 1) // only the first partition
 	if got := w.in.outcome(g); got != kept {
 		t.Errorf("the Topic exists again: outcome %d, want kept", got)
 	}
@@ -83,8 +83,9 @@ func TestConsentIsForOneTopicID(t *testing.T) {
 	w.expect(t, map[string]string{"orders/0": "0", "orders/1": "1 retained"})
 }
 
-// TestNewTopicWaitsForTheRemoval: a Topic that is created after the removal has begun gets new
-// partitions, once no broker has the old records; also a partition whose removal had not begun.
+// TestNewTopicWaitsForTheRemoval checks that a Topic that is created during the removal gets new
+// partitions once no broker has the old records. This includes a partition whose removal had not
+// begun.
 func TestNewTopicWaitsForTheRemoval(t *testing.T) {
 	w := newWorld(3, 4)
 	topic := retainedTopic(w)
@@ -92,7 +93,7 @@ func TestNewTopicWaitsForTheRemoval(t *testing.T) {
 	set, _ := w.in.sets.Of(key)
 	given := *w.in.sets.Get(key).Assignment
 	given.Reclaim = partitionset.Remove
-	set.Assign(key, given) // the write of the other partition's set has failed
+	set.Assign(key, given) // the write to the other PartitionSet has failed
 	again := w.topic("orders", 2, 1)
 	for range 3 {
 		w.pass()
@@ -115,8 +116,8 @@ func TestNewTopicWaitsForTheRemoval(t *testing.T) {
 	}
 }
 
-// TestRemovedBrokersAreNotAwaited: nobody waits for a replica on a broker that the LogCluster does
-// not have any more.
+// TestRemovedBrokersAreNotAwaited checks that the removal does not wait for a replica on a broker
+// that the LogCluster no longer has.
 func TestRemovedBrokersAreNotAwaited(t *testing.T) {
 	w := newWorld(3, 1)
 	topic := w.topic("orders", 1, 1)
@@ -135,8 +136,8 @@ func TestRemovedBrokersAreNotAwaited(t *testing.T) {
 	w.expect(t, map[string]string{})
 }
 
-// TestBegunRemovalIsRecognized: only the first change of a deleted topic begins a removal; it is
-// verified against the API server.
+// TestBegunRemovalIsRecognized checks that only the first change of a deleted topic begins a
+// removal. Only this change is verified against the API server.
 func TestBegunRemovalIsRecognized(t *testing.T) {
 	w := newWorld(3, 4)
 	topic := retainedTopic(w)

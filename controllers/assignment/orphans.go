@@ -7,10 +7,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// reclaimOrphans plans what happens to entries of partitions that no Topic has: those of deleted
-// Topics, and those of an earlier Topic with more partitions. With reclaimPolicy Retain they are
-// kept and marked as retained: they state which brokers store the records. If the records are given
-// up, the entries are marked for the brokers to remove the records. Otherwise they are removed.
+// reclaimOrphans plans the changes of entries whose partition belongs to no Topic: the Topic was
+// deleted, or an earlier Topic of the same name had more partitions. With reclaimPolicy Retain, an
+// entry is kept and marked as retained, because it states which brokers store the records. If a
+// user has given up the records, the entry is marked for removal by the brokers. With reclaimPolicy
+// Delete, the entry is removed.
 func (p *planner) reclaimOrphans() {
 	var orphans []partitionset.Key
 	for key, entry := range p.sets.All() {
@@ -39,7 +40,7 @@ func (p *planner) reclaimOrphans() {
 	}
 }
 
-// mark plans another reclaim policy of a partition.
+// mark plans a change of a partition's reclaim policy.
 func (p *planner) mark(key partitionset.Key, a *partitionset.Assignment,
 	as partitionset.Reclaim) {
 	next := *a
@@ -47,16 +48,17 @@ func (p *planner) mark(key partitionset.Key, a *partitionset.Assignment,
 	p.assign = append(p.assign, assignmentChange{key, a, &next})
 }
 
-// removing reports whether the records of a partition are being removed, or are those of a deleted
-// topic of which another partition is being removed.
+// removing reports whether the records of a partition are being removed. This is the case for all
+// partitions of a deleted topic once the removal of one of them has begun.
 func (p *planner) removing(key partitionset.Key, entry partitionset.Entry) bool {
 	a := entry.Assignment
 	return a != nil && a.Reclaim.Orphaned() &&
 		p.begun[v1alpha1.GivenUp{Topic: key.Topic, ID: a.Tag}]
 }
 
-// givenUp reports whether a person has given up the retained records of a partition. The records of
-// a Topic that exists again are kept, also those in partitions above its present number.
+// givenUp reports whether a user has given up the retained records of a partition. If the Topic
+// exists again, all its records are kept, even in partitions above its present number of
+// partitions.
 func (p *planner) givenUp(key partitionset.Key, a *partitionset.Assignment) bool {
 	if _, exists := p.owners[key.Topic]; exists || p.cluster == nil {
 		return false
@@ -64,16 +66,15 @@ func (p *planner) givenUp(key partitionset.Key, a *partitionset.Assignment) bool
 	return slices.Contains(p.cluster.GivenUp(), v1alpha1.GivenUp{Topic: key.Topic, ID: a.Tag})
 }
 
-// leftBehind reports whether replicas are only on brokers that the LogCluster does not have any
-// more, whose volumes nobody reads.
+// leftBehind reports whether all replicas are on brokers that the LogCluster no longer has. No
+// broker reads the volumes of such brokers.
 func (p *planner) leftBehind(replicas []int32) bool {
 	return p.cluster != nil && !slices.ContainsFunc(replicas,
 		func(id int32) bool { return id < p.cluster.Spec.Brokers })
 }
 
-// owned reports whether assignTopic decides about an entry. An entry of a refused Topic is owned if
-// it belongs to this Topic, which may serve while it is refused; an entry of an earlier Topic is
-// not.
+// owned reports whether assignTopic handles an entry. A refused Topic can still serve clients, so
+// it owns the entries with its own id, but not the entries of an earlier Topic.
 func (p *planner) owned(key partitionset.Key, entry partitionset.Entry) bool {
 	o, exists := p.owners[key.Topic]
 	if !exists || key.Index >= o.topic.Spec.Partitions || p.removing(key, entry) {

@@ -13,12 +13,12 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// input is the complete input of a plan. It is not changed.
+// input is the complete, immutable input of a plan.
 type input struct {
 	cluster *v1alpha1.LogCluster // nil if it does not exist
 	topics  []*v1alpha1.Topic    // of the LogCluster
-	racks   map[int32]brokerRack // of each broker that has registered
-	// racksAwaited is the time for which new partitions wait for racks; 0 if they do not wait.
+	racks   map[int32]brokerRack // by broker id, for each registered broker
+	// racksAwaited is the time for which new partitions still wait for racks; 0 if they do not wait.
 	racksAwaited time.Duration
 	sets         *sets.Cluster
 	disks        disks
@@ -29,18 +29,18 @@ type input struct {
 // plan contains the changes that one pass makes.
 type plan struct {
 	assign []assignmentChange
-	// removed are partitions whose states are to be removed, and retired those that lose their
-	// leaders before another Topic continues with them.
+	// removed are the partitions whose states are to be removed. retired are the partitions that lose
+	// their leaders before another Topic adopts them.
 	removed, retired []partitionset.Key
-	// taken are Topics whose requested reassignments are written, so that their annotations are to
-	// be removed.
+	// taken are the Topics whose requested reassignments are written. Their annotations are to be
+	// removed.
 	taken []*v1alpha1.Topic
-	waits bool // new partitions wait for racks
-	// begun are the deleted topics of which at least one partition is being removed. The others
-	// follow: no Topic must continue with a part of the records.
+	waits bool // true if new partitions wait for racks
+	// begun are the deleted topics with at least one partition that is being removed. All their other
+	// partitions follow, because no new Topic must adopt only a part of the records.
 	begun   map[v1alpha1.GivenUp]bool
 	removal conditions.Removal
-	unsized bool // sizes of partitions on brokers that are to be removed are unknown
+	unsized bool // true if sizes of partitions on brokers that are to be removed are unknown
 }
 
 // begins reports whether a change begins the removal of the records of a deleted topic.
@@ -53,23 +53,23 @@ func (p *plan) begins(change assignmentChange) bool {
 type assignmentChange struct {
 	key    partitionset.Key
 	before *partitionset.Assignment // nil: the partition has no assignment
-	after  *partitionset.Assignment // nil: it is removed
+	after  *partitionset.Assignment // nil: the assignment is removed
 }
 
 // planner is a plan in progress.
 type planner struct {
 	input
 	plan
-	load   map[int32]int // replicas that each broker is assigned, without retained ones
+	load   map[int32]int // number of assigned replicas of each broker, without retained ones
 	owners map[string]owner
 	oldest map[string]*v1alpha1.Topic // by Kafka name
-	// colliding are the oldest Topics by metadata.CollisionKey.
+	// colliding maps each metadata.CollisionKey to the oldest Topic with this key.
 	colliding map[string]*v1alpha1.Topic
 	// keepsRemoved is true if replicas stay on brokers that are to be removed.
 	keepsRemoved bool
-	leaves       bool            // replicas leave such brokers
-	full         []string        // Topics whose replicas cannot leave them: other brokers are Full
-	free         map[int32]int64 // see fitDisks
+	leaves       bool            // true if replicas leave such brokers
+	full         []string        // Topics whose replicas cannot leave because other brokers are Full
+	free         map[int32]int64 // free space of each broker; see fitDisks
 }
 
 // owner is a Topic to which entries may belong.
@@ -79,7 +79,7 @@ type owner struct {
 	refused bool
 }
 
-// makePlan makes a plan; see newPlan. Older Topics are assigned first.
+// makePlan makes a plan (see newPlan). It assigns older Topics first.
 func makePlan(in input, keepsRemoved bool) *planner {
 	p := &planner{input: in, load: map[int32]int{}, owners: map[string]owner{},
 		oldest: map[string]*v1alpha1.Topic{}, colliding: map[string]*v1alpha1.Topic{},
@@ -121,17 +121,17 @@ func (p *planner) addLoad(replicas []int32) {
 	}
 }
 
-// work is what remains to be done for a Topic, by partition.
+// work is the remaining work for a Topic, by partition.
 type work struct {
 	fresh   map[int32]*partitionset.Assignment // the value is the entry that is replaced, or nil
 	current map[int32]partitionset.Assignment  // assignments that the Topic keeps or adopts
 	before  map[int32]*partitionset.Assignment // the entries of current
-	lent    map[int32]bool                     // partitions whose second replica is lent
+	lent    map[int32]bool                     // true for partitions with a lent replica
 	blocked []partitionset.Key                 // retained partitions that still have a leader
 	deleted []partitionset.Key                 // states of an earlier Topic without its records
 }
 
-// assignTopic plans the assignments of a Topic. It returns false if the Topic is refused.
+// assignTopic plans the assignments of a Topic. It returns false if it refuses the Topic.
 func (p *planner) assignTopic(o owner) bool {
 	w := p.gather(o)
 	moves := map[int32][]int32(nil)
@@ -183,8 +183,8 @@ func (p *planner) gather(o owner) work {
 			w.keep(o, index, a, a.Replicas)
 			w.lent[index] = entry.Lent
 		case p.removing(key, entry):
-			// The partition is new once the brokers have removed the records: a broker that still
-			// has them would continue with them.
+			// Once the brokers have removed the records, the partition is new. If it were assigned now, a
+			// broker that still has the records would continue with them.
 		case a.Reclaim == partitionset.Delete && state != nil:
 			w.deleted = append(w.deleted, key)
 		case a.Reclaim == partitionset.Delete:
@@ -198,12 +198,13 @@ func (p *planner) gather(o owner) work {
 	return w
 }
 
-// keep records that a partition keeps its replicas, with the Topic's id and policy.
+// keep records that a partition keeps its replicas. Its new assignment has the Topic's id and
+// reclaim policy.
 func (w work) keep(o owner, index int32, before *partitionset.Assignment, replicas []int32) {
 	w.before[index], w.current[index] = before, o.assignment(replicas)
 }
 
-// assignment returns the entry that assigns a partition of the Topic.
+// assignment returns an assignment of a partition of the Topic to replicas.
 func (o owner) assignment(replicas []int32) partitionset.Assignment {
 	a := partitionset.Assignment{Replicas: replicas, Tag: o.tag}
 	if o.topic.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
@@ -212,7 +213,7 @@ func (o owner) assignment(replicas []int32) partitionset.Assignment {
 	return a
 }
 
-// settled reports whether nothing is to be changed for a Topic.
+// settled reports whether a Topic requires no change.
 func (p *planner) settled(o owner, w work) bool {
 	if len(w.fresh)+len(w.blocked)+len(w.deleted) > 0 {
 		return false
@@ -227,15 +228,15 @@ func (p *planner) settled(o owner, w work) bool {
 	return true
 }
 
-// replicas returns the number of replicas that each partition of a Topic should have.
+// replicas returns the required number of replicas of a Topic's partitions.
 func (p *planner) replicas(o owner) int {
 	return metadata.Replicas(o.topic.Spec.TopicSettings, p.cluster)
 }
 
-// hasValidReplicas reports whether a partition has as many replicas as the Topic requests, besides
-// one that is lent during a rolling update, and none of them on a broker that is to be removed,
-// unless replicas stay there. Replicas on any other brokers are valid, because a user may have
-// moved them there.
+// hasValidReplicas reports whether a partition has as many replicas as the Topic requests, not
+// counting one that is lent during a rolling update. No replica may be on a broker that is to be
+// removed, unless replicas stay there. All other brokers are valid, because a user may have moved
+// the replicas.
 func (p *planner) hasValidReplicas(o owner, w work, index int32) bool {
 	replicas, want := w.current[index].Replicas, p.replicas(o)
 	if w.lent[index] && want == 1 && slices.Equal(replicas, w.before[index].Replicas) {
@@ -245,14 +246,14 @@ func (p *planner) hasValidReplicas(o owner, w work, index int32) bool {
 }
 
 // assignFresh assigns new partitions. A partition with an entry in spec.initialReplicas gets the
-// replicas of the entry. The entry is in the same version of the Topic as the number of partitions,
-// so the operator cannot assign the partition before it reads the entry. All other new partitions
-// with adjacent indexes are assigned by one call of placement.Assign.
+// replicas of the entry. The entry and the number of partitions are in the same version of the
+// Topic. Therefore the operator reads the entry before it can assign the partition. One call of
+// placement.Assign assigns all other new partitions with adjacent indexes.
 //
 // All brokers of the LogCluster's spec are candidates, even those that are down: an assignment is
 // permanent, so the present state of brokers must not affect it. Only brokers whose volumes are
-// almost full get no new replicas. While the racks of brokers are awaited, partitions wait for
-// them; those with an entry in spec.initialReplicas do not.
+// almost full get no new replicas. While racks of brokers are unknown, new partitions wait for
+// them, except partitions with an entry in spec.initialReplicas.
 func (p *planner) assignFresh(o owner, w work) {
 	isNew := func(index int32) bool { _, fresh := w.fresh[index]; return fresh }
 	initial, err := metadata.InitialReplicas(&o.topic.Spec, p.cluster, p.cluster.Spec.Brokers, isNew)
@@ -295,8 +296,8 @@ func (p *planner) create(o owner, w work, index int32, replicas []int32) {
 	p.addLoad(replicas)
 }
 
-// move applies requested reassignments to the partitions that are assigned. A request is taken once
-// all its partitions are assigned as requested.
+// move applies requested reassignments to assigned partitions. A request is complete once all its
+// partitions are assigned as requested.
 func (p *planner) move(o owner, w work, moves map[int32][]int32) {
 	taken := len(moves) > 0
 	for index, replicas := range moves {
@@ -313,9 +314,10 @@ func (p *planner) move(o owner, w work, moves map[int32][]int32) {
 	}
 }
 
-// fit changes the replicas of partitions without valid replicas, because the Topic's number of
-// replicas has changed or brokers are to be removed. It moves as few replicas as possible. The
-// change only sets the target; the brokers then copy the records (see placement.Decide).
+// fit changes the replicas of partitions whose replicas are not valid (hasValidReplicas), because
+// the Topic's number of replicas has changed or brokers are to be removed. It moves as few replicas
+// as possible. The change only sets the target; the brokers then copy the records (see
+// placement.Decide).
 func (p *planner) fit(o owner, w work) {
 	var invalid []int32
 	var current [][]int32
@@ -335,7 +337,7 @@ func (p *planner) fit(o owner, w work) {
 		if leaves {
 			p.full = append(p.full, o.topic.Name)
 		}
-		return // a change of that repeats the pass
+		return // when that changes, the pass is repeated
 	}
 	p.leaves = p.leaves || leaves
 	for i, index := range invalid {
@@ -349,7 +351,7 @@ func (p *planner) fit(o owner, w work) {
 	}
 }
 
-// change adds a change of an assignment to the plan, unless nothing would change.
+// change adds a changed assignment to the plan, unless it equals the previous one.
 func (p *planner) change(key partitionset.Key, before *partitionset.Assignment,
 	after partitionset.Assignment) {
 	if before == nil || before.Tag != after.Tag || before.Reclaim != after.Reclaim ||
@@ -358,9 +360,9 @@ func (p *planner) change(key partitionset.Key, before *partitionset.Assignment,
 	}
 }
 
-// brokers returns all brokers to which replicas of a Topic may be assigned, with their racks if
-// known. An internal topic needs little space and is also assigned to brokers whose volumes are
-// almost full.
+// brokers returns all brokers that can receive replicas of a Topic, with their racks if known. An
+// internal topic needs little space, so it is also assigned to brokers whose volumes are almost
+// full.
 func (p *planner) brokers(o owner) []placement.Broker {
 	internal := metadata.InternalTopic(o.topic.KafkaName())
 	full := p.cluster.FullBrokers()
@@ -379,7 +381,7 @@ func key(topic *v1alpha1.Topic, index int32) partitionset.Key {
 	return partitionset.Key{Topic: topic.Name, Index: index}
 }
 
-// sorted returns the indexes of partitions in order.
+// sorted returns the partition indexes in ascending order.
 func sorted(m map[int32]partitionset.Assignment) []int32 {
 	indexes := make([]int32, 0, len(m))
 	for index := range m {

@@ -19,10 +19,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// world is a LogCluster with its Topics and sets. Its sets are changed as by Reconciler.write.
+// world is a LogCluster with its Topics and PartitionSets. It changes the PartitionSets in the way
+// of Reconciler.write.
 type world struct {
 	in      input
-	created int // Topics, for their UIDs and creation times
+	created int // number of created Topics, for their UIDs and creation times
 }
 
 func newWorld(brokers int32, count int32) *world {
@@ -76,7 +77,7 @@ func (w *world) pass() plan {
 	return p
 }
 
-// lead gives a partition a leader, which serves.
+// lead gives a partition a serving leader.
 func (w *world) lead(topic string, index int32) {
 	key := partitionset.Key{Topic: topic, Index: index}
 	set, _ := w.in.sets.Of(key)
@@ -87,7 +88,7 @@ func (w *world) lead(topic string, index int32) {
 		ISR: []placement.InSyncReplica{{Broker: ids[0], Epoch: 1}}}})
 }
 
-// texts returns the assignments without tags, such as "0,1" or "2 retained".
+// texts describes the assignments without their tags, such as "0,1" or "2 retained".
 func (w *world) texts() map[string]string {
 	all := map[string]string{}
 	for key, entry := range w.in.sets.All() {
@@ -101,7 +102,7 @@ func (w *world) texts() map[string]string {
 	return all
 }
 
-// expect checks the assignments, and that another pass would change nothing.
+// expect checks the assignments, and checks that another pass changes nothing.
 func (w *world) expect(t *testing.T, want map[string]string) {
 	t.Helper()
 	if got := w.texts(); !maps.Equal(got, want) {
@@ -119,7 +120,7 @@ func TestTopicsAreAssignedInOnePass(t *testing.T) {
 	placed := w.topic("placed", 3, 1)
 	placed.Spec.InitialReplicas = []v1alpha1.InitialReplicas{{Partition: 1, Replicas: []int32{2}}}
 	other := w.topic("other", 1, 1)
-	other.Spec.TopicName = "orders" // the older Topic has the name
+	other.Spec.TopicName = "orders" // the older Topic already has this name
 	w.pass()
 	got := w.texts()
 	load := map[byte]int{}
@@ -137,7 +138,7 @@ func TestTopicsAreAssignedInOnePass(t *testing.T) {
 	}
 	w.expect(t, got)
 
-	// A Topic grows without moving its partitions.
+	// Adding partitions to a Topic moves no existing partition.
 	w.in.topics[0].Spec.Partitions = 5
 	w.pass()
 	for key, text := range w.texts() {
@@ -166,8 +167,8 @@ func TestReplicasFollowTopicAndCluster(t *testing.T) {
 	w.expect(t, map[string]string{"orders/0": "0"})
 }
 
-// TestRetainedPartitionsAreAdopted: a partition of a deleted Topic is retained. A later Topic of
-// the same name continues with it, on the same brokers, once it has no leader any more.
+// TestRetainedPartitionsAreAdopted checks that a partition of a deleted Topic is retained. A later
+// Topic of the same name adopts the partition on the same brokers, once it has no leader.
 func TestRetainedPartitionsAreAdopted(t *testing.T) {
 	w := newWorld(3, 4)
 	topic := w.topic("orders", 2, 1)
@@ -197,8 +198,9 @@ func TestRetainedPartitionsAreAdopted(t *testing.T) {
 	w.expect(t, before)
 }
 
-// TestStateIsRemovedBeforeTheAssignment: with reclaimPolicy Delete, the entries of a deleted Topic
-// are removed, and a new Topic of the same name is assigned like any other.
+// TestStateIsRemovedBeforeTheAssignment checks that the entries of a deleted Topic with
+// reclaimPolicy Delete are removed: first the state, then the assignment. A new Topic of the same
+// name is then assigned like any other.
 func TestStateIsRemovedBeforeTheAssignment(t *testing.T) {
 	w := newWorld(3, 4)
 	topic := w.topic("orders", 1, 1)
@@ -242,8 +244,9 @@ func TestReassignmentIsTakenOnceItIsWritten(t *testing.T) {
 	w.expect(t, map[string]string{"orders/0": "3,2", "orders/1": other})
 }
 
-// TestChangeIsWrittenOnlyOnItsBase: between plan and write another writer has changed an entry, or
-// an election has given a partition without an assignment a state.
+// TestChangeIsWrittenOnlyOnItsBase checks that a change is dropped if the entry has changed between
+// plan and write. Either another writer has changed the entry, or an election has given a partition
+// without an assignment a state.
 func TestChangeIsWrittenOnlyOnItsBase(t *testing.T) {
 	w := newWorld(3, 1)
 	topic := w.topic("orders", 2, 1)
@@ -264,9 +267,10 @@ func TestChangeIsWrittenOnlyOnItsBase(t *testing.T) {
 	}
 }
 
-// TestPassesConverge: Topics are created, deleted, grown and moved at random. After a few passes
-// the plan is empty; no new partition is assigned where records of another may be; and no partition
-// moves unless its brokers or its number of replicas require it.
+// TestPassesConverge creates, deletes, grows and moves Topics at random. It checks that the plan is
+// empty after a few passes. No new partition is assigned to brokers that may have another
+// partition's records, and a partition moves only if its brokers or its number of replicas require
+// it.
 func TestPassesConverge(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 50 {
@@ -291,7 +295,7 @@ func TestPassesConverge(t *testing.T) {
 	}
 }
 
-// step changes the Topics or the LogCluster.
+// step makes a random change of the Topics or the LogCluster.
 func step(w *world, random *rand.Rand) {
 	names := []string{"a", "b", "c"}
 	name := names[random.IntN(len(names))]
@@ -358,7 +362,7 @@ func TestLentReplicasStay(t *testing.T) {
 		t.Errorf("a loan is ended: %+v", p.assign)
 	}
 	set.KeepLent(partitionset.Key{Topic: "orders"})
-	w.pass() // it has one replica too many now
+	w.pass() // the partition now has one replica too many
 	w.expect(t, before)
 
 	lend()

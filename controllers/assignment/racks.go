@@ -14,38 +14,38 @@ import (
 )
 
 const (
-	// racksWait is the time after the first broker of a LogCluster has registered for which new
-	// partitions wait until the racks of all brokers are known.
+	// racksWait is the maximum time for which new partitions wait until the racks of all brokers are
+	// known. It begins when the first broker of a LogCluster registers.
 	racksWait = time.Minute
-	// clockSkew is by how much the clocks of API server and operator may differ.
+	// clockSkew is the maximum difference between the clocks of API server and operator.
 	clockSkew = 10 * time.Second
-	// racksPoll is the interval of passes while partitions wait. Usually a pass is triggered sooner,
-	// when the rack of a broker becomes known.
+	// racksPoll is the interval of passes while partitions wait for racks. Usually a broker's rack
+	// becomes known sooner, which triggers a pass.
 	racksPoll = 10 * time.Second
 )
 
 // brokerRack is what the operator knows about the rack of a broker.
 type brokerRack struct {
-	name  string // "" if it has none or if it is not known
-	known bool   // its node was read, or a user has set its rack, or the operator may not read nodes
+	name  string // "" if the broker has no rack or its rack is unknown
+	known bool   // true if the node was read, the rack was set by a user, or nodes are unreadable
 }
 
-// racks contains the racks of the brokers of a LogCluster. It is not changed.
+// racks contains the racks of a LogCluster's brokers. It is immutable.
 type racks struct {
 	brokers map[int32]brokerRack
-	// first is the time at which the first of them registered, by the API server's clock; zero if
-	// none has.
+	// first is the time at which the first broker registered, by the API server's clock; zero if no
+	// broker has registered.
 	first time.Time
 }
 
-// awaited returns for how long new partitions wait for the racks of the brokers 0 to count-1, at
-// the time now; 0 if they do not wait.
+// awaited returns the time, from now on, for which new partitions must wait for the racks of the
+// brokers 0 to count-1; 0 if they do not wait.
 //
 // Assignments are permanent, and the brokers of a new LogCluster register one after the other: the
-// time between the first and the last is usually that of pulling an image. Before the first one
-// registers no partition can be served, so waiting delays nothing. From then on a broker that does
-// not start delays new partitions for racksWait at most, and only those of a new LogCluster. If a
-// broker is known to have no rack, the nodes are not labelled, and nothing waits.
+// time between the first and the last registration is usually the time to pull an image. Before the
+// first broker registers, no partition can be served, so waiting delays nothing. After that, a
+// broker that does not start delays the new partitions of a new LogCluster for at most racksWait.
+// If a broker is known to have no rack, the nodes are not labelled, and nothing waits.
 func (r racks) awaited(count int32, now time.Time) time.Duration {
 	unknown := false
 	for id := range count {
@@ -67,14 +67,14 @@ func (r racks) awaited(count int32, now time.Time) time.Duration {
 	return min(racksPoll, racksWait-age)
 }
 
-// racksMatter reports whether racks can affect on which brokers the replicas of a partition are. A
-// single replica cannot be spread, and if each broker has a replica there is no choice.
+// racksMatter reports whether racks can affect the choice of brokers for a partition. A single
+// replica cannot be spread, and if each broker has a replica, there is no choice.
 func racksMatter(replicas int, brokers int32) bool {
 	return replicas > 1 && replicas < int(brokers)
 }
 
-// racks reads the brokers' racks from their Leases, and from what the controller of brokers has
-// read and may not have written yet.
+// racks returns the brokers' racks. It reads them from the brokers' Leases, and from the broker
+// controller, which may know racks that it has not yet written to the Leases.
 func (r *Reconciler) racks(ctx context.Context, key types.NamespacedName) (racks, error) {
 	leases := &coordinationv1.LeaseList{}
 	if err := r.List(ctx, leases, client.InNamespace(key.Namespace),

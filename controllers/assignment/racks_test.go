@@ -14,7 +14,7 @@ func TestNewPartitionsWaitForRacks(t *testing.T) {
 	none := brokerRack{known: true}
 	for name, test := range map[string]struct {
 		racks racks
-		age   time.Duration // since the first broker has registered
+		age   time.Duration // time since the first broker registered
 		want  time.Duration
 	}{
 		"no broker has registered": {racks{}, time.Hour, racksPoll},
@@ -43,8 +43,8 @@ func TestNewPartitionsWaitForRacks(t *testing.T) {
 	}
 }
 
-// TestOnlyPartitionsWithAChoiceWait: while racks are awaited, partitions with one replica, with one
-// on every broker, and with given replicas are assigned at once.
+// TestOnlyPartitionsWithAChoiceWait checks that some partitions are assigned at once while racks
+// are unknown: partitions with one replica, with a replica on every broker, or with given replicas.
 func TestOnlyPartitionsWithAChoiceWait(t *testing.T) {
 	w := newWorld(3, 4)
 	w.in.racksAwaited = racksPoll

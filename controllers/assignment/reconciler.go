@@ -35,21 +35,20 @@ import (
 const (
 	// delay is the time for which events are coalesced before a pass.
 	delay = 30 * time.Millisecond
-	// defaultPause is the minimum time between two passes that write assignments. When many Topics
-	// are created one after the other, it bounds the number of writes; a single Topic never waits
-	// for it.
+	// defaultPause is the minimum time between two passes that write assignments. It limits the number
+	// of writes when many Topics are created one after the other. A single Topic never waits for it.
 	defaultPause = 200 * time.Millisecond
 )
 
-// removeRequestAgain is the time after which the removal of a request is repeated after a conflict.
+// removeRequestAgain is the delay before the operator tries again to remove a request after a
+// conflict.
 const removeRequestAgain = 200 * time.Millisecond
 
 const (
-	// defaultSizesWait is the time for which the removal of brokers waits for the sizes of their
-	// partitions.
+	// defaultSizesWait is the maximum time for which the removal of brokers waits for partition sizes.
 	defaultSizesWait = time.Minute
-	// removalPoll is the interval of passes while replicas of removed brokers do not move. The sizes
-	// that brokers report cause no events.
+	// removalPoll is the interval of passes while replicas on removed brokers cannot move. It is
+	// needed because the sizes that brokers report cause no events.
 	removalPoll = 5 * time.Second
 )
 
@@ -59,24 +58,24 @@ type Reconciler struct {
 	Live   client.Reader // uncached reads of the API server
 	Sets   *sets.Reader
 	Writer *commit.Writer
-	// Racks returns the rack of a broker by the label of its node. known is false until the node was
-	// read; it is true and the rack "" if the node has no such label, or the operator may not read
-	// nodes.
+	// Racks returns a broker's rack, read from the label of the broker's node. known is false until
+	// the node was read. If the node has no such label, or the operator may not read nodes, Racks
+	// returns "" and true.
 	Racks func(lease types.NamespacedName) (rack string, known bool)
-	// RackChanges receives the LogCluster of a broker whose rack has become known.
+	// RackChanges receives a LogCluster when the rack of one of its brokers becomes known.
 	RackChanges <-chan event.GenericEvent
 	Events      conditions.Recorder
 	Reports     *reports.Collector
 	Status      *conditions.Shared
-	// SizesWait is the time for which the removal of brokers waits for the sizes of partitions;
+	// SizesWait is the maximum time for which the removal of brokers waits for partition sizes;
 	// default 1 min.
 	SizesWait time.Duration
 	// Pause is the minimum time between two passes that write assignments; default 200 ms.
 	Pause time.Duration
 
 	deleted laststatus.Cache
-	next    keyed.Map[time.Time] // the earliest time of the next pass; lost at a restart
-	unsized keyed.Map[time.Time] // since when sizes are unknown; lost at a restart
+	next    keyed.Map[time.Time] // earliest time of the next pass; lost on restart
+	unsized keyed.Map[time.Time] // time since which sizes are unknown; lost on restart
 }
 
 // Setup adds the controller to a manager.
@@ -94,12 +93,12 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// changesAssignments selects changes of the spec and of annotations of Topics.
+// changesAssignments selects events in which the spec or an annotation of a Topic changed.
 var changesAssignments = predicate.Or[client.Object](watch.SpecChanged,
 	predicate.AnnotationChangedPredicate{})
 
 // Reconcile makes one pass over all Topics of a LogCluster. After a conflict with another writer of
-// a set, the event of the other write triggers another pass.
+// a PartitionSet, the event of the other write triggers another pass.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	next, _ := r.next.Get(req.NamespacedName)
 	if left := time.Until(next); left > 0 {
@@ -155,8 +154,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// gather reads the input of a pass. complete is false if sets are missing, which then are created:
-// the events of their creation trigger another pass.
+// gather reads the input of a pass. If PartitionSets are missing, it creates them and complete is
+// false; the events of their creation trigger another pass.
 func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (in input,
 	complete bool, err error) {
 	if in.sets, err = r.Sets.OfCluster(ctx, key.Namespace, key.Name); err != nil {
@@ -201,9 +200,9 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (in i
 	return in, true, nil
 }
 
-// removeRequest removes the annotation by which a user has requested reassignments. The write is a
-// compare-and-swap, so that it cannot remove another request. removed is false after a conflict:
-// a change of the Topic's status causes one, too, and triggers no other pass.
+// removeRequest removes the annotation with a user's request for reassignments. The write is a
+// compare-and-swap, so it cannot remove a newer request. removed is false after a conflict. A
+// change of the Topic's status causes a conflict, too, and triggers no other pass.
 func (r *Reconciler) removeRequest(ctx context.Context, topic *v1alpha1.Topic) (removed bool,
 	err error) {
 	changed := topic.DeepCopy()
@@ -219,13 +218,13 @@ func (r *Reconciler) removeRequest(ctx context.Context, topic *v1alpha1.Topic) (
 	return true, nil
 }
 
-// awaitsSizes reports whether the removal of brokers still waits for the sizes of their partitions.
+// awaitsSizes reports whether the removal of brokers still waits for partition sizes.
 func (r *Reconciler) awaitsSizes(cluster types.NamespacedName) bool {
 	since, known := r.unsized.Get(cluster)
 	return !known || time.Since(since) < r.SizesWait
 }
 
-// noteUnsized remembers since when sizes are unknown.
+// noteUnsized records the time since which sizes are unknown.
 func (r *Reconciler) noteUnsized(cluster types.NamespacedName, unsized bool) {
 	if _, known := r.unsized.Get(cluster); !unsized {
 		r.unsized.Delete(cluster)

@@ -18,16 +18,16 @@ import (
 // topicsMax is the maximum number of Topics that a message names.
 const topicsMax = 5
 
-// disks contains the sizes that the brokers have reported. It is not changed.
+// disks contains the sizes that the brokers have reported. It is immutable.
 type disks struct {
-	sizes map[report.TopicPartition]map[int32]int64 // of each replica
-	used  map[int32]int64                           // of all replicas on each broker
-	// silent are the brokers that did not report. The measured use of their volumes contains their
+	sizes map[report.TopicPartition]map[int32]int64 // size of each replica
+	used  map[int32]int64                           // bytes used by all replicas on each broker
+	// silent are the brokers that did not report. The measured use of their volumes includes their
 	// replicas.
 	silent []int32
 }
 
-// newDisks returns the sizes in a report, which may be nil.
+// newDisks returns the sizes in a report. The report can be nil.
 func newDisks(latest *reports.Cluster) disks {
 	d := disks{sizes: map[report.TopicPartition]map[int32]int64{}, used: map[int32]int64{}}
 	if latest == nil {
@@ -47,8 +47,8 @@ func newDisks(latest *reports.Cluster) disks {
 	return d
 }
 
-// bytes returns the size of a partition: that of the leader's log, or of the largest known one. A
-// partition that never had a leader has no records.
+// bytes returns a partition's size: the size of the leader's log if known, otherwise the largest
+// known replica. A partition that never had a leader has no records.
 func (d disks) bytes(partition report.TopicPartition, state *partitionset.State) (bytes int64,
 	known bool) {
 	if state == nil || len(state.ISR) == 0 {
@@ -64,8 +64,8 @@ func (d disks) bytes(partition report.TopicPartition, state *partitionset.State)
 	return bytes, len(sizes) > 0
 }
 
-// newPlan returns the changes by which the assignments follow the Topics. If brokers are to be
-// removed whose replicas do not fit on the disks of the others, their replicas stay.
+// newPlan returns the changes that adapt the assignments to the Topics. If the replicas of brokers
+// that are to be removed do not fit on the other brokers' disks, these replicas stay.
 func newPlan(in input) plan {
 	p := makePlan(in, false)
 	if !p.leaves {
@@ -87,7 +87,7 @@ func newPlan(in input) plan {
 	return kept.plan
 }
 
-// describeUnsized says which sizes the removal of brokers waits for.
+// describeUnsized describes the sizes for which the removal of brokers waits.
 func (p *planner) describeUnsized(unsized []string) conditions.Removal {
 	return conditions.Removal{Reason: v1alpha1.ReasonDraining, Message: fmt.Sprintf(
 		"Brokers %d and above are removed once their replicas have moved to other brokers: the sizes "+
@@ -95,7 +95,8 @@ func (p *planner) describeUnsized(unsized []string) conditions.Removal {
 		unsized[0])}
 }
 
-// describeFull says which replicas find no broker, because those that remain are Full.
+// describeFull describes the replicas that cannot leave brokers because the remaining brokers are
+// Full.
 func (p *planner) describeFull() conditions.Removal {
 	if len(p.full) == 0 {
 		return conditions.Removal{}
@@ -107,7 +108,7 @@ func (p *planner) describeFull() conditions.Removal {
 		strings.Join(p.full[:min(len(p.full), topicsMax)], " "), p.fullBrokers())}
 }
 
-// describeOverfull says which disks the added bytes would fill too much.
+// describeOverfull describes the disks that the added bytes would overfill.
 func (p *planner) describeOverfull(added map[int32]int64) conditions.Removal {
 	brokers := p.cluster.Spec.Brokers
 	var overfull []string
@@ -131,7 +132,7 @@ func (p *planner) describeOverfull(added map[int32]int64) conditions.Removal {
 		rebalance.RemovalPercent(p.cluster), strings.Join(overfull, ", "), anyway)}
 }
 
-// fullBrokers returns the remaining brokers whose volumes are almost full, sorted.
+// fullBrokers returns the ids of the remaining brokers whose volumes are almost full, sorted.
 func (p *planner) fullBrokers() (ids []int32) {
 	for id := range p.cluster.FullBrokers() {
 		if id < p.cluster.Spec.Brokers {
@@ -143,8 +144,8 @@ func (p *planner) fullBrokers() (ids []int32) {
 }
 
 // project returns the number of bytes that each broker will receive by the assignments of the plan,
-// also by those that were written before. unsized are the partitions that leave a broker which is
-// to be removed and whose sizes are not known, sorted; they count as empty.
+// including assignments that were written earlier. unsized are the partitions of unknown size that
+// leave a broker which is to be removed, sorted. They count as empty.
 func (p *planner) project() (added map[int32]int64, unsized []string) {
 	after := map[partitionset.Key]*partitionset.Assignment{}
 	for _, change := range p.assign {
@@ -172,7 +173,7 @@ func (p *planner) project() (added map[int32]int64, unsized []string) {
 			}
 			if slices.Contains(p.disks.silent, id) && !entry.Reassigning() &&
 				slices.Contains(entry.State.Replicas, id) {
-				continue // the replica is on the disk already
+				continue // the disk already has the replica
 			}
 			added[id] += max(0, bytes-p.disks.sizes[partition][id])
 			if !known && entry.Assignment != nil && p.isRemoved(entry.Assignment.Replicas) {
@@ -184,13 +185,13 @@ func (p *planner) project() (added map[int32]int64, unsized []string) {
 	return added, slices.Compact(unsized)
 }
 
-// isRemoved reports whether one of several brokers is to be removed.
+// isRemoved reports whether any of the given brokers is to be removed.
 func (p *planner) isRemoved(ids []int32) bool {
 	return slices.ContainsFunc(ids, func(id int32) bool { return id >= p.cluster.Spec.Brokers })
 }
 
-// removedBrokers returns the brokers that are to be removed and hold replicas. While these do
-// not move, the brokers get no others.
+// removedBrokers returns the brokers that are to be removed but still hold replicas. While their
+// replicas cannot move, these brokers receive no others.
 func (p *planner) removedBrokers() (brokers []placement.Broker) {
 	for id, replicas := range p.load {
 		if id >= p.cluster.Spec.Brokers && replicas > 0 {
@@ -201,8 +202,8 @@ func (p *planner) removedBrokers() (brokers []placement.Broker) {
 	return brokers
 }
 
-// fitDisks returns the space on the brokers' disks for replicas that move, and the sizes of
-// partitions of a Topic.
+// fitDisks returns the free disk space of each broker for moved replicas, and the sizes of the
+// given partitions of the Topic.
 func (p *planner) fitDisks(o owner, indexes []int32) placement.Disks {
 	if p.free == nil {
 		p.free = map[int32]int64{}

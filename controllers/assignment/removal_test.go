@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// filled returns a LogCluster with five brokers whose disks of 1000 bytes are filled to the given
-// share by a Topic with ten partitions and two replicas.
+// filled returns a LogCluster with five brokers. Their disks of 1000 bytes are filled to the given
+// percentage by a Topic with ten partitions and two replicas.
 func filled(percent int64) (*world, *v1alpha1.Topic) {
 	w := newWorld(5, 2)
 	w.in.cluster.Spec.Storage.Size = resource.MustParse("1000")
@@ -47,7 +47,7 @@ func (w *world) inSync(key partitionset.Key) {
 	set.PutState(key, partitionset.State{Serving: true, Partition: p})
 }
 
-// on returns the number of replicas that are assigned to brokers from an id on.
+// on returns the number of replicas that are assigned to the brokers from id first on.
 func (w *world) on(first int32) (count int) {
 	for _, entry := range w.in.sets.All() {
 		for _, id := range entry.Assignment.Replicas {
@@ -75,7 +75,7 @@ func TestBrokersStayIfTheirReplicasWouldFillDisks(t *testing.T) {
 		}
 	}
 
-	// Meanwhile new partitions are assigned, to brokers that stay.
+	// New partitions are still assigned, but only to brokers that stay.
 	w.topic("later", 3, 3)
 	w.pass()
 	for key, text := range w.texts() {
@@ -95,7 +95,7 @@ func TestBrokersAreRemovedIfTheDisksSuffice(t *testing.T) {
 		change  func(*world)
 	}{
 		"space": {40, func(*world) {}},
-		"annotation": {51, func(w *world) { // 89 %
+		"annotation": {51, func(w *world) { // the removal would fill the disks to 89 %
 			w.in.cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
 		}},
 		"larger volumes": {60, func(w *world) {
@@ -105,7 +105,7 @@ func TestBrokersAreRemovedIfTheDisksSuffice(t *testing.T) {
 						TotalBytes: 2000, UsedPercent: 30, Pressure: "None"}})
 			}
 		}},
-		// Volumes that share a file system with other programs are often that full.
+		// Volumes that share a file system with other programs can be this full.
 		"less than 1 % more": {60, func(w *world) {
 			for id := range int32(5) {
 				w.in.cluster.Status.Brokers = append(w.in.cluster.Status.Brokers,
@@ -121,7 +121,7 @@ func TestBrokersAreRemovedIfTheDisksSuffice(t *testing.T) {
 			t.Errorf("%s: %+v, %d replicas stay", name, p.removal, w.on(3))
 		}
 	}
-	w, _ := filled(62) // 103 %
+	w, _ := filled(62) // the removal would fill the disks to 103 %
 	w.in.cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
 	w.in.cluster.Spec.Brokers = 3
 	if p := w.pass(); p.removal.Reason == "" || w.on(3) != 8 ||
@@ -130,8 +130,9 @@ func TestBrokersAreRemovedIfTheDisksSuffice(t *testing.T) {
 	}
 }
 
-// TestBrokersAreRemovedWhileAnotherIsDown: the broker has no report and is in no ISR, but its
-// replicas are on its disk, whose measured use contains them.
+// TestBrokersAreRemovedWhileAnotherIsDown checks a removal while another broker has no report and
+// is in no ISR. The replicas of the down broker are still on its disk, and the measured use of the
+// disk includes them.
 func TestBrokersAreRemovedWhileAnotherIsDown(t *testing.T) {
 	w, _ := filled(30)
 	for key, entry := range w.in.sets.All() {
@@ -157,7 +158,8 @@ func TestBrokersAreRemovedWhileAnotherIsDown(t *testing.T) {
 	}
 }
 
-// TestBrokersAreRemovedAlthoughSizesAreUnknown: it waits for the sizes for a limited time.
+// TestBrokersAreRemovedAlthoughSizesAreUnknown checks that the removal waits for sizes only for a
+// limited time.
 func TestBrokersAreRemovedAlthoughSizesAreUnknown(t *testing.T) {
 	w, _ := filled(40)
 	before := w.texts()
@@ -173,7 +175,8 @@ func TestBrokersAreRemovedAlthoughSizesAreUnknown(t *testing.T) {
 	}
 }
 
-// TestFewerReplicasMakeSpaceForARemoval: a Topic may get fewer replicas while brokers stay.
+// TestFewerReplicasMakeSpaceForARemoval checks that a Topic's number of replicas can be reduced
+// while the removal of brokers is held back, and that the removal then proceeds.
 func TestFewerReplicasMakeSpaceForARemoval(t *testing.T) {
 	w, topic := filled(60)
 	w.in.cluster.Spec.Brokers = 3
@@ -200,7 +203,8 @@ func TestFullBrokersThatPreventARemovalAreNamed(t *testing.T) {
 	}
 }
 
-// TestReplicasMoveToDisksWithSpace: numbers of replicas alone would put too many bytes on a broker.
+// TestReplicasMoveToDisksWithSpace checks that sizes are considered: a choice by numbers of
+// replicas alone would put too many bytes on one broker.
 func TestReplicasMoveToDisksWithSpace(t *testing.T) {
 	w := newWorld(3, 1)
 	w.in.cluster.Spec.Storage.Size = resource.MustParse("1000")

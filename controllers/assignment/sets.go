@@ -18,9 +18,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// createMissing creates the sets of a LogCluster that do not exist, and reports whether all sets
-// exist. A set that was deleted is created with its last content. If that is not known yet, because
-// the event of the deletion has not arrived, this event triggers another pass.
+// createMissing creates the missing PartitionSets of a LogCluster, and reports whether all exist. A
+// PartitionSet that was deleted is created with its last content. If this content is not known yet,
+// because the event of the deletion has not arrived, that event triggers another pass.
 func (r *Reconciler) createMissing(ctx context.Context, cluster types.NamespacedName,
 	present *sets.Cluster) (complete bool, err error) {
 	var group errgroup.Group
@@ -47,7 +47,8 @@ func (r *Reconciler) createMissing(ctx context.Context, cluster types.Namespaced
 	return complete, group.Wait()
 }
 
-// newSet returns a set that is to be created, or nil if its last content is not known yet.
+// newSet returns a PartitionSet to create, or nil if the last content of the deleted one is not
+// known yet.
 func (r *Reconciler) newSet(ctx context.Context, cluster types.NamespacedName, count,
 	number int32) (*v1alpha1.PartitionSet, error) {
 	set := &v1alpha1.PartitionSet{
@@ -79,8 +80,8 @@ func (r *Reconciler) newSet(ctx context.Context, cluster types.NamespacedName, c
 	return set, nil
 }
 
-// deleteEmpty deletes the empty sets of a LogCluster that does not exist. Sets with retained
-// partitions are kept for a LogCluster of the same name.
+// deleteEmpty deletes the empty PartitionSets of a LogCluster that does not exist. It keeps
+// PartitionSets with retained partitions for a later LogCluster of the same name.
 func (r *Reconciler) deleteEmpty(ctx context.Context, present *sets.Cluster) error {
 	for number, set := range present.Objects {
 		if !present.Sets[number].Empty() || !set.DeletionTimestamp.IsZero() {

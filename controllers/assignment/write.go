@@ -20,8 +20,8 @@ import (
 // concurrentReads is the number of Topics that are read at the same time.
 const concurrentReads = 8
 
-// verify removes the removals of entries whose Topic exists according to the API server itself, and
-// the removals of records of Topics that exist again, unless a part of the records was removed.
+// verify drops planned removals if the Topic exists according to the API server itself. It drops
+// removals of entries, and removals of records unless a part of these records was already removed.
 func (r *Reconciler) verify(ctx context.Context, cluster types.NamespacedName, in input,
 	p *plan) error {
 	suspects := map[string]*v1alpha1.Topic{}
@@ -50,7 +50,7 @@ func (r *Reconciler) verify(ctx context.Context, cluster types.NamespacedName, i
 	}
 	exists := func(key partitionset.Key) bool {
 		topic, a := suspects[key.Topic], in.sets.Get(key).Assignment
-		if topic.Spec.Cluster != cluster.Name { // also if the Topic does not exist
+		if topic.Spec.Cluster != cluster.Name { // true if the Topic does not exist, too
 			return false
 		}
 		return a == nil && key.Index < topic.Spec.Partitions || a != nil && a.Tag == sets.Tag(topic.UID)
@@ -63,7 +63,7 @@ func (r *Reconciler) verify(ctx context.Context, cluster types.NamespacedName, i
 	return nil
 }
 
-// write makes the changes of a plan: first those of states, then those of assignments.
+// write makes the changes of a plan: first changes of states, then changes of assignments.
 func (r *Reconciler) write(ctx context.Context, name func(int32) string, in input, p plan) error {
 	states, specs := map[int32][]commit.Change{}, map[int32][]assignmentChange{}
 	for _, key := range p.removed {
@@ -105,8 +105,8 @@ func (r *Reconciler) write(ctx context.Context, name func(int32) string, in inpu
 	return group.Wait()
 }
 
-// written returns the error of a write, except if the set does not exist: the event of its deletion
-// triggers another pass.
+// written returns the error of a write. It returns nil if the PartitionSet does not exist, because
+// the event of its deletion triggers another pass.
 func written(err error) error {
 	if err == nil || errors.Is(err, commit.ErrNotFound) {
 		return nil
@@ -114,8 +114,8 @@ func written(err error) error {
 	return fmt.Errorf("write assignments: %w", err)
 }
 
-// apply makes those changes of assignments whose entries have not changed since the plan was made.
-// An assignment is removed only if the partition has no state.
+// apply changes those assignments whose entries have not changed since the plan was made. It
+// removes an assignment only if the partition has no state.
 func apply(set *partitionset.Set, changes []assignmentChange) {
 	for _, change := range changes {
 		now, _ := set.Get(change.key)
@@ -129,7 +129,7 @@ func apply(set *partitionset.Set, changes []assignmentChange) {
 	}
 }
 
-// retire removes the leader of a partition whose Topic does not exist any more.
+// retire removes the leader of a partition whose Topic no longer exists.
 func retire(set *partitionset.Set, key partitionset.Key) {
 	now, _ := set.Get(key)
 	if now.State == nil {
@@ -140,7 +140,7 @@ func retire(set *partitionset.Set, key partitionset.Key) {
 	set.PutState(key, retired)
 }
 
-// equal reports whether two assignments, which may be nil, are equal.
+// equal reports whether two assignments are equal. Both can be nil.
 func equal(a, b *partitionset.Assignment) bool {
 	if a == nil || b == nil {
 		return a == b

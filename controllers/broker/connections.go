@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// connectTimeout is the maximum time to connect to a broker's listener. After a timeout, the
-	// broker process may still be running.
+	// connectTimeout is the maximum time to connect to a broker's listener. A timeout does not prove
+	// that the broker process has exited.
 	connectTimeout = time.Second
 	// handshakeTimeout is the maximum time of a TLS handshake.
 	handshakeTimeout = 3 * time.Second
-	// minReconnectDelay is the pause after the first reconnection. The pause doubles with each
-	// further reconnection in a row, and is at most maxReconnectDelay. The first pause is short,
-	// because while a process exits, its listener may accept connections for a moment after its
-	// existing connections were closed.
+	// minReconnectDelay is the pause after the first reconnection. The pause doubles with each further
+	// reconnection in a row, and is at most maxReconnectDelay. The first pause is short, because the
+	// listener of a process that exits can accept connections for a moment after its existing
+	// connections were closed.
 	minReconnectDelay = 10 * time.Millisecond
 	maxReconnectDelay = time.Second
 )
 
-// connections detects at once that a broker process has exited. It holds an idle connection to the
-// port at which other brokers connect to each broker, with TLS if the broker serves it there. When
-// a process exits for any reason, the kernel of its node closes the connection and, as the listener
-// is closed too, refuses a new connection. The pod's status shows the exit about a second later:
-// the kubelet polls once per second and reports through the API server.
+// connections detects at once that a broker process has exited. For each broker it holds an idle
+// connection to the port that the other brokers use, with TLS if the broker uses TLS on this port.
+// When a process exits for any reason, the kernel of its node closes the connection. It also closes
+// the listener and therefore refuses a new connection. The pod's status shows the exit about a
+// second later: the kubelet polls once per second and reports through the API server.
 //
-// Only a refused connection proves the exit, and only after an earlier connection was established.
-// A failed node or a partitioned network does not refuse connections, and a network policy that
-// refuses them would have refused the first one too.
+// A refused connection proves the exit, but only if an earlier connection was established. A failed
+// node or a partitioned network does not refuse connections, and a network policy that refuses them
+// would have refused the first one too.
 //
 // Goroutines: one per watched broker. It ends when watch is called with another broker epoch or
 // address, when drop is called, or when the ctx of Start ends. No other lock is acquired while mu
 // is held.
 type connections struct {
-	// exited is called when the process of a broker epoch has exited. It may block until ctx ends.
+	// exited is called when the process of a broker epoch has exited. It can block until ctx ends.
 	exited func(ctx context.Context, key types.NamespacedName, epoch int64)
 
 	mu struct {
@@ -78,8 +78,8 @@ func (c *connections) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch opens a connection to a broker epoch unless one exists. The caller calls watch at each
-// renewal of the broker's Lease, so a failed attempt is repeated at the next renewal.
+// watch opens a connection to a broker epoch unless a connection already exists. The caller calls
+// watch at each renewal of the broker's Lease, so a failed attempt is repeated at the next renewal.
 //
 // Parameter config is nil for a broker without TLS.
 func (c *connections) watch(key types.NamespacedName, epoch int64, address string,
@@ -116,8 +116,8 @@ func (c *connections) drop(key types.NamespacedName) {
 	}
 }
 
-// forget removes the entry of a goroutine that ends, unless a later goroutine has replaced the
-// entry.
+// forget removes the entry of a goroutine that ends, unless the entry already belongs to a later
+// goroutine.
 func (c *connections) forget(key types.NamespacedName, entry *watched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,9 +126,9 @@ func (c *connections) forget(key types.NamespacedName, entry *watched) {
 	}
 }
 
-// hold keeps a connection open, and opens it again when it is closed, until ctx ends or an attempt
-// fails. hold reports whether the process has provably exited: a connection was established, and a
-// later one was refused.
+// hold keeps a connection open until ctx ends or an attempt to connect fails; it reconnects when
+// the connection is closed. It reports whether the process has provably exited: a connection was
+// established, and a later one was refused.
 func hold(ctx context.Context, address string, config *tls.Config) (exited bool) {
 	connection, err := connect(ctx, address, config)
 	if err != nil {
@@ -152,7 +152,7 @@ func hold(ctx context.Context, address string, config *tls.Config) (exited bool)
 	}
 }
 
-// connect opens a connection. A broker closes one that does not authenticate in time.
+// connect opens a connection. A broker closes a connection that does not authenticate in time.
 func connect(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	connection, err := dialer.DialContext(ctx, "tcp", address)
@@ -169,13 +169,13 @@ func connect(ctx context.Context, address string, config *tls.Config) (net.Conn,
 	return secure, nil
 }
 
-// waitClosed waits until the peer has closed a connection or it has failed. It returns false if ctx
-// ended first.
+// waitClosed waits until the peer closes a connection or the connection fails. It returns false if
+// ctx ends first.
 func waitClosed(ctx context.Context, connection net.Conn) bool {
 	defer func() { _ = connection.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer stop()
-	// returns when the connection ends: a broker sends nothing without a request
+	// Read returns when the connection ends, because a broker sends nothing without a request.
 	_, _ = connection.Read(make([]byte, 1))
 	return ctx.Err() == nil
 }

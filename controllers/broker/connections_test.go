@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// timeout is the time after which a step of these tests has failed. Steps take milliseconds.
+// timeout is the time limit of a step in these tests. Steps take milliseconds.
 const timeout = await.Limit
 
 // acceptor is a listener and its accepted connections.
@@ -53,8 +53,8 @@ func (a *acceptor) accept(t *testing.T) net.Conn {
 	}
 }
 
-// startConnections returns a connections whose Start runs until t ends, and a channel of the broker
-// epochs that it reports as exited.
+// startConnections returns connections that run until t ends, and a channel with the broker epochs
+// that they report as exited.
 func startConnections(t *testing.T) (*connections, <-chan int64) {
 	t.Helper()
 	exited := make(chan int64, 10)
@@ -84,7 +84,7 @@ func TestProcessExitIsDetected(t *testing.T) {
 	a := listen(t)
 	c.watch(brokerZero, 7, a.Addr().String(), nil)
 	first := a.accept(t)
-	_ = first.Close() // The listener remains open, so connections must connect again.
+	_ = first.Close() // The listener stays open, so connections must reconnect.
 	second := a.accept(t)
 	select {
 	case epoch := <-exited:
@@ -103,8 +103,8 @@ func TestProcessExitIsDetected(t *testing.T) {
 	}
 }
 
-// TestOnlyARefusalAfterAConnectionIsAnExit: broker 1 refuses the first connection, and broker 0
-// closes its connections after drop. Neither is reported as exited.
+// TestOnlyARefusalAfterAConnectionIsAnExit checks that two cases are not reported as exits: broker
+// 1 refuses the first connection, and broker 0 closes its connections after drop.
 func TestOnlyARefusalAfterAConnectionIsAnExit(t *testing.T) {
 	c, exited := startConnections(t)
 	closed, a := listen(t), listen(t)
@@ -126,9 +126,9 @@ func TestOnlyARefusalAfterAConnectionIsAnExit(t *testing.T) {
 	}
 }
 
-// TestGoroutineForgetsItsOwnConnectionOnly: a goroutine that ends late must not remove the entry of
-// a newer goroutine for the same broker epoch. Without its entry, drop could not cancel the newer
-// one.
+// TestGoroutineForgetsItsOwnConnectionOnly checks that a goroutine that ends late does not remove
+// the entry of a newer goroutine for the same broker epoch. Without the entry, drop could not
+// cancel the newer goroutine.
 func TestGoroutineForgetsItsOwnConnectionOnly(t *testing.T) {
 	c, _ := startConnections(t)
 	a := listen(t)

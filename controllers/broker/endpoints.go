@@ -24,14 +24,15 @@ import (
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
 
 // endpoints writes the advertised address of each listener into the broker's Lease, where all
-// brokers read it. Addresses of nodes, node ports and load balancers are known only to Kubernetes.
-// An address that is not known is removed: clients would connect to a wrong one.
+// brokers read it. Only Kubernetes knows the addresses of nodes, node ports and load balancers. If
+// an address is unknown, endpoints removes it from the Lease, because clients would connect to an
+// outdated address.
 type endpoints struct {
 	client.Client
-	// nodes reads from the API server itself; see racks.
+	// nodes reads from the API server itself; see racks for the reason.
 	nodes client.Reader
-	// known caches the addresses of nodes, by the broker's Lease. After a restart of the operator
-	// it is empty, which costs one read per broker.
+	// known caches the addresses of nodes, by the broker's Lease. It is empty after a restart of the
+	// operator, which costs one read per broker.
 	known keyed.Map[nodeAddresses]
 }
 
@@ -42,9 +43,9 @@ type nodeAddresses struct {
 	validUntil time.Time
 }
 
-// leaseOfService maps the Service of one broker for a listener to the broker's Lease, which has the
-// name of the broker's pod. The node port or the load balancer of the Service is part of the
-// endpoint.
+// leaseOfService maps a broker's Service for a listener to the broker's Lease, which has the name
+// of the broker's pod. The Service matters because the endpoint contains its node port or load
+// balancer.
 func leaseOfService(_ context.Context, service client.Object) []reconcile.Request {
 	object, ok := service.(*corev1.Service)
 	if !ok || object.Spec.Selector[appsv1.StatefulSetPodNameLabel] == "" {
@@ -94,7 +95,7 @@ func (e *endpoints) write(ctx context.Context, key types.NamespacedName, cluster
 	return nil
 }
 
-// of returns the annotations with the endpoints of a broker.
+// of returns the annotations with a broker's endpoints.
 func (e *endpoints) of(ctx context.Context, key types.NamespacedName,
 	cluster *v1alpha1.LogCluster, broker int32) (map[string]string, error) {
 	wanted := map[string]string{}
@@ -125,7 +126,7 @@ func (e *endpoints) of(ctx context.Context, key types.NamespacedName,
 	return wanted, nil
 }
 
-// node returns the addresses of the node on which a broker's pod runs, none if they are not known.
+// node returns the addresses of the node that runs a broker's pod, or none if they are unknown.
 func (e *endpoints) node(ctx context.Context,
 	key types.NamespacedName) ([]corev1.NodeAddress, error) {
 	pod, err := brokerstate.GetPod(ctx, e, key)

@@ -21,28 +21,29 @@ import (
 	"heartwood.dev/heartwood/internal/reachability"
 )
 
-// reportValidFor is the time since the last observed renewal of a Lease for which the report in it
-// is used. A live broker renews its Lease every lease.RenewInterval.
+// reportValidFor is the validity period of the report in a Lease. It begins at the last observed
+// renewal. A live broker renews its Lease every lease.RenewInterval.
 const reportValidFor = 2 * lease.RenewInterval
 
-// isolation marks brokers that are cut off from the other brokers of their cluster by an annotation
-// of their Leases. Elections and all brokers read it there.
+// isolation detects brokers that are cut off from the other brokers of their cluster, and marks
+// them by an annotation of their Leases. Elections and all brokers read this annotation.
 //
-// The cached Leases may be old, such as after an interruption of the watch. So a mark is written
-// only if the Leases that the API server itself returns lead to the same decision, and only onto
-// the version of the Lease that was read.
+// The cached Leases can be outdated, for example after an interruption of the watch. So a mark is
+// written only if the Leases read from the API server itself lead to the same decision. The write
+// succeeds only if the Lease has not changed since that read.
 type isolation struct {
 	client.Client
 	// live reads from the API server itself.
 	live    client.Reader
 	brokers *brokerstate.Tracker
 	events  conditions.Recorder
-	// decisions contains the state of each cluster in which a broker reported another one.
+	// decisions contains the state of each cluster in which a broker has reported another broker as
+	// unreachable.
 	decisions keyed.Map[*reachability.Isolation]
 }
 
-// evaluate decides which brokers of a cluster are isolated, and marks them. While no broker reports
-// another one and none is marked, it only reads the cache.
+// evaluate decides which brokers of a cluster are isolated, and marks them. It reads only the cache
+// if no broker reports another broker and no broker is marked.
 func (i *isolation) evaluate(ctx context.Context, cluster types.NamespacedName) error {
 	leases, err := i.leases(ctx, i.Client, cluster)
 	if err != nil {
@@ -97,7 +98,7 @@ func (i *isolation) leases(ctx context.Context, reader client.Reader,
 type change struct {
 	lease    *coordinationv1.Lease
 	isolated bool
-	report   reachability.Report // the live brokers that the broker cannot exchange messages with
+	report   reachability.Report // live brokers that this broker cannot exchange messages with
 }
 
 // changes returns the Leases whose marks differ from the decision.
@@ -122,7 +123,8 @@ func (i *isolation) changes(ctx context.Context, decision *reachability.Isolatio
 	return all
 }
 
-// broker returns the broker of a Lease. ok is false if it is not alive, or in controlled shutdown.
+// broker returns the broker that holds a Lease. ok is false if the broker is not alive, or is in
+// controlled shutdown.
 func (i *isolation) broker(ctx context.Context, l *coordinationv1.Lease,
 	now time.Time) (b reachability.Broker, ok bool) {
 	state, until, err := i.brokers.State(ctx, client.ObjectKeyFromObject(l))

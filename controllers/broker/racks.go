@@ -23,27 +23,27 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 
 const (
-	// rackReadInterval is the time for which a node's label is cached; labels of nodes rarely
-	// change.
+	// rackReadInterval is the time for which a node's label is cached. Labels of nodes rarely change.
 	rackReadInterval = 10 * time.Minute
-	// rackRetryInterval is the time after which a failed read of a node is repeated.
+	// rackRetryInterval is the delay before a failed read of a node is repeated.
 	rackRetryInterval = 10 * time.Second
 )
 
-// racks writes each broker's rack into the broker's Lease. Placement and all brokers read it there.
+// racks writes each broker's rack into the broker's Lease. Placement and all brokers read the rack
+// from the Lease.
 //
 // A broker's rack is the value of a label of its pod's node. Since Kubernetes 1.35 the API server
 // copies the node's region and zone to the labels of the pod (KEP-4742). Otherwise the operator
-// reads the node. A broker has no permission to read nodes; the operator has this permission if it
-// watches all namespaces. An operator without this permission does not change the Leases: brokers
-// then have no racks, unless a user wrote racks into the Leases.
+// reads the node. A broker has no permission to read nodes. The operator has this permission if it
+// watches all namespaces. Without this permission it does not change the Leases, so brokers have no
+// racks unless a user wrote racks into the Leases.
 type racks struct {
 	client.Client
-	// nodes reads from the API server itself. A cache would need a watch of nodes, which would
-	// deliver the heartbeats of all nodes.
+	// nodes reads from the API server itself. A cache would need a watch on nodes, which would deliver
+	// every node's heartbeats.
 	nodes client.Reader
-	// known caches the results of reads, by the broker's Lease. After a restart of the operator it
-	// is empty, which costs one read per broker.
+	// known caches the results of reads, by the broker's Lease. It is empty after a restart of the
+	// operator, which costs one read per broker.
 	known keyed.Map[rack]
 	// forbidden is set while the API server refuses reads of nodes to the operator.
 	forbidden atomic.Bool
@@ -51,8 +51,8 @@ type racks struct {
 
 // rack is the result of reading the node of a broker.
 type rack struct {
-	node, label string // the node and the label that were read
-	// the broker's rack: the label's value, "" if the node does not have the label
+	node, label string // node and label that were read
+	// name is the broker's rack: the label's value, or "" if the node does not have the label.
 	name       string
 	found      bool      // false if the node could not be read
 	validUntil time.Time // time of the next read of the node
@@ -63,8 +63,9 @@ func newRacks(c client.Client,
 	return &racks{Client: c, nodes: nodes}
 }
 
-// of returns the rack that a broker's node has by its label. known is false until the node was
-// read. If the operator may not read nodes, no rack will be known: then of returns "" and true.
+// of returns a broker's rack, read from a label of the broker's node. known is false until the node
+// was read. If the operator may not read nodes, the rack will never be known, so of returns "" and
+// true.
 func (r *racks) of(key types.NamespacedName) (name string, known bool) {
 	read, _ := r.known.Get(key)
 	return read.name, read.found || r.forbidden.Load()
@@ -103,8 +104,8 @@ func (r *racks) write(ctx context.Context, key types.NamespacedName, cluster str
 }
 
 // setAnnotation sets an annotation of a Lease that was read before, or removes it if the value is
-// empty. It uses compare-and-swap, so that it cannot overwrite a later holder or renewTime of the
-// Lease. written is false after a conflict, and if the Lease does not exist any more.
+// empty. It uses compare-and-swap to avoid overwriting a later holder or renewTime. written is
+// false after a conflict, or if the Lease no longer exists.
 func setAnnotation(ctx context.Context, c client.Client, lease *coordinationv1.Lease, name,
 	value string) (written bool, err error) {
 	changed := lease.DeepCopy()

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// forbiddenNodes rejects all reads, as the API server does if the operator has permissions in some
-// namespaces only. It counts the reads.
+// forbiddenNodes rejects all reads and counts them. The API server rejects them if the operator has
+// permissions in some namespaces only.
 type forbiddenNodes struct {
 	client.Reader
 	reads int
@@ -26,7 +26,7 @@ func (n *forbiddenNodes) Get(context.Context, client.ObjectKey, client.Object,
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node", nil)
 }
 
-// brokerClient returns the Lease, the pod and the LogCluster of one broker. It counts the updates.
+// brokerClient returns one broker's Lease, pod and LogCluster. It counts the updates.
 type brokerClient struct {
 	client.Client
 	updates int

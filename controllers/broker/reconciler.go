@@ -27,27 +27,26 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
-// Reconciler notifies other controllers when the state of a broker has changed: it came up, went
-// down, or restarted with another broker epoch.
+// Reconciler notifies other controllers when a broker's state has changed: the broker started,
+// failed, or restarted with another broker epoch.
 type Reconciler struct {
 	client.Client
 	// Live reads from the API server itself, not from the cache.
 	Live client.Reader
-	// TLS makes the configurations of connections to brokers.
+	// TLS provides the TLS configurations for connections to brokers.
 	TLS *peertls.Client
 	// Brokers is shared with the controllers that this one notifies, so that all of them use the
 	// same broker states.
 	Brokers *brokerstate.Tracker
 	Events  conditions.Recorder
-	// Notified are the channels to which the broker's LogCluster is sent, in this order. Other
-	// controllers receive from them.
+	// Notified are the channels that receive the broker's LogCluster, in this order. Other controllers
+	// read from these channels.
 	Notified []chan<- event.GenericEvent
-	// RackKnown is the channel to which the broker's LogCluster is sent when the broker's rack
-	// becomes known.
+	// RackKnown receives the broker's LogCluster when the broker's rack becomes known.
 	RackKnown chan<- event.GenericEvent
 
-	// last contains the state of which the other controllers were notified, of each broker whose
-	// state is not the zero value.
+	// last contains the broker state that was last sent to the other controllers, for each broker
+	// whose state is not the zero value.
 	last        keyed.Map[placement.BrokerState]
 	racks       *racks
 	isolation   *isolation
@@ -68,7 +67,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	}
 	return watch.NewController(mgr, "broker", 1).
 		For(&coordinationv1.Lease{}).
-		// A broker's pod has the name of its Lease.
+		// A broker's pod has the same name as the broker's Lease.
 		Watches(&corev1.Pod{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(leaseOfService)).
 		WatchesRawSource(source.Channel(r.exited, &handler.EnqueueRequestForObject{})).
@@ -81,12 +80,12 @@ func (r *Reconciler) processExited(ctx context.Context, key types.NamespacedName
 	r.Brokers.ProcessExited(key, epoch)
 	lease := &coordinationv1.Lease{}
 	lease.Namespace, lease.Name = key.Namespace, key.Name
-	_ = watch.Send(ctx, r.exited, lease) // fails only when the manager stops
+	_ = watch.Send(ctx, r.exited, lease) // Send fails only when the manager stops.
 }
 
 // Reconcile runs at each renewal of a Lease that the watch delivers. It also runs when the Lease
-// expires (by RequeueAfter), because a broker whose node fails causes no event. Most runs find that
-// the state is the last one of which the others were notified, and write nothing.
+// expires (by RequeueAfter), because a broker whose node fails causes no event. In most runs, the
+// state equals the one last sent to the other controllers, and nothing is written.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, address, secure, ok, err := r.brokerOf(ctx, req.NamespacedName)
 	if err != nil || !ok {
@@ -104,8 +103,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.connections.drop(req.NamespacedName)
 	}
 	if state == (placement.BrokerState{}) {
-		// The Lease was deleted, perhaps with its LogCluster. Connections need a Lease, so the
-		// certificate is issued again only if the LogCluster has other brokers.
+		// The Lease was deleted, perhaps with its LogCluster. Connections are opened only for Leases, so
+		// the certificate is issued again only if the LogCluster has other brokers.
 		r.TLS.Forget(types.NamespacedName{Namespace: req.Namespace, Name: cluster})
 	}
 	if err := r.notify(ctx, req.NamespacedName, cluster, state); err != nil {
@@ -131,8 +130,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(time.Until(until), time.Millisecond)}, nil
 }
 
-// watch holds a connection to a broker. If the operator has no certificate for it, it does so at a
-// later renewal of the Lease.
+// watch holds a connection to a broker. If the operator has no certificate for the LogCluster yet,
+// watch connects at a later renewal of the Lease.
 func (r *Reconciler) watch(ctx context.Context, key types.NamespacedName, epoch int64,
 	address string, secure bool) {
 	if !secure {
@@ -154,8 +153,8 @@ func (r *Reconciler) watch(ctx context.Context, key types.NamespacedName, epoch 
 // notifications. If one of them fails, the next run sends all of them again, which has no effect.
 func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, cluster string,
 	state placement.BrokerState) error {
-	// A change of only AddressStaleFor causes no notification: it changes with time, and is no
-	// reason for an election.
+	// A change of AddressStaleFor alone causes no notification. It changes with time, and is no reason
+	// for an election.
 	state.AddressStaleFor = 0
 	if last, _ := r.last.Get(key); last == state {
 		return nil
@@ -173,8 +172,8 @@ func (r *Reconciler) notify(ctx context.Context, key types.NamespacedName, clust
 	return nil
 }
 
-// writeRack writes the broker's rack into its Lease, and sends a notification if it has just become
-// known.
+// writeRack writes a broker's rack into its Lease, and sends a notification if the rack has just
+// become known.
 func (r *Reconciler) writeRack(ctx context.Context, key types.NamespacedName,
 	cluster string) error {
 	_, before := r.racks.of(key)
@@ -187,23 +186,23 @@ func (r *Reconciler) writeRack(ctx context.Context, key types.NamespacedName,
 	return watch.Send(ctx, r.RackKnown, logCluster(key.Namespace, cluster))
 }
 
-// Rack returns the broker's rack by the label of its node; see assignment.Reconciler. It is safe
-// for concurrent use after Setup.
+// Rack returns the broker's rack, read from the label of its node; see assignment.Reconciler. It is
+// safe for concurrent use after Setup.
 func (r *Reconciler) Rack(lease types.NamespacedName) (name string, known bool) {
 	return r.racks.of(lease)
 }
 
-// logCluster returns a LogCluster that contains only its name, for a notification.
+// logCluster returns a LogCluster with only a name, for a notification.
 func logCluster(namespace, name string) *v1alpha1.LogCluster {
 	object := &v1alpha1.LogCluster{}
 	object.Namespace, object.Name = namespace, name
 	return object
 }
 
-// brokerOf returns the LogCluster of the broker to which a Lease belongs, and the address at which
-// other brokers reach the broker ("" if the Lease does not contain it), with TLS if secure. For a
-// deleted Lease, which has no label, only the name is used. ok is false if the Lease does not
-// belong to a broker, or if its label and its name contradict each other.
+// brokerOf returns the LogCluster of the broker that holds a Lease, and the address at which other
+// brokers reach this broker ("" if the Lease does not contain it), with TLS if secure. A deleted
+// Lease has no label, so brokerOf uses only its name. ok is false if the Lease does not belong to a
+// broker, or if its label and its name contradict each other.
 func (r *Reconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster,
 	address string, secure, ok bool, err error) {
 	if cluster, _, ok = v1alpha1.ParseBrokerLeaseName(key.Name); !ok {

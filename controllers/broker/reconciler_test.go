@@ -19,8 +19,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// TestCertificateIsForgottenWithTheLease: the operator stores its certificate for a LogCluster
-// while Leases of brokers exist. The garbage collector deletes them with the LogCluster.
+// TestCertificateIsForgottenWithTheLease checks that the operator stores its certificate for a
+// LogCluster only while Leases of brokers exist. The garbage collector deletes the Leases with the
+// LogCluster.
 func TestCertificateIsForgottenWithTheLease(t *testing.T) {
 	cluster := types.NamespacedName{Namespace: "space", Name: "main"}
 	authority, _, err := (&pki.Authority{}).Step(time.Now(), pki.Input{Name: "peers", Loaded: true})

@@ -9,6 +9,6 @@
 //     exited.
 //   - ProcessExited: a connection to the broker (controllers/broker), which proves it at once.
 //
-// Pod and connection can only prove that a broker epoch has ended before its Lease expires. They
-// cannot prove that a broker is alive, and they have no effect on a later broker epoch.
+// The pod and the connection can only prove that a broker process has exited before its Lease
+// expires. They cannot prove that a broker is alive, and they do not affect a later broker epoch.
 package brokerstate

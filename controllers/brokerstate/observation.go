@@ -11,25 +11,25 @@ import (
 )
 
 // addressStaleFor is the time for which clients may still use the address of a broker's previous
-// pod: about the time for which DNS caches keep an answer. A client that connects to an address
-// without a listener waits for its whole connection timeout, 10 s by default.
+// pod: about the time for which DNS caches keep an answer. A client that connects to an address on
+// which nothing listens waits for its full connection timeout, 10 s by default.
 const addressStaleFor = 30 * time.Second
 
-// observation is what the tracker has learned about one broker from the broker's Lease. It is
-// immutable: observe and confirm return a new observation. The zero value represents a Lease that
-// has not been observed.
+// observation is the information about one broker that the tracker has read from the broker's
+// Lease. It is immutable: observe and confirm return a new observation. The zero value represents a
+// Lease that has not been observed.
 type observation struct {
 	lease.Observation
-	broker placement.BrokerState // Liveness and AddressStaleFor are not set; state computes them
-	// pod is the uid of the pod that the broker runs in, "" if the Lease does not name one.
+	broker placement.BrokerState // without Liveness and AddressStaleFor, which state computes
+	// pod is the uid of the broker's pod, or "" if the Lease does not name a pod.
 	pod      string
 	acquired time.Time // time at which the broker epoch acquired the Lease, by the broker's clock
-	// podChanged is the time, by the operator's clock, at which the broker was first observed in
-	// another pod than before; zero if the pod has not changed.
+	// podChanged is the time, by the operator's clock, at which the broker was first observed in a
+	// different pod; zero if the pod has not changed.
 	podChanged time.Time
 
-	// exited is set when the connection to the broker has proved the exit of the broker's process.
-	// The next renewal of the Lease refutes the exit: it clears exited and sets exitRefuted. While
+	// exited is set when the connection to the broker has proved that the broker process has exited.
+	// The next renewal of the Lease refutes this: it clears exited and sets exitRefuted. While
 	// exitRefuted is set, further reports about this broker epoch are ignored.
 	exited, exitRefuted bool
 
@@ -39,8 +39,8 @@ type observation struct {
 	liveRenewed time.Time
 }
 
-// observe returns the observation after the watch has delivered a version of the Lease, the
-// argument current, at the time now.
+// observe returns the observation after the watch has delivered the version current of the Lease at
+// the time now.
 func (o observation) observe(current *coordinationv1.Lease, now time.Time) observation {
 	registered := v1alpha1.ReadRegistration(current)
 	next := observation{
@@ -75,8 +75,9 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 
 // confirm returns the observation after an expired Lease was read from the API server itself. The
 // argument live is the Lease that the read returned, or nil if the API server did not answer. The
-// read is needed for two reasons. An interrupted watch cannot be distinguished from a broker that
-// has stopped renewing. And brokers cannot renew their Leases while the API server is unavailable.
+// read is needed for two reasons. First, an interrupted watch cannot be distinguished from a broker
+// that has stopped renewing. Second, brokers cannot renew their Leases while the API server is
+// unavailable.
 //
 // The read confirms the expiry if it returns the renewTime that the watch delivered, or the
 // renewTime that the previous read returned. In both cases, the full duration of that renewal has
@@ -91,7 +92,7 @@ func (o observation) confirm(live *coordinationv1.Lease, now time.Time) observat
 		return o
 	}
 	if live == nil {
-		o.ValidUntil = now.Add(o.Duration) // no answer is no proof that the broker has failed
+		o.ValidUntil = now.Add(o.Duration) // a failed read does not prove that the broker has failed
 		return o
 	}
 	renewed := time.Time{}
@@ -112,10 +113,9 @@ func (o observation) needsConfirmation(now time.Time) bool {
 	return o.Held && !o.confirmed && o.Expired(now)
 }
 
-// state returns the broker's state at the time now. A broker whose Lease is unverified and has
-// expired is down: while the Lease was unverified, for at least one duration, a live broker would
-// have renewed it. The Lease remains unverified for longer only while the API server is
-// unavailable.
+// state returns the broker's state at the time now. A broker is down if its Lease is unverified and
+// has expired. The Lease was unverified for at least one duration, during which a live broker would
+// have renewed it. A Lease remains unverified for longer only while the API server is unavailable.
 func (o observation) state(now time.Time) placement.BrokerState {
 	state := o.broker
 	if !o.podChanged.IsZero() {

@@ -25,16 +25,16 @@ func leaseAt(holder string, renewed time.Time, transitions int32) *coordinationv
 	return lease
 }
 
-// runIn makes a Lease name the pod in which the broker runs.
+// runIn records in a Lease that the broker runs in the given pod.
 func runIn(lease *coordinationv1.Lease, pod string) {
 	v1alpha1.ChangeRegistration(lease, func(r *v1alpha1.Registration) { r.Pod = pod })
 }
 
 func TestLivenessFollowsTheLease(t *testing.T) {
 	type step struct {
-		after    time.Duration // after noon, by the operator's clock
+		after    time.Duration // since noon, by the operator's clock
 		holder   string
-		renewed  time.Duration // after noon, by the broker's clock
+		renewed  time.Duration // since noon, by the broker's clock
 		liveness placement.Liveness
 	}
 	const s = time.Second
@@ -81,9 +81,9 @@ func TestStateHasEpochAndDirectoryOfTheLease(t *testing.T) {
 	}
 }
 
-// TestAddressIsStaleAfterAPodChange: when a broker runs in another pod than before, its address is
-// stale for addressStaleFor. A restart of the container, and the pod of the first observation, do
-// not make the address stale.
+// TestAddressIsStaleAfterAPodChange checks that a broker's address is stale for addressStaleFor
+// after the broker started in a different pod. Neither a restart of the container nor the first
+// observed pod makes the address stale.
 func TestAddressIsStaleAfterAPodChange(t *testing.T) {
 	in := func(pod string, after time.Duration, transitions int32) *coordinationv1.Lease {
 		lease := leaseAt("a", noon.Add(after), transitions)
@@ -119,9 +119,9 @@ func TestEmptyLeaseIsABrokerThatIsDown(t *testing.T) {
 	}
 }
 
-// TestExpiryIsConfirmedByTheAPIServer: the watch delivered a Lease renewed at noon, which expires 6
-// s later. Each case then reads the Lease from the API server; its answer decides whether the
-// broker is down.
+// TestExpiryIsConfirmedByTheAPIServer checks an expired Lease: the watch delivered a Lease renewed
+// at noon, which expires 6 s later. Each case then reads the Lease from the API server, whose
+// answer decides whether the broker is down.
 func TestExpiryIsConfirmedByTheAPIServer(t *testing.T) {
 	expiry := noon.Add(6 * time.Second)
 	known := observation{}.observe(leaseAt("a", noon, 3), noon)
@@ -154,7 +154,7 @@ func TestExpiryIsConfirmedByTheAPIServer(t *testing.T) {
 			t.Errorf("got %+v, want up after the new renewal", seen)
 		}
 		later := expiry.Add(6 * time.Second)
-		// the watch still delivers the earlier renewal
+		// The watch still delivers the earlier renewal.
 		seen = seen.observe(leaseAt("a", noon, 3), later)
 		if seen = seen.confirm(renewed, later); seen.state(later).Liveness != placement.Down {
 			t.Errorf("the renewal extended the Lease twice: got %+v, want down", seen)

@@ -22,12 +22,12 @@ const BrokerContainer = "broker"
 // podReadInterval is the minimum interval between two reads of one pod from the API server itself.
 const podReadInterval = time.Second
 
-// podEvidence is what the state of a pod proves about a broker epoch.
+// podEvidence says what a pod's state proves about a broker epoch.
 type podEvidence int
 
 const (
 	podNone podEvidence = iota // no proof that the broker process has exited
-	// the pod is being deleted; the broker may run until its grace period ends
+	// The pod is being deleted. The broker can run until the grace period ends.
 	podTerminating
 	podExited // the broker process has exited
 )
@@ -35,11 +35,12 @@ const (
 // evidenceOf returns what the pod of a broker epoch proves about that epoch. acquired is the time
 // at which the epoch acquired its Lease (ADR 0140).
 //
-// The container's times and acquired are times of the same node's clock, so they can be compared.
-// The container's times are truncated to whole seconds. An exit at or after acquired is the exit of
-// this epoch, not of an earlier one: an epoch acquires its Lease after the previous process has
-// exited, so acquired is later than the (truncated) time of the previous exit. The exit of an epoch
-// in the same second in which it acquired its Lease is not detected; then its Lease expires.
+// Both the container's times and acquired come from the same node's clock, so they can be compared.
+// The container's times are truncated to whole seconds. An exit at or after acquired belongs to
+// this epoch, not to an earlier one. The reason is that an epoch acquires its Lease after the
+// previous process has exited, so acquired is later than the (truncated) time of the previous exit.
+// If the process exits in the same second in which it acquired its Lease, the exit is not detected
+// until the Lease expires.
 func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name != BrokerContainer || acquired.IsZero() {
@@ -64,17 +65,17 @@ func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
 // podRead is the result of reading a broker's pod from the API server itself.
 type podRead struct {
 	uid     string
-	deleted bool // final: a uid is never used again
+	deleted bool // final, because a uid is never used again
 	readAt  time.Time
 }
 
-// podEvidence returns what the pod of a broker epoch proves about that epoch. The pod and the Lease
-// have the same name.
+// podEvidence returns what a broker epoch's pod proves about that epoch. The pod and the Lease have
+// the same name.
 //
 // The watch of pods may be behind the watch of Leases. If it has not delivered the pod that the
 // Lease names, or has delivered an earlier pod of the same name, podEvidence reads the pod from the
-// API server itself. If the API server has no pod with this uid, the pod was deleted: it existed
-// when the broker wrote its uid into the Lease.
+// API server itself. If the API server has no pod with this uid, the pod was deleted, because it
+// existed when the broker wrote the uid into the Lease.
 func (t *Tracker) podEvidence(ctx context.Context, key types.NamespacedName,
 	seen observation) (podEvidence, error) {
 	if seen.pod == "" {
@@ -103,8 +104,8 @@ func (t *Tracker) podEvidence(ctx context.Context, key types.NamespacedName,
 	return evidenceOf(pod, seen.acquired), nil
 }
 
-// beginPodRead reports in the result read whether the caller must read a pod from the API server
-// now. If not, the result known is the evidence to use. It comes from an earlier read, or is
+// beginPodRead reports in the result read whether the caller must now read a pod from the API
+// server. Otherwise the caller uses the result known, which comes from an earlier read, or is
 // podNone because the last read is too recent.
 func (t *Tracker) beginPodRead(key types.NamespacedName, uid string,
 	now time.Time) (known podEvidence, read bool) {
@@ -140,7 +141,7 @@ func GetPod(ctx context.Context, reader client.Reader, key types.NamespacedName)
 	return pod, nil
 }
 
-// TrimPod is a cache transform. It removes the fields of a pod that no controller reads.
+// TrimPod is a cache transform that removes the fields of a pod that no controller reads.
 func TrimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

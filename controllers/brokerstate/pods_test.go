@@ -17,8 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// wholeSeconds converts a time to the form in which the kubelet reports it: truncated to whole
-// seconds.
+// wholeSeconds truncates a time to whole seconds, like the kubelet.
 func wholeSeconds(exact time.Time) metav1.Time {
 	return metav1.Time{Time: exact.Truncate(time.Second)}
 }
@@ -35,8 +34,8 @@ func exitedAt(end time.Time) corev1.ContainerState {
 	}
 }
 
-// TestPodIsEvidenceOfItsOwnBrokerEpoch: a broker epoch acquired its Lease 200 ms after noon. Each
-// case is a state of its pod, with what it proves about this epoch.
+// TestPodIsEvidenceOfItsOwnBrokerEpoch checks what each state of a pod proves about its broker
+// epoch. The epoch acquired its Lease 200 ms after noon.
 func TestPodIsEvidenceOfItsOwnBrokerEpoch(t *testing.T) {
 	acquired := noon.Add(200 * time.Millisecond)
 	waiting := corev1.ContainerState{
@@ -85,9 +84,9 @@ func TestPodIsEvidenceOfItsOwnBrokerEpoch(t *testing.T) {
 	}
 }
 
-// TestPodIsNoEvidenceAgainstALaterBrokerEpoch: a process exits, and the next one starts and
-// acquires the Lease. For many combinations of these times, the pod must not prove an exit of the
-// new epoch.
+// TestPodIsNoEvidenceAgainstALaterBrokerEpoch checks that the exit of an earlier process does not
+// count against a later epoch. A process exits, and the next one starts and acquires the Lease. For
+// many combinations of these times, the pod must not prove an exit of the new epoch.
 func TestPodIsNoEvidenceAgainstALaterBrokerEpoch(t *testing.T) {
 	for exit := range 40 {
 		for start := range 40 {
@@ -144,9 +143,9 @@ func (r *podReader) Get(ctx context.Context, key client.ObjectKey, into client.O
 	return nil
 }
 
-// TestPodUnknownToTheWatchIsReadFromTheAPIServer: the Lease names pod "new". If the watch has not
-// delivered this pod, the API server is read. The broker is down only if the API server shows that
-// the pod was deleted.
+// TestPodUnknownToTheWatchIsReadFromTheAPIServer checks a Lease that names the pod "new". If the
+// watch has not delivered this pod, the pod is read from the API server. The broker is down only if
+// this read shows that the pod was deleted.
 func TestPodUnknownToTheWatchIsReadFromTheAPIServer(t *testing.T) {
 	lease := leaseAt("a", time.Now(), 3)
 	runIn(lease, "new")
@@ -181,8 +180,7 @@ func TestPodUnknownToTheWatchIsReadFromTheAPIServer(t *testing.T) {
 	} {
 		live := &podReader{leaseReader{lease: lease, err: c.liveErr}, c.live}
 		tracker := NewTracker(&podReader{leaseReader{lease: lease}, c.cached}, live)
-		// The second call uses the result of the first call's read, or is too early for another
-		// read.
+		// The second call uses the result of the first call's read, or comes too early for another read.
 		for call := range 2 {
 			state, _, err := tracker.State(t.Context(), types.NamespacedName{Name: "main-broker-0"})
 			if err != nil || state.Liveness != c.liveness ||

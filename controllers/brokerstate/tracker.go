@@ -14,19 +14,19 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ReadTimeout is the timeout of a read from the API server itself. A timeout is no proof that a
+// ReadTimeout is the timeout of a read from the API server itself. A timeout does not prove that a
 // broker has failed: a slow API server delays elections, but causes none.
 const ReadTimeout = 2 * time.Second
 
 // Tracker observes the Leases and pods of all brokers. It is safe for concurrent use. While mu is
-// held, no other lock is acquired and no I/O is done, so several goroutines may read from the API
-// server at the same time.
+// held, no other lock is acquired and no I/O is done. Therefore several goroutines can read from
+// the API server at the same time.
 //
 // An interrupted watch cannot be distinguished from brokers that have stopped renewing their
 // Leases. So the tracker reads an expired Lease from the API server itself before it reports the
 // broker as down. While the API server is unavailable, no Lease expires.
 type Tracker struct {
-	cached, live client.Reader // the watch's cache, and the API server itself
+	cached, live client.Reader // the watch's cache, and uncached reads of the API server
 	mu           struct {
 		sync.Mutex
 		observations map[types.NamespacedName]observation // by Lease
@@ -43,10 +43,10 @@ func NewTracker(cached, live client.Reader) *Tracker {
 	return t
 }
 
-// State returns the state of the broker to which a Lease belongs. Result until is a time of the
-// operator's clock: before it, the state changes only if a new event is observed. A broker is down
-// if its Lease has expired, or if its pod or a connection has proved that its process has exited.
-// State fails only if a read from the cache fails.
+// State returns the state of the broker that holds a Lease. Before the time until (by the
+// operator's clock), only a new event can change the state. A broker is down if its Lease has
+// expired, or if its pod or a connection has proved that its process has exited. State fails only
+// if a read from the cache fails.
 func (t *Tracker) State(ctx context.Context, key types.NamespacedName) (state placement.BrokerState,
 	until time.Time, err error) {
 	current, err := GetLease(ctx, t.cached, key)
@@ -55,7 +55,7 @@ func (t *Tracker) State(ctx context.Context, key types.NamespacedName) (state pl
 	}
 	seen := t.update(key, current,
 		func(before observation, now time.Time) observation { return before.observe(current, now) })
-	// The first caller after the expiry reads the Lease from the API server. A timer would read
+	// The first caller after the expiry reads the Lease from the API server. A timer would also read
 	// Leases that no caller needs.
 	if current != nil && seen.needsConfirmation(time.Now()) {
 		seen = t.confirm(ctx, key, current)
@@ -101,9 +101,9 @@ func (t *Tracker) ProcessExited(key types.NamespacedName, epoch int64) {
 }
 
 // update changes the observation of a Lease, or deletes the observation if the Lease current is
-// nil. The function change receives the latest observation, which may be newer than the one that
-// the caller has: another goroutine may have observed a renewal while the caller read from the API
-// server. The function change runs while mu is held and must not block.
+// nil. The function change receives the latest observation. This can be newer than the caller's:
+// another goroutine may have observed a renewal while the caller read from the API server. The
+// function change runs while mu is held and must not block.
 func (t *Tracker) update(key types.NamespacedName, current *coordinationv1.Lease,
 	change func(observation, time.Time) observation) observation {
 	t.mu.Lock()

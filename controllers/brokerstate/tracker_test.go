@@ -45,7 +45,7 @@ func TestNoLeaseExpiresWhileTheAPIServerIsUnavailable(t *testing.T) {
 		}
 		until := expect(placement.Up)
 		live.err = errors.New("connection refused")
-		for range 10 { // ten Lease durations, a minute in total
+		for range 10 { // ten Lease durations, one minute in total
 			time.Sleep(time.Until(until))
 			until = expect(placement.Up)
 		}
@@ -59,9 +59,9 @@ func TestNoLeaseExpiresWhileTheAPIServerIsUnavailable(t *testing.T) {
 
 var brokerZero = types.NamespacedName{Namespace: "logs", Name: "demo-broker-0"}
 
-// TestRenewalRefutesTheExitOfAProcess: ProcessExited marks a broker as down until the next renewal
-// of its Lease. After this renewal, further calls of ProcessExited with the same broker epoch have
-// no effect.
+// TestRenewalRefutesTheExitOfAProcess checks that ProcessExited marks a broker as down until the
+// next renewal of its Lease. After this renewal, further calls of ProcessExited with the same
+// broker epoch have no effect.
 func TestRenewalRefutesTheExitOfAProcess(t *testing.T) {
 	tracker := NewTracker(nil, nil)
 	renew := func(after time.Duration, epoch int32) {

@@ -13,19 +13,19 @@ import (
 	"heartwood.dev/heartwood/internal/pki"
 )
 
-// ca is one of the CAs of a LogCluster.
+// ca is one CA of a LogCluster.
 type ca struct {
-	name      string // in metrics
+	name      string // name in metrics
 	secret    string
 	loaded    func(*pki.Authority) bool // see pki.Input
-	published []bundle                  // published copies of its certificates, the best first
-	// leaves returns the certificates of its kind that are in use. It is given the data of the
-	// LogUsers' Secrets.
+	published []bundle                  // published copies of the CA's certificates, best first
+	// leaves returns the certificates in use that this kind of CA issues. Its argument is the data of
+	// the LogUsers' Secrets.
 	leaves func(users []map[string][]byte) []*x509.Certificate
-	advice string // next step of the clients when its successor issues certificates
+	advice string // action for clients before the successor of this CA issues certificates
 }
 
-// advance reads the CAs that are needed, applies the changes that are due, and publishes their
+// advance reads the required CAs, makes the changes that are due, and publishes the CAs'
 // certificates. A CA that cannot be decoded is nil.
 func (s *scope) advance(ctx context.Context) error {
 	var err error
@@ -67,20 +67,20 @@ func (s *scope) readOverlap() time.Duration {
 	return overlap
 }
 
-// ownCA reports whether a listener has a certificate of the cluster's own CA.
+// ownCA reports whether any listener has a certificate issued by the cluster's own CA.
 func (s *scope) ownCA() bool {
 	return slices.ContainsFunc(s.cluster.Spec.Listeners, func(l v1alpha1.Listener) bool {
 		return ownCertificate(&l)
 	})
 }
 
-// ownCertificate reports whether a listener has a certificate of the cluster's own CA.
+// ownCertificate reports whether a listener has a certificate issued by the cluster's own CA.
 func ownCertificate(listener *v1alpha1.Listener) bool {
 	tls := listener.TLS
 	return tls != nil && tls.SecretName == "" && tls.IssuerRef == nil
 }
 
-// needsUsersCA reports whether the users CA issues certificates, or verifies clients of a listener.
+// needsUsersCA reports whether the users CA issues certificates or verifies a listener's clients.
 func (s *scope) needsUsersCA() bool {
 	return s.tlsUsers() || slices.ContainsFunc(s.cluster.Spec.Listeners,
 		func(l v1alpha1.Listener) bool {
@@ -90,7 +90,8 @@ func (s *scope) needsUsersCA() bool {
 		})
 }
 
-// authority reads a CA, and stores it if it has changed. The result is nil if it cannot be decoded.
+// authority reads a CA, makes the changes that are due, and stores the CA if it has changed. The
+// result is nil if the CA cannot be decoded.
 func (s *scope) authority(ctx context.Context, kind ca) (*pki.Authority, error) {
 	read, err := s.Read(ctx, s.cluster, kind.secret)
 	if err != nil {
@@ -130,21 +131,22 @@ func (s *scope) authority(ctx context.Context, kind ca) (*pki.Authority, error) 
 	s.reportLoss(kind, before, after)
 	s.expiries[kind.name] = after.Issuing.Certificate.NotAfter
 	if next := after.Next; next != nil {
-		// Later, the next CA waits for brokers, whose Leases cause a reconciliation.
+		// Once the overlap has passed, the next CA waits for brokers, whose Leases trigger
+		// reconciliations.
 		s.checkAt(next.Published.Add(s.overlap))
 	}
 	return after, nil
 }
 
-// checkAt ensures that the certificates are checked again at a time, unless it has passed.
+// checkAt schedules a check of the certificates at the given time, unless this time has passed.
 func (s *scope) checkAt(next time.Time) {
 	if left := next.Sub(s.now); left > 0 {
 		s.again = min(s.again, left)
 	}
 }
 
-// publish writes the certificates by which clients verify brokers: at listeners, and at the HTTP
-// port.
+// publish writes the CA certificates with which clients verify brokers, at listeners and at the
+// HTTP port.
 func (s *scope) publish(ctx context.Context) error {
 	data := map[string][]byte{}
 	if s.ownCA() {
@@ -160,7 +162,8 @@ func (s *scope) publish(ctx context.Context) error {
 		s.caCert, data)
 }
 
-// putBundle puts the certificates of a CA under a key, or the present ones if it is nil.
+// putBundle stores a CA's certificates in data under a key. If authority is nil, it keeps the
+// present certificates.
 func putBundle(data map[string][]byte, key string, authority *pki.Authority,
 	present secrets.Owned) {
 	switch {
@@ -171,8 +174,8 @@ func putBundle(data map[string][]byte, key string, authority *pki.Authority,
 	}
 }
 
-// loaded reports whether every broker verifies with the whole bundle of an authority: the stored
-// Secret contains the bundle under key, and all brokers have reported that they use this Secret.
+// loaded reports whether all brokers use an authority's complete bundle: the stored Secret contains
+// the bundle under key, and all brokers have reported that they use this Secret.
 func (s *scope) loaded(authority *pki.Authority, key string) bool {
 	stored := s.brokersTLS.Data
 	return authority.Issuing.Certificate != nil &&
@@ -180,7 +183,7 @@ func (s *scope) loaded(authority *pki.Authority, key string) bool {
 		s.reported(v1alpha1.TrustFingerprint(stored))
 }
 
-// reported reports whether the Lease of every broker has this value of Registration.Trust.
+// reported reports whether every broker's Lease has this value of Registration.Trust.
 func (s *scope) reported(trust string) bool {
 	brokers := map[int32]bool{}
 	for i := range s.leases {

@@ -5,7 +5,7 @@
 //   - authorities.go advances the CAs (package pki) and publishes their certificates.
 //   - lost.go finds the published certificates of CAs that were lost.
 //   - leaves.go issues the certificates of listeners and brokers.
-//   - provided.go takes the certificates of listeners that users or cert-manager provide.
+//   - provided.go reads the listener certificates that users or cert-manager provide.
 //
 // Invariants:
 //

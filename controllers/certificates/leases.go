@@ -22,7 +22,7 @@ func clusterOfLease(_ context.Context, lease client.Object) []reconcile.Request 
 		Namespace: lease.GetNamespace(), Name: cluster}}}
 }
 
-// leaseChanged drops the renewals of Leases: certificates depend on the endpoints of brokers and on
-// Registration.Trust only.
+// leaseChanged drops events for renewals of Leases, because certificates depend only on the
+// brokers' endpoints and on Registration.Trust.
 var leaseChanged = predicate.Or(watch.EndpointsChanged,
 	watch.RegistrationChanged(func(r v1alpha1.Registration) string { return r.Trust }))

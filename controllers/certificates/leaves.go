@@ -13,11 +13,11 @@ import (
 	"heartwood.dev/heartwood/internal/pki"
 )
 
-// unknownUsersBytes is the size of KeyUnknownUsers.
+// unknownUsersBytes is the size of the value of KeyUnknownUsers.
 const unknownUsersBytes = 32
 
-// leaves returns the new content of Secret brokers-tls. Certificates of listeners and brokers that
-// do not exist any more are left out.
+// leaves returns the new content of Secret brokers-tls. It omits certificates of listeners and
+// brokers that no longer exist.
 func (s *scope) leaves(ctx context.Context) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for i := range s.cluster.Spec.Listeners {
@@ -44,7 +44,7 @@ func (s *scope) leaves(ctx context.Context) (map[string][]byte, error) {
 	return data, nil
 }
 
-// listener adds the certificate of a listener, and the CAs of its clients.
+// listener adds a listener's certificate, and the CAs of the listener's clients.
 func (s *scope) listener(ctx context.Context, listener *v1alpha1.Listener,
 	data map[string][]byte) error {
 	if listener.TLS == nil {
@@ -72,8 +72,8 @@ func (s *scope) listener(ctx context.Context, listener *v1alpha1.Listener,
 	return s.clientCAs(ctx, listener, data)
 }
 
-// request returns the request for the certificate of a listener. It certifies the advertised hosts
-// too, which the brokers' Leases contain.
+// request returns the certificate request for a listener. The certificate also covers the
+// advertised hosts, which are in the brokers' Leases.
 func (s *scope) request(listener *v1alpha1.Listener) pki.Request {
 	names := pki.ListenerNames{Namespace: s.cluster.Namespace,
 		Services: render.BootstrapServices(s.cluster, listener.Name),
@@ -92,7 +92,7 @@ func (s *scope) request(listener *v1alpha1.Listener) pki.Request {
 	return names.Request(s.cluster.Name + "-" + listener.Name)
 }
 
-// peer adds the peer certificate of a broker.
+// peer adds a broker's peer certificate.
 func (s *scope) peer(id int32, data map[string][]byte) error {
 	keys := peerKeys(id)
 	request := pki.PeerRequest(v1alpha1.BrokerLeaseName(s.cluster.Name, id),
@@ -107,7 +107,8 @@ func (s *scope) peer(id int32, data map[string][]byte) error {
 	return nil
 }
 
-// renew returns the present leaf, or a new one if it is due and the authority is not nil.
+// renew returns the present leaf. If a renewal is due and authority is not nil, it returns a new
+// leaf.
 func (s *scope) renew(authority *pki.Authority, present pki.Leaf,
 	request pki.Request) (pki.Leaf, error) {
 	if authority == nil || authority.Due(present, request, s.now) == "" {
@@ -116,8 +117,9 @@ func (s *scope) renew(authority *pki.Authority, present pki.Leaf,
 	return authority.Issue(request, s.now)
 }
 
-// clientCAs adds the CAs that the listener's clients may have, if they are not the users CA, and
-// the CA of the server with the keys of tokens. If one cannot be read, the present ones remain.
+// clientCAs adds the CAs of the listener's clients, unless the users CA issues their certificates.
+// It also adds the CA of the server that provides the keys of OAuth tokens. If a CA cannot be read,
+// the present certificates are kept.
 func (s *scope) clientCAs(ctx context.Context, listener *v1alpha1.Listener,
 	data map[string][]byte) error {
 	for _, authentication := range listener.Authentication {
@@ -135,7 +137,8 @@ func (s *scope) clientCAs(ctx context.Context, listener *v1alpha1.Listener,
 	return nil
 }
 
-// bundle adds certificates from Secrets that the operator does not write, under a key.
+// bundle adds certificates under a key. It reads them from Secrets that the operator does not
+// write.
 func (s *scope) bundle(ctx context.Context, listener, what string, sources []v1alpha1.SecretKey,
 	key string, data map[string][]byte) error {
 	var all strings.Builder
@@ -152,7 +155,7 @@ func (s *scope) bundle(ctx context.Context, listener, what string, sources []v1a
 		if err != nil {
 			s.fault(v1alpha1.ReasonInvalidCertificate, "The %s of listener %s in Secret %s cannot "+
 				"be used: %v. Correct the Secret.", what, listener, from.Name, err)
-			// An absent key would select the users CA, or the public CAs.
+			// Without this key, brokers would use the users CA or the public CAs.
 			data[key] = []byte(cmp.Or(string(s.brokersTLS.Data[key]), "# none\n"))
 			return nil
 		}

@@ -18,10 +18,10 @@ import (
 	"heartwood.dev/heartwood/internal/pki"
 )
 
-// bundle is the published certificates of a CA, that of the issuing CA first.
+// bundle contains a CA's published certificates. The first one belongs to the CA that issues.
 type bundle []*x509.Certificate
 
-// parseBundle returns the CA certificates in PEM, nil if it contains anything else.
+// parseBundle returns the CA certificates in PEM data, or nil if the data contains anything else.
 func parseBundle(data []byte) bundle {
 	certificates, err := pki.ParseCertificates(data)
 	if err != nil || slices.ContainsFunc(certificates, func(c *x509.Certificate) bool {
@@ -32,10 +32,11 @@ func parseBundle(data []byte) bundle {
 	return certificates
 }
 
-// published returns the certificates with which a CA continues, and whether it was lost: it does
-// not exist although it has issued certificates. A CA that exists may be another one than before,
-// if somebody has replaced the Secret; it is, if the published CA has issued a certificate in use.
-// One of the two alone may be outdated, such as one that was restored.
+// published returns the published certificates that a CA must keep. It also reports whether the CA
+// was lost, which means that the CA does not exist although it has issued certificates. An existing
+// CA can be another one than before, because a user has replaced the Secret. This is certain only
+// if the published CA has issued a certificate in use: a published copy alone can be outdated, for
+// example restored from a backup.
 func (s *scope) published(ctx context.Context, kind ca, read secrets.Owned,
 	authority *pki.Authority) (published bundle, lost bool, err error) {
 	exists, source := len(read.Data) > 0, kind.published[0]
@@ -60,13 +61,13 @@ func (s *scope) published(ctx context.Context, kind ca, read secrets.Owned,
 			return source, true, nil
 		}
 	}
-	// Without the brokers' Secret, only the status says that there were certificates.
+	// If the brokers' Secret is missing, only the status records that there were certificates.
 	return nil, read.Exists() || len(leaves) > 0 ||
 		!s.brokersTLS.Exists() && s.cluster.Status.NextCertificateExpiry != nil, nil
 }
 
-// copiesOf returns the bundles in the Secrets of LogUsers whose first certificate has issued one of
-// the leaves. Others are those of another listener.
+// copiesOf returns those bundles in LogUsers' Secrets whose first certificate has issued one of the
+// leaves. The other bundles belong to other listeners.
 func copiesOf(users []map[string][]byte, leaves []*x509.Certificate) (copies []bundle) {
 	for _, data := range users {
 		found := parseBundle(data[credentials.KeyCA])
@@ -79,7 +80,8 @@ func copiesOf(users []map[string][]byte, leaves []*x509.Certificate) (copies []b
 	return copies
 }
 
-// listenersCA returns the CA of listeners. Clients do not report which bundle they use.
+// listenersCA returns the CA of listeners. It counts as loaded at once, because clients do not
+// report which bundle they use.
 func (s *scope) listenersCA() ca {
 	return ca{name: "ca", secret: v1alpha1.CASecretName(s.cluster.Name),
 		loaded:    func(*pki.Authority) bool { return true },
@@ -113,7 +115,7 @@ func (s *scope) clientsCA() ca {
 		advice: "Clients must read the certificates in the Secrets of LogUsers again"}
 }
 
-// peersCA returns the CA of connections between brokers.
+// peersCA returns the CA for connections between brokers.
 func (s *scope) peersCA() ca {
 	return ca{name: "peer-ca", secret: v1alpha1.PeerCASecretName(s.cluster.Name),
 		loaded: func(a *pki.Authority) bool { return s.loaded(a, v1alpha1.KeyPeerCA) },
@@ -129,7 +131,7 @@ func (s *scope) peersCA() ca {
 			v1alpha1.CACertSecretName(s.cluster.Name))}
 }
 
-// keys are the keys of a certificate and its private key in Secret brokers-tls.
+// keys are the keys in Secret brokers-tls of a certificate and of its private key.
 type keys struct{ certificate, private string }
 
 func listenerKeys(listener *v1alpha1.Listener) (k keys) {
@@ -142,7 +144,7 @@ func peerKeys(id int32) (k keys) {
 	return k
 }
 
-// appendLeaf appends a certificate of Secret brokers-tls, if it is there.
+// appendLeaf appends a certificate of Secret brokers-tls, if it exists.
 func (s *scope) appendLeaf(leaves []*x509.Certificate, named keys) []*x509.Certificate {
 	leaf := s.present(named)
 	if leaf.Certificate == nil {
@@ -151,7 +153,8 @@ func (s *scope) appendLeaf(leaves []*x509.Certificate, named keys) []*x509.Certi
 	return append(leaves, leaf.Certificate)
 }
 
-// present returns a certificate of Secret brokers-tls, without a Certificate if it is not there.
+// present returns a certificate of Secret brokers-tls. The Leaf is empty if the certificate is
+// missing or invalid.
 func (s *scope) present(named keys) pki.Leaf {
 	leaf, err := pki.ParseLeaf(s.brokersTLS.Data[named.certificate], s.brokersTLS.Data[named.private])
 	if err != nil {
@@ -180,8 +183,8 @@ func (s *scope) userSecrets(ctx context.Context) (all []map[string][]byte, err e
 	return all, nil
 }
 
-// reportLoss adds a lost CA to the condition until the overlap with its successor has passed, and
-// creates an event when the loss was found.
+// reportLoss adds the loss of a CA to the condition until the overlap with the CA's successor has
+// passed. It creates an event when the loss is first detected.
 func (s *scope) reportLoss(kind ca, before, after *pki.Authority) {
 	if after.Lost.IsZero() {
 		return

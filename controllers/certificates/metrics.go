@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// Metrics is the metric of the expiry of certificates. LogUsers have no series, because there may
-// be many; their status contains the expiry.
+// Metrics exports the expiry of certificates. LogUsers have no series, because there can be many of
+// them; their status contains the expiry.
 type Metrics struct{ expiry *prometheus.GaugeVec }
 
 // NewMetrics registers the metric with controller-runtime's registry. A second call in the same

@@ -16,17 +16,18 @@ import (
 	"heartwood.dev/heartwood/internal/pki"
 )
 
-// Certificate is the kind of cert-manager that the operator creates for an issuerRef.
+// Certificate is the cert-manager kind that the operator creates for an issuerRef.
 var Certificate = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1",
 	Kind: "Certificate"}
 
-// Keys of a Secret of type kubernetes.io/tls, which cert-manager uses too.
+// Keys of a Secret of type kubernetes.io/tls. cert-manager uses the same keys.
 const (
 	keyCertificate = "tls.crt"
 	keyPrivate     = "tls.key"
 )
 
-// provided reports whether a Secret that the operator does not write provides a certificate.
+// provided reports whether a listener's certificate comes from a Secret that the operator does not
+// write.
 func (s *scope) provided() bool {
 	for _, listener := range s.cluster.Spec.Listeners {
 		if tls := listener.TLS; tls != nil && (tls.SecretName != "" || tls.IssuerRef != nil) {
@@ -43,7 +44,7 @@ func (s *scope) provided() bool {
 }
 
 // providedLeaf returns the certificate in the listener's Secret, or the present one if the Secret
-// does not contain a valid one.
+// contains no valid certificate.
 func (s *scope) providedLeaf(ctx context.Context, listener *v1alpha1.Listener,
 	present pki.Leaf) (pki.Leaf, error) {
 	name, reason := listener.TLS.SecretName, v1alpha1.ReasonInvalidCertificate
@@ -77,7 +78,8 @@ func (s *scope) providedLeaf(ctx context.Context, listener *v1alpha1.Listener,
 	return leaf, nil
 }
 
-// read reads a certificate that others issued. An error is a fault of the Secret.
+// read reads a certificate that the operator did not issue. An error means that the Secret must be
+// corrected.
 func (s *scope) read(ctx context.Context, name string) (pki.Leaf, error) {
 	data, err := s.Foreign(ctx, s.cluster.Namespace, name)
 	switch {
@@ -93,7 +95,7 @@ func (s *scope) read(ctx context.Context, name string) (pki.Leaf, error) {
 	return leaf, leaf.Check(s.now)
 }
 
-// applyCertificate creates or updates the Certificate of a listener.
+// applyCertificate creates or updates a listener's Certificate.
 func (s *scope) applyCertificate(ctx context.Context, listener *v1alpha1.Listener,
 	name string) error {
 	request := s.request(listener)

@@ -31,11 +31,11 @@ import (
 // +kubebuilder:rbac:groups=cert-manager.io,resources=certificates,verbs=get;create;patch
 // +kubebuilder:rbac:groups=heartwood.dev,resources=logusers,verbs=get;list;watch
 
-// controllerName is the name of the controller in metrics and logs.
+// controllerName is the controller's name in metrics and logs.
 const controllerName = "certificates"
 
 const (
-	// checkInterval is the interval at which certificates are checked. It bounds the delay of a
+	// checkInterval is the interval at which certificates are checked. It limits the delay of a
 	// renewal, which is due a month before the expiry.
 	checkInterval = 10 * time.Minute
 	// providedInterval is the interval at which the Secrets of users and of cert-manager are read.
@@ -75,24 +75,25 @@ type scope struct {
 	brokers int32 // brokers with ids below this number have peer certificates
 	now     time.Time
 
-	listeners, usersCA, peers *pki.Authority // nil if not needed, or if they cannot be decoded
+	listeners, usersCA, peers *pki.Authority // nil if not needed or not decodable
 	brokersTLS, caCert        secrets.Owned
 	faults                    []fault
 	losses                    []string             // sentences about lost CAs
 	overlap                   time.Duration        // see pki.Input
-	again                     time.Duration        // time of the next check of the certificates
-	expiries                  map[string]time.Time // of the certificates in use, by name
+	again                     time.Duration        // time until the next check of the certificates
+	expiries                  map[string]time.Time // expiry of each certificate in use, by name
 }
 
-// fault is a certificate that is not as it should be.
+// fault is a problem with a certificate.
 type fault struct{ reason, message string }
 
 func (s *scope) fault(reason, format string, values ...any) {
 	s.faults = append(s.faults, fault{reason, fmt.Sprintf(format, values...)})
 }
 
-// Reconcile advances the CAs, issues what is due, and sets condition CertificatesReady. A
-// LogCluster that needs no certificates has neither the condition nor series of their expiry.
+// Reconcile advances the CAs, issues the certificates that are due, and sets condition
+// CertificatesReady. A LogCluster that needs no certificates has neither this condition nor series
+// of expiries.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -194,8 +195,9 @@ func (s *scope) issue(ctx context.Context) error {
 		s.brokersTLS, data)
 }
 
-// condition returns condition CertificatesReady. The reason is that of the first fault. A lost CA
-// is no fault while the certificates in use are valid, but clients must act before they are not.
+// condition returns condition CertificatesReady. Its reason is the reason of the first fault. A
+// lost CA is no fault while the certificates in use are valid, but clients must act before these
+// expire.
 func (s *scope) condition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionCertificatesReady,
 		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCertificatesReady,
@@ -215,8 +217,8 @@ func (s *scope) condition() metav1.Condition {
 	return condition
 }
 
-// nextExpiry returns the certificate in use that expires first; of several the first name, so that
-// the status does not change. It returns nil if there is none.
+// nextExpiry returns the certificate in use that expires first, or nil if there is none. If several
+// expire at the same time, it returns the first name, which keeps the status stable.
 func (s *scope) nextExpiry() (next *v1alpha1.CertificateExpiry) {
 	for _, name := range slices.Sorted(maps.Keys(s.expiries)) {
 		if expiry := s.expiries[name]; next == nil || expiry.Before(next.Time.Time) {

@@ -1,4 +1,5 @@
-// Package conditions builds condition Ready and creates an event when its reason changes.
+// Package conditions builds condition Ready, and creates an event when the reason of condition
+// Ready changes.
 package conditions
 
 import (
@@ -39,14 +40,14 @@ type Recorder struct{ recorder recorder.EventRecorder }
 // NewRecorder returns a recorder that reports as the operator.
 func NewRecorder(mgr ctrl.Manager) Recorder { return Recorder{mgr.GetEventRecorder(Operator)} }
 
-// startReasons are the reasons that every new resource has for a while. As the first reason of a
-// resource, they cause no warning.
+// startReasons are the reasons that every new resource has for a short time. As a resource's first
+// reason, they cause no warning.
 var startReasons = []string{v1alpha1.ReasonBrokersNotReady, v1alpha1.ReasonPartitionsNotReady}
 
 // ReadyChanged creates an event if the reason of condition Ready has changed. The event is a
 // Warning unless the condition is True or the resource is new. A change of the message alone
-// creates no event: messages contain numbers of partitions, and each change of a number would be an
-// event.
+// creates no event, because messages contain numbers of partitions: each change of a number would
+// create an event.
 func (r Recorder) ReadyChanged(object runtime.Object, before, after []metav1.Condition) {
 	old, now := meta.FindStatusCondition(before, v1alpha1.ConditionReady),
 		meta.FindStatusCondition(after, v1alpha1.ConditionReady)
@@ -61,18 +62,18 @@ func (r Recorder) ReadyChanged(object runtime.Object, before, after []metav1.Con
 	r.recorder.Eventf(object, nil, kind, now.Reason, "Reconcile", "%s", now.Message)
 }
 
-// Normal creates an event of type Normal. Its message is values formatted by format.
+// Normal creates an event of type Normal. format and values make its message.
 func (r Recorder) Normal(object runtime.Object, reason, action, format string, values ...any) {
 	r.recorder.Eventf(object, nil, corev1.EventTypeNormal, reason, action, format, values...)
 }
 
-// Warning creates an event of type Warning. Its message is values formatted by format.
+// Warning creates an event of type Warning. format and values make its message.
 func (r Recorder) Warning(object runtime.Object, reason, action, format string, values ...any) {
 	r.recorder.Eventf(object, nil, corev1.EventTypeWarning, reason, action, format, values...)
 }
 
-// Retained returns a sentence with a leading space about retained records on the volumes of brokers
-// without replicas; "" if there are none. The deletion of the volumes deletes the records.
+// Retained returns a sentence, with a leading space, about retained records on volumes of brokers
+// without replicas; "" if there are none. Deleting the volumes deletes these records.
 func Retained(partitions int) string {
 	if partitions == 0 {
 		return ""

@@ -9,15 +9,15 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// cause is a condition that makes a resource Stalled or Reconciling while it has this status and
-// one of these reasons. Without reasons, every reason counts.
+// cause describes a condition that makes a resource Stalled or Reconciling: its type, its status,
+// and its reasons. If reasons is nil, every reason counts.
 type cause struct {
 	kind    string
 	status  metav1.ConditionStatus
 	reasons []string
 }
 
-// stalling are the states that do not end without a person, from the most to the least specific.
+// stalling are the states that last until a user acts, from the most to the least specific.
 var stalling = []cause{
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, []string{v1alpha1.ReasonNotEnoughBrokers,
 		v1alpha1.ReasonTopicNameTaken, v1alpha1.ReasonTopicNameCollides,
@@ -39,7 +39,7 @@ var stalling = []cause{
 }
 
 // reconciling are the states in which the operator is changing something. A replica that is out of
-// sync because its broker is down is none: the operator has nothing to change.
+// sync because its broker is down is not one of them, because the operator has nothing to change.
 var reconciling = []cause{
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, nil},
 	{v1alpha1.ConditionRollingOut, metav1.ConditionTrue, []string{v1alpha1.ReasonRestarting,
@@ -49,9 +49,10 @@ var reconciling = []cause{
 	{v1alpha1.ConditionReplicated, metav1.ConditionFalse, []string{v1alpha1.ReasonReassigning}},
 }
 
-// SetProgress sets conditions Stalled and Reconciling from the other conditions, as kstatus reads
-// them (sigs.k8s.io/cli-utils/pkg/kstatus): each exists only while it is True, with the reason and
-// the message of its cause. At most one exists, because kstatus takes the first one in the list.
+// SetProgress derives conditions Stalled and Reconciling from the other conditions, in the form
+// that kstatus reads (sigs.k8s.io/cli-utils/pkg/kstatus). Each condition exists only while it is
+// True, with the reason and the message of its cause. At most one of them exists, because kstatus
+// uses the first one in the list.
 func SetProgress(all *[]metav1.Condition, generation int64) {
 	stalled := find(*all, stalling)
 	set(all, v1alpha1.ConditionStalled, stalled, generation)
@@ -62,7 +63,7 @@ func SetProgress(all *[]metav1.Condition, generation int64) {
 	set(all, v1alpha1.ConditionReconciling, find(*all, reconciling), generation)
 }
 
-// find returns the condition of the first cause that applies, nil if none does.
+// find returns the condition that matches the first possible cause, or nil if none matches.
 func find(all []metav1.Condition, causes []cause) *metav1.Condition {
 	for _, cause := range causes {
 		condition := meta.FindStatusCondition(all, cause.kind)
@@ -74,7 +75,8 @@ func find(all []metav1.Condition, causes []cause) *metav1.Condition {
 	return nil
 }
 
-// set sets a condition to True because of another one, or removes it if there is none.
+// set sets the condition kind to True with the reason and message of why, or removes it if why is
+// nil.
 func set(all *[]metav1.Condition, kind string, why *metav1.Condition, generation int64) {
 	if why == nil {
 		meta.RemoveStatusCondition(all, kind)

@@ -20,7 +20,7 @@ func TestProgressFollowsTheOtherConditions(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		conditions   []metav1.Condition
-		want, reason string // the condition that exists, and its reason
+		want, reason string // type of the existing condition, and its reason
 	}{
 		{"all is well", []metav1.Condition{ready}, "", ""},
 		{"brokers start", []metav1.Condition{NotReady(v1alpha1.ReasonBrokersNotReady, "0 of 3")},

@@ -14,11 +14,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Shared holds parts of the status of LogClusters that other controllers than the writer of the
-// status decide: conditions, the state of moves of replicas, lost volumes, and the next expiry of a
-// certificate. A status has one writer, as two writers of one list of conditions would overwrite
-// each other's. After a restart of the operator it is empty; the conditions in the status remain
-// until they are set again. The zero value is not usable.
+// Shared holds those parts of LogClusters' status that are decided by other controllers than the
+// writer of the status: conditions, the state of replica moves, lost volumes, obstacles to the
+// removal of brokers, and the next expiry of a certificate. A status has one writer, because two
+// writers of one list of conditions would overwrite each other's conditions. After a restart of the
+// operator, Shared is empty; the conditions in the status remain until they are set again. The zero
+// value is not usable.
 type Shared struct {
 	changes chan event.GenericEvent
 
@@ -32,11 +33,11 @@ type Shared struct {
 	}
 }
 
-// Removal is the obstacle to the removal of brokers, whose replicas then stay: the reason and the
-// message of condition Scaled. Both are "" if there is none.
+// Removal is the obstacle to the removal of brokers: the reason and the message of condition
+// Scaled. Their replicas stay while it exists. Both fields are "" if there is no obstacle.
 type Removal struct{ Reason, Message string }
 
-// NewShared returns an empty set of conditions.
+// NewShared returns an empty Shared.
 func NewShared() *Shared {
 	s := &Shared{changes: make(chan event.GenericEvent)}
 	s.mu.conditions = map[types.NamespacedName]map[string]metav1.Condition{}
@@ -47,11 +48,11 @@ func NewShared() *Shared {
 	return s
 }
 
-// Changes delivers each LogCluster whose conditions have changed.
+// Changes delivers each LogCluster with changed values.
 func (s *Shared) Changes() <-chan event.GenericEvent { return s.changes }
 
-// Set sets a condition that was decided with the generation of cluster, and notifies the writer of
-// the status if it differs from the last one. It returns an error only if ctx ends.
+// Set sets a condition that was decided for cluster's generation. If the condition differs from the
+// last one, Set notifies the writer of the status. It returns an error only if ctx ends.
 func (s *Shared) Set(ctx context.Context, cluster *v1alpha1.LogCluster,
 	condition metav1.Condition) error {
 	condition.ObservedGeneration = cluster.Generation
@@ -62,8 +63,8 @@ func (s *Shared) Set(ctx context.Context, cluster *v1alpha1.LogCluster,
 	return s.notify(ctx, cluster)
 }
 
-// Remove removes a condition from the status, and notifies the writer of the status unless it was
-// removed before. It returns an error only if ctx ends.
+// Remove removes a condition from the status. Unless the condition was removed before, Remove
+// notifies the writer of the status. It returns an error only if ctx ends.
 func (s *Shared) Remove(ctx context.Context, cluster *v1alpha1.LogCluster, kind string) error {
 	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
 	if !s.store(key, metav1.Condition{Type: kind}) {
@@ -81,16 +82,16 @@ func (s *Shared) notify(ctx context.Context, cluster *v1alpha1.LogCluster) error
 	}
 }
 
-// SetRebalance sets the state of moves of replicas, which must not be changed any more, and
-// notifies the writer of the status if it differs from the last one. It returns an error only if
-// ctx ends.
+// SetRebalance sets the state of replica moves, which the caller must not change afterwards. If the
+// state differs from the last one, SetRebalance notifies the writer of the status. It returns an
+// error only if ctx ends.
 func (s *Shared) SetRebalance(ctx context.Context, cluster *v1alpha1.LogCluster,
 	status *v1alpha1.RebalanceStatus) error {
 	return put(ctx, s, s.mu.rebalances, cluster, status)
 }
 
-// put sets a value of a LogCluster, and notifies the writer of the status if it differs from the
-// last one. It returns an error only if ctx ends.
+// put sets a value of a LogCluster. If the value differs from the last one, put notifies the writer
+// of the status. It returns an error only if ctx ends.
 func put[T any](ctx context.Context, s *Shared, values map[types.NamespacedName]T,
 	cluster *v1alpha1.LogCluster, value T) error {
 	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
@@ -104,22 +105,23 @@ func put[T any](ctx context.Context, s *Shared, values map[types.NamespacedName]
 	return s.notify(ctx, cluster)
 }
 
-// Rebalance returns the state of moves of replicas; nil if it is not known yet.
+// Rebalance returns the state of replica moves, or nil if it is not known yet.
 func (s *Shared) Rebalance(cluster types.NamespacedName) *v1alpha1.RebalanceStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.rebalances[cluster]
 }
 
-// SetLostVolumes sets the lost volumes, which must not be changed any more, and notifies the writer
-// of the status if they differ from the last ones. It returns an error only if ctx ends.
+// SetLostVolumes sets the lost volumes, which the caller must not change afterwards. If they differ
+// from the last ones, SetLostVolumes notifies the writer of the status. It returns an error only if
+// ctx ends.
 func (s *Shared) SetLostVolumes(ctx context.Context, cluster *v1alpha1.LogCluster,
 	lost []v1alpha1.LostVolume) error {
 	return put(ctx, s, s.mu.volumes, cluster, lost)
 }
 
-// SetRemoval sets the obstacle to the removal of brokers, and notifies the writer of the status if
-// it has changed. It returns an error only if ctx ends.
+// SetRemoval sets the obstacle to the removal of brokers. If the obstacle has changed, SetRemoval
+// notifies the writer of the status. It returns an error only if ctx ends.
 func (s *Shared) SetRemoval(ctx context.Context, cluster *v1alpha1.LogCluster,
 	removal Removal) error {
 	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
@@ -136,15 +138,15 @@ func (s *Shared) Removal(cluster types.NamespacedName) Removal {
 	return s.mu.removals[cluster]
 }
 
-// SetExpiry sets the certificate that expires first, nil if there is none, and notifies the writer
-// of the status if it differs from the last one. It returns an error only if ctx ends.
+// SetExpiry sets the certificate that expires first, or nil if there is none. If it differs from
+// the last one, SetExpiry notifies the writer of the status. It returns an error only if ctx ends.
 func (s *Shared) SetExpiry(ctx context.Context, cluster *v1alpha1.LogCluster,
 	next *v1alpha1.CertificateExpiry) error {
 	return put(ctx, s, s.mu.expiries, cluster, next)
 }
 
-// Expiry returns the certificate that expires first, nil if there is none; known is false if it is
-// not known yet.
+// Expiry returns the certificate that expires first, or nil if there is none. known is false if it
+// is not known yet.
 func (s *Shared) Expiry(cluster types.NamespacedName) (next *v1alpha1.CertificateExpiry,
 	known bool) {
 	s.mu.Lock()
@@ -177,8 +179,8 @@ func (s *Shared) store(key types.NamespacedName, condition metav1.Condition) (ch
 	return true
 }
 
-// Get returns the conditions of a LogCluster, sorted by type. Those without a status are to be
-// removed.
+// Get returns a LogCluster's conditions, sorted by type. A condition without a status must be
+// removed from the LogCluster's status.
 func (s *Shared) Get(cluster types.NamespacedName) []metav1.Condition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +192,7 @@ func (s *Shared) Get(cluster types.NamespacedName) []metav1.Condition {
 	return conditions
 }
 
-// Forget removes the conditions of a deleted LogCluster.
+// Forget removes all values of a deleted LogCluster.
 func (s *Shared) Forget(cluster types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

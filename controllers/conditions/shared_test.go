@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestConditionsKeepTheirGeneration: a condition has the generation of the LogCluster with which it
-// was decided, and a removed condition remains to be removed.
+// TestConditionsKeepTheirGeneration checks that a condition keeps the LogCluster's generation for
+// which it was decided, and that Get still returns a removed condition, without a status.
 func TestConditionsKeepTheirGeneration(t *testing.T) {
 	s, cluster := NewShared(), &v1alpha1.LogCluster{}
 	notified := func(do func() error) {
@@ -38,7 +38,7 @@ func TestConditionsKeepTheirGeneration(t *testing.T) {
 	if got := s.Get(client.ObjectKeyFromObject(cluster)); len(got) != 1 || got[0].Status != "" {
 		t.Errorf("after the removal: %+v", got)
 	}
-	// The second removal notifies nobody: it would block.
+	// The second removal sends no notification. A notification would block here.
 	if err := s.Remove(t.Context(), cluster, v1alpha1.ConditionDrained); err != nil {
 		t.Error(err)
 	}

@@ -7,19 +7,20 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ballot is the input of the elections of a set. decide is a pure function of it.
+// ballot is the input for a set's elections. decide is a pure function of a ballot.
 type ballot struct {
 	partitionset.Input
-	// leaveISR is the time for which ISR changes are left to the leaders because a broker has
-	// failed, and returned the time because a broker has returned; 0 if they are not.
+	// leaveISR is the time for which the operator leaves ISR changes to the leaders after a broker has
+	// failed. returned is this time after a broker has returned. Both are 0 if it does not leave them
+	// to the leaders.
 	leaveISR, returned time.Duration
 }
 
-// decide makes the elections of a set, writes them into the set, and returns the decisions. If the
-// set is written because of an election, the write also contains the ISR changes that the leaders
-// would make after a failure: otherwise each leader would have to write the set, too. After the
-// return of a broker, the ISR is left to the leaders nevertheless, because it is they who add the
-// broker again.
+// decide makes a set's elections, writes them into the set, and returns the decisions. If an
+// election requires a write of the set, this write also contains the ISR changes that the leaders
+// would make after a failure. Otherwise each leader would have to write the set, too. But after the
+// return of a broker, the ISR is left to the leaders, because only they add the broker to the ISR
+// again.
 func (b ballot) decide(set *partitionset.Set) []partitionset.Decided {
 	if b.leaveISR == 0 && b.returned == 0 {
 		return set.Decide(b.Input)

@@ -17,8 +17,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// brokerUp returns the state of a broker that is up, after its first start or after an unclean
-// restart.
+// brokerUp returns the state of a live broker after its first start or after an unclean restart.
 func brokerUp(epoch int64, directory string) placement.BrokerState {
 	return placement.BrokerState{Liveness: placement.Up, Epoch: epoch, Directory: directory,
 		CleanEpoch: -1}
@@ -49,8 +48,8 @@ func newHistory(t *testing.T) *history {
 	return &history{set: decode(t, map[string]string{"orders/0": "0 topic-id"}, nil)}
 }
 
-// elect makes the elections while broker 0 is in the given state and the Topic has the given number
-// of partitions.
+// elect makes the elections for a given state of broker 0 and a given number of partitions of the
+// Topic.
 func (h *history) elect(state placement.BrokerState, topicPartitions int32) partitionset.State {
 	b := ballot{Input: partitionset.Input{Brokers: map[int32]placement.BrokerState{0: state},
 		Topics: map[string]partitionset.Topic{"orders": {Tag: "topic-id",
@@ -68,7 +67,7 @@ func (h *history) state() partitionset.State {
 	return *entry.State
 }
 
-// change changes the state of the partition, as its leader would.
+// change changes the partition's state as its leader would.
 func (h *history) change(change func(*partitionset.State)) {
 	state := h.state()
 	change(&state)
@@ -77,8 +76,8 @@ func (h *history) change(change func(*partitionset.State)) {
 
 func (h *history) serve() { h.change(func(s *partitionset.State) { s.Serving = true }) }
 
-// expect checks the leader, the leader epoch, the broker epoch of the only in-sync replica, and
-// whether the leader serves.
+// expect checks the leader, the leader epoch, the only in-sync replica's broker epoch, and whether
+// the leader serves.
 func (h *history) expect(t *testing.T, leader, epoch int32, brokerEpoch int64, serving bool) {
 	t.Helper()
 	state := h.state()
@@ -103,7 +102,7 @@ func TestElectionsOverThePartitionsLifetime(t *testing.T) {
 	h.elect(brokerUp(1, "disk"), 1)
 	h.expect(t, 0, 1, 1, true)
 
-	// The broker fails: the leader epoch grows, so that writes of the failed leader are rejected.
+	// The broker fails. The leader epoch increases, which makes the failed leader's writes fail.
 	h.elect(placement.BrokerState{}, 1)
 	h.expect(t, -1, 2, 1, false)
 	h.elect(placement.BrokerState{}, 1)
@@ -124,7 +123,7 @@ func TestElectionsOverThePartitionsLifetime(t *testing.T) {
 	h.elect(brokerUp(3, "disk"), 1)
 	h.expect(t, 0, 6, 3, false)
 
-	// The leader's disk fails. It remains the leader, as no other broker has the records.
+	// The leader's disk fails. The broker remains the leader, because no other broker has the records.
 	h.serve()
 	h.change(func(s *partitionset.State) { s.Serving = false })
 	h.elect(brokerUp(3, "disk"), 1)
@@ -145,7 +144,7 @@ func TestBrokerOfUnknownLivenessKeepsLeadershipAndGainsNone(t *testing.T) {
 	h.serve()
 	h.elect(unknown(1, "disk"), 1)
 	h.expect(t, 0, 1, 1, true)
-	// The broker has a later broker epoch than the one that was elected.
+	// The broker now has a later broker epoch than at its election.
 	h.elect(unknown(2, "disk"), 1)
 	h.expect(t, -1, 2, 1, false)
 	h.elect(unknown(1, "disk"), 1)
@@ -163,11 +162,11 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	h.elect(brokerUp(3, "old"), 1)
 	h.expect(t, 0, 3, 3, false)
 
-	// The broker's Lease does not name its disk once. The known disk is kept.
+	// For once, the broker's Lease does not name its disk. The known disk is kept.
 	h.elect(brokerUp(3, ""), 1)
 
-	// The disk is replaced again, and the operator did not observe the broker as down. Only a
-	// consent with the id of the present disk takes effect.
+	// The disk is replaced again, but the operator did not observe the broker as down. Only a consent
+	// with the id of the present disk takes effect.
 	h.elect(brokerUp(4, "new"), 1)
 	h.expect(t, -1, 4, 3, false)
 	h.consent = "another"
@@ -178,8 +177,9 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	h.expect(t, 0, 5, 4, false)
 }
 
-// TestElectionExceedsAFoundEpoch: the entries were lost, and a partition starts at leader epoch 0.
-// The leader finds leader epoch 7 in its log. The next election must start an epoch above 7.
+// TestElectionExceedsAFoundEpoch checks the case that the entries were lost and a partition starts
+// at leader epoch 0. The leader finds leader epoch 7 in its log, so the next election must start an
+// epoch above 7.
 func TestElectionExceedsAFoundEpoch(t *testing.T) {
 	h := newHistory(t)
 	h.elect(brokerUp(1, "disk"), 1)
@@ -201,8 +201,8 @@ func TestElectionExceedsAFoundEpoch(t *testing.T) {
 }
 
 // TestElectionInvariants runs random sequences of broker states. The leader epoch must never
-// decrease, and must grow with each change of the leader or of its broker epoch. The leader must be
-// up and have the records. A repeated election must change nothing.
+// decrease, and must increase whenever the leader or the leader's broker epoch changes. The leader
+// must be up and have the records. A repeated election must change nothing.
 func TestElectionInvariants(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 200 {
@@ -255,9 +255,9 @@ func checkInvariants(t *testing.T, before, after partitionset.State, state place
 	}
 }
 
-// TestNewReplicaGetsAnIncarnationID: each added replica gets a new incarnation id, even if its
-// broker was a replica before. A replica that remains keeps its id. A repeated election changes no
-// id.
+// TestNewReplicaGetsAnIncarnationID checks that each added replica gets a new incarnation id, even
+// if its broker was a replica before. A replica that remains keeps its id, and a repeated election
+// changes no id.
 func TestNewReplicaGetsAnIncarnationID(t *testing.T) {
 	h := newHistory(t)
 	elections := 0
@@ -296,8 +296,8 @@ func TestNewReplicaGetsAnIncarnationID(t *testing.T) {
 	}
 }
 
-// TestRecreatedPartitionIsLedByAnInSyncReplica: only an in-sync replica of a retired partition may
-// lead it, with a later leader epoch, even if another replica is up and has a log.
+// TestRecreatedPartitionIsLedByAnInSyncReplica checks that only an in-sync replica can lead a
+// recreated partition, with a later leader epoch. Another replica that is up and has a log cannot.
 func TestRecreatedPartitionIsLedByAnInSyncReplica(t *testing.T) {
 	for name, test := range map[string]struct {
 		brokers map[int32]placement.BrokerState
@@ -346,9 +346,9 @@ func TestRecreatedPartitionIsLedByAnInSyncReplica(t *testing.T) {
 	}
 }
 
-// TestISRChangesShareTheWriteOfElections: after the failure of a broker, a set is not written only
-// because of ISRs; but if it is written because of an election, the write contains the ISRs too.
-// After the return of a broker, ISRs are left to the leaders.
+// TestISRChangesShareTheWriteOfElections checks that ISR changes after a broker's failure cause no
+// write of their own. If an election writes the set, the write also contains the ISR changes. After
+// the return of a broker, ISR changes are left to the leaders.
 func TestISRChangesShareTheWriteOfElections(t *testing.T) {
 	topics := map[string]partitionset.Topic{"orders": {Tag: "topic-id", Partitions: 9}}
 	brokers := map[int32]placement.BrokerState{0: {}, 1: brokerUp(1, ""), 2: brokerUp(1, "")}

@@ -6,11 +6,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// memory is what the controller knows about the partitions of a set between reconciliations. It is
-// lost when the operator restarts: present outages are then not measured, and leadership moves back
-// to preferred leaders after another full delay.
+// memory is the information about a set's partitions that the controller keeps between
+// reconciliations. It is lost when the operator restarts. Present outages are then not measured,
+// and leadership moves back to preferred leaders after another full delay.
 type memory struct {
-	cluster   string // the name of the LogCluster
+	cluster   string // name of the LogCluster
 	outages   outages
 	preferred preferred
 }
@@ -20,7 +20,7 @@ func newMemory(cluster string) *memory {
 		since: map[partitionset.Key]time.Time{}}, preferred: preferred{}}
 }
 
-// retain removes the partitions that the set does not contain any more.
+// retain removes the partitions that the set no longer contains.
 func (m *memory) retain(set *partitionset.Set) {
 	for key := range m.outages.served {
 		if _, ok := set.Get(key); !ok {

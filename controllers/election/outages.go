@@ -10,17 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// outages measures how long the partitions of a set are without a serving leader: from the time at
-// which the operator detects a leader's failure until the next leader reports that it serves. It
+// outages measures how long a set's partitions have no serving leader. An outage begins when the
+// operator detects a leader's failure, and ends when the next leader reports that it serves. It
 // does not measure the first election of a new partition, or an outage that began before this
 // operator started.
 type outages struct {
-	served map[partitionset.Key]bool      // partitions that served when they were observed last
-	since  map[partitionset.Key]time.Time // begin of each unavailable partition's outage
+	served map[partitionset.Key]bool      // partitions that served at their last observation
+	since  map[partitionset.Key]time.Time // start time of each unavailable partition's outage
 }
 
 // newElectionSeconds registers the histogram with controller-runtime's registry. A second call in
-// the same process fails, because the process has only one such registry.
+// the same process fails, because a process has only one registry.
 func newElectionSeconds() (prometheus.Histogram, error) {
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "heartwood_operator_election_seconds",
@@ -34,9 +34,9 @@ func newElectionSeconds() (prometheus.Histogram, error) {
 	return seconds, nil
 }
 
-// observe processes a decision at the time now, which was written or changed nothing. The caller
-// must not pass a decision whose write failed. An outage with several elections is measured once,
-// from its beginning.
+// observe processes a decision at the time now. The decision has been written, or it changed
+// nothing; a decision whose write failed must not be passed. An outage with several elections is
+// measured once, from its beginning.
 func (o outages) observe(d partitionset.Decided, now time.Time, seconds prometheus.Observer) {
 	switch {
 	case d.Retired: // a partition without a Topic needs no leader

@@ -21,7 +21,7 @@ func TestOutageLastsUntilTheNextLeaderServes(t *testing.T) {
 	type entries = []partitionset.Entry // successive states, one per second
 	for name, c := range map[string]struct {
 		after   entries
-		retired int // the state in which the Topic does not exist, 0 if there is none
+		retired int // index of the state in which the Topic does not exist; 0 if there is none
 		count   uint64
 		sum     float64
 	}{
@@ -34,7 +34,7 @@ func TestOutageLastsUntilTheNextLeaderServes(t *testing.T) {
 		"Topic deleted": {entries{serves, offline, offline, offline, starts, serves}, 2,
 			0, 0},
 	} {
-		// Either the operator writes the change, or it finds that the leader has written it.
+		// Either the operator writes the change, or it observes that the leader has written the change.
 		for _, written := range []bool{false, true} {
 			o := newMemory("main").outages
 			seconds := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "seconds"})

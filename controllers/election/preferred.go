@@ -8,19 +8,18 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// DefaultPreferredLeaderDelay is the time for which a partition's preferred leader must have been
-// able to lead before leadership is moved back to it. It is long enough that a broker that soon
-// restarts again is not elected in between, and short enough that leaders are balanced soon after a
-// rolling restart.
+// DefaultPreferredLeaderDelay is the time for which a preferred leader must have been able to lead
+// before leadership moves back to it. The delay is long enough to skip a broker that soon restarts
+// again. It is short enough to balance the leaders soon after a rolling restart.
 const DefaultPreferredLeaderDelay = 30 * time.Second
 
-// preferred contains, for each partition of a set, the time since which its preferred leader has
+// preferred contains, for each partition of a set, the time since which the preferred leader has
 // been able to take over leadership.
 type preferred map[partitionset.Key]time.Time
 
-// observe processes the partitions of a set at the time now. It returns those whose leadership must
-// move back now, and the time after which the caller must repeat the call, 0 if the result can
-// change only after another event.
+// observe processes a set's partitions at the time now. It returns the partitions whose leadership
+// must move back now. It also returns the time after which the caller must repeat the call, or 0 if
+// the result can change only after another event.
 func (p preferred) observe(set *partitionset.Set, brokers map[int32]placement.BrokerState,
 	topics map[string]partitionset.Topic, delay time.Duration,
 	now time.Time) (due map[partitionset.Key]bool, again time.Duration) {
@@ -52,9 +51,9 @@ func (p preferred) observe(set *partitionset.Set, brokers map[int32]placement.Br
 	return due, again
 }
 
-// eligible reports whether leadership of a partition could move to the preferred leader: another
-// broker leads and serves, and the preferred leader is up, not leaving, and in sync in its current
-// broker epoch.
+// eligible reports whether a partition's leadership can move to the preferred leader: another
+// broker leads and serves, and the preferred leader is up, not in controlled shutdown, and in sync
+// in its current broker epoch.
 func eligible(key partitionset.Key, entry partitionset.Entry,
 	brokers map[int32]placement.BrokerState, topics map[string]partitionset.Topic) bool {
 	topic, exists := topics[key.Topic]

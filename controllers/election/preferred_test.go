@@ -21,7 +21,7 @@ func TestLeadershipMovesBackAfterTheDelay(t *testing.T) {
 	}{
 		{0, true, false, 30 * time.Second},
 		{20 * time.Second, true, false, 10 * time.Second},
-		// not eligible: the delay starts again with the next step
+		// The preferred leader is not eligible. The delay starts again with the next step.
 		{25 * time.Second, false, false, 0},
 		{26 * time.Second, true, false, 30 * time.Second},
 		{56 * time.Second, true, true, 0},

@@ -37,8 +37,9 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
-// workers is the number of sets that are decided at the same time. A worker spends most of its time
-// waiting for a write to the API server. When a broker fails, all sets of its cluster are decided.
+// workers is the number of sets that are processed at the same time. A worker spends most of its
+// time waiting for a write to the API server. When a broker fails, all sets of its cluster are
+// processed.
 const workers = 16
 
 // Reconciler elects the leaders of partitions.
@@ -50,8 +51,8 @@ type Reconciler struct {
 	Writer  *commit.Writer
 	// BrokerChanges delivers a LogCluster when the state of one of its brokers has changed.
 	BrokerChanges <-chan event.GenericEvent
-	// PreferredLeaderDelay is the time for which a preferred leader must have been able to lead
-	// before leadership is moved back to it; default DefaultPreferredLeaderDelay.
+	// PreferredLeaderDelay is the time for which a preferred leader must have been able to lead before
+	// leadership moves back to it; default DefaultPreferredLeaderDelay.
 	PreferredLeaderDelay time.Duration
 
 	seconds  prometheus.Histogram
@@ -71,7 +72,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.PartitionSet{}).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(r.ofTopic),
 			builder.WithPredicates(changesElections)).
-		// the defaults of its Topics decide whether a replica that lacks records may lead
+		// LogClusters contain the default that decides whether an out-of-sync replica can be elected.
 		Watches(&v1alpha1.LogCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster),
 			builder.WithPredicates(watch.SpecChanged)).
 		WatchesRawSource(source.Channel(r.BrokerChanges,
@@ -79,12 +80,12 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// changesElections selects the events of Topics on which elections depend: all but changes of the
+// changesElections selects the events of Topics that affect elections: all except changes of the
 // status. When a broker fails, the statuses of all its Topics change.
 var changesElections = predicate.Or[client.Object](watch.SpecChanged,
 	predicate.AnnotationChangedPredicate{})
 
-// Reconcile makes the elections of a set, and writes its status if it has changed. A partition is
+// Reconcile makes a set's elections, and writes the set's status if it has changed. A partition is
 // ready when its leader has reported that it serves.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &v1alpha1.PartitionSet{}
@@ -102,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var topics map[string]*v1alpha1.Topic
 	err := r.Writer.ChangeStatuses(ctx, sets.Name(req.NamespacedName), true,
 		[]commit.Change{func(set *partitionset.Set) error {
-			// The set may be another version than the object, with other Topics and brokers.
+			// The set can be a later version than object, with other Topics and brokers.
 			var ballot ballot
 			var err error
 			ballot, topics, result.RequeueAfter, err = r.gather(ctx, object, set)
@@ -110,7 +111,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 				return err
 			}
 			decided = ballot.decide(set)
-			// Another version has another event. Brokers read the status, not the annotation.
+			// If the set was created again after object, its own event handles it. The status must be
+			// written, because brokers do not read the annotation.
 			if set.IsOf(object) && object.Annotations[v1alpha1.AnnotationRemembered] != "" &&
 				len(object.Status.Partitions) == 0 && !set.Empty() {
 				set.TouchStatus()
@@ -127,8 +129,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, r.forgetLastStatus(ctx, object)
 }
 
-// forget removes what is known about a set that does not exist, and about the brokers of its
-// LogCluster if no other set of the LogCluster exists.
+// forget removes the stored information about a set that does not exist. If no other set of the
+// LogCluster exists, it also removes the information about the LogCluster's brokers.
 func (r *Reconciler) forget(ctx context.Context, set types.NamespacedName) error {
 	r.Sets.Forget(set)
 	r.Writer.Forget(sets.Name(set))
@@ -147,8 +149,8 @@ func (r *Reconciler) forget(ctx context.Context, set types.NamespacedName) error
 	return nil
 }
 
-// gather reads the complete input of the elections of a set. object is a version of the set. again
-// is the time after which the elections are to be repeated, 0 if they depend on events only.
+// gather reads the complete input for a set's elections. object is a version of the set. again is
+// the time after which the elections must be repeated, or 0 if only events can change them.
 func (r *Reconciler) gather(ctx context.Context, object *v1alpha1.PartitionSet,
 	set *partitionset.Set) (b ballot, topics map[string]*v1alpha1.Topic, again time.Duration,
 	err error) {
@@ -180,7 +182,7 @@ func (r *Reconciler) gather(ctx context.Context, object *v1alpha1.PartitionSet,
 	return b, topics, again, nil
 }
 
-// gatherBrokers reads the state of every broker that the set names.
+// gatherBrokers reads the state of every broker that appears in the set.
 func (r *Reconciler) gatherBrokers(ctx context.Context, object *v1alpha1.PartitionSet,
 	set *partitionset.Set, now time.Time, b *ballot) error {
 	for _, entry := range set.All() {
@@ -207,7 +209,7 @@ func (r *Reconciler) gatherBrokers(ctx context.Context, object *v1alpha1.Partiti
 }
 
 // gatherTopics reads the Topics of the set's partitions. If the settings of a Topic and of its
-// LogCluster contradict each other, unclean elections are not allowed.
+// LogCluster contradict each other, it disallows unclean elections.
 func (r *Reconciler) gatherTopics(ctx context.Context, object *v1alpha1.PartitionSet,
 	set *partitionset.Set, b *ballot) (map[string]*v1alpha1.Topic, error) {
 	cluster := &v1alpha1.LogCluster{}
@@ -242,8 +244,8 @@ func (r *Reconciler) gatherTopics(ctx context.Context, object *v1alpha1.Partitio
 	return topics, nil
 }
 
-// observe measures outages, and reports elections. It creates no event for an unclean restart of
-// the only replica, because no other leader was possible.
+// observe measures outages and reports elections. An unclean restart of the only replica creates no
+// event, because no other leader was possible.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName,
 	topics map[string]*v1alpha1.Topic, decided []partitionset.Decided) {
 	memory, _ := r.memories.Get(key)
@@ -269,9 +271,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName,
 	}
 }
 
-// forgetLastStatus removes the annotation with the last status of a set that was deleted, once the
-// status was written. It removes it from this version of the set only: the set may have been
-// deleted and created again meanwhile, and then the status is in the annotation only. After a
+// forgetLastStatus removes the annotation with the last status of a deleted set, once the status
+// was written to the recreated set. It changes only this version of the set. If the set was
+// meanwhile deleted and created again, the status is only in the annotation of the new set. After a
 // conflict, the event of the other version triggers another reconciliation.
 func (r *Reconciler) forgetLastStatus(ctx context.Context, set *v1alpha1.PartitionSet) error {
 	if set.Annotations[v1alpha1.AnnotationRemembered] == "" || len(set.Status.Partitions) == 0 {
@@ -288,10 +290,10 @@ func (r *Reconciler) forgetLastStatus(ctx context.Context, set *v1alpha1.Partiti
 	return nil
 }
 
-// ofTopic maps a Topic to the sets that have entries of its partitions. A new Topic usually has no
-// entries yet: the event of the set triggers the election. But the watch of Topics may deliver the
-// Topic after the set. A Topic can have fewer partitions than were retained, but these are in the
-// same sets or need no election.
+// ofTopic maps a Topic to the sets that contain entries of its partitions. A new Topic usually has
+// no entries yet, and the event of the set triggers the election. But the watch of Topics can
+// deliver the Topic after the set. If a Topic has fewer partitions than were retained, the other
+// partitions are in the same sets or need no election.
 func (r *Reconciler) ofTopic(ctx context.Context, object client.Object) []reconcile.Request {
 	topic := object.(*v1alpha1.Topic)
 	found, err := r.Sets.OfCluster(ctx, topic.Namespace, topic.Spec.Cluster)

@@ -15,8 +15,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// TestTopicThatIsDeliveredLateIsElected: the watch of Topics delivers a Topic later than the other
-// watch delivers the set with its entry. The Topic queues this set, and no other.
+// TestTopicThatIsDeliveredLateIsElected checks the case that the watch of Topics delivers a Topic
+// after another watch has delivered the set with its entry. The Topic queues this set, and no other
+// set.
 func TestTopicThatIsDeliveredLateIsElected(t *testing.T) {
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "orders",
 		UID: "0190a6f2-0000-4000-8000-000000000001"},
@@ -28,7 +29,7 @@ func TestTopicThatIsDeliveredLateIsElected(t *testing.T) {
 				Count:       v1alpha1.PartitionSets,
 				Assignments: map[string]string{entry: "0,1 " + sets.Tag(topic.UID)}}}
 	}
-	key := partitionset.Key{Topic: "orders", Index: 17} // the second partition of its set
+	key := partitionset.Key{Topic: "orders", Index: 17} // second partition of its set
 	number := partitionset.Number(key, v1alpha1.PartitionSets)
 	own, other := set(number, key.String()), set((number+1)%v1alpha1.PartitionSets, "payments/0")
 	r, c := newReconciler(t, interceptor.Funcs{}, own, other)
@@ -61,8 +62,8 @@ func TestTopicThatIsDeliveredLateIsElected(t *testing.T) {
 	}
 }
 
-// TestDeletedSetIsForgotten: the operator stores nothing about a set that was deleted, and nothing
-// about the brokers of a LogCluster without sets.
+// TestDeletedSetIsForgotten checks that the operator stores nothing about a deleted set, and
+// nothing about the brokers of a LogCluster without sets.
 func TestDeletedSetIsForgotten(t *testing.T) {
 	set := func(cluster string, number int32) *v1alpha1.PartitionSet {
 		return &v1alpha1.PartitionSet{ObjectMeta: metav1.ObjectMeta{Namespace: "space",
@@ -85,7 +86,7 @@ func TestDeletedSetIsForgotten(t *testing.T) {
 	}
 	for _, step := range []struct {
 		set  *v1alpha1.PartitionSet
-		want int // brokers of both LogClusters
+		want int // number of stored brokers of both LogClusters
 	}{{first, 4}, {second, 2}, {other, 0}} {
 		decoded := r.Sets.Decode(t.Context(), step.set)
 		if err := c.Delete(t.Context(), step.set); err != nil {

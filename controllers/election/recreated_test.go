@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// newReconciler returns a reconciler and its API server, which stores the given objects.
+// newReconciler returns a reconciler, and a fake API server with the given objects.
 func newReconciler(t *testing.T, funcs interceptor.Funcs,
 	objects ...client.Object) (*Reconciler, client.Client) {
 	t.Helper()
@@ -45,8 +45,9 @@ func recreated(t *testing.T, uid string) *v1alpha1.PartitionSet {
 	return set
 }
 
-// TestLastStatusOfALaterSetIsKept: while the operator removes the annotation of a set whose status
-// is written, the set is deleted and created again. Its status is in its annotation only.
+// TestLastStatusOfALaterSetIsKept checks that the annotation of a recreated set is not removed. The
+// set is deleted and created again while the operator removes the annotation of the earlier set,
+// whose status was written. The new set's status is only in its annotation.
 func TestLastStatusOfALaterSetIsKept(t *testing.T) {
 	deleted := false
 	r, c := newReconciler(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch,

@@ -11,17 +11,18 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// gatherReplaced translates consents to the loss of records that name the claim of a lost volume:
-// it replaces them with the directory id of the volume with which the broker has continued. The
-// consent precedes this directory, because the volume is replaced only after it.
+// gatherReplaced translates consents to the loss of records. If a consent names the claim of a lost
+// volume, the claim's UID is replaced by the directory id of the volume with which the broker has
+// continued. The user could not name this directory, because the volume is replaced only after the
+// consent.
 func (r *Reconciler) gatherReplaced(ctx context.Context, object *v1alpha1.PartitionSet,
 	set *partitionset.Set, b *ballot) error {
-	var replaced map[string]string // directory id by UID
+	var replaced map[string]string // directory id of the new volume, by UID of the lost volume's claim
 	for name, topic := range b.Topics {
 		for partition, consent := range topic.AcceptedDataLoss {
 			entry, _ := set.Get(partitionset.Key{Topic: name, Index: partition})
 			if entry.State == nil {
-				continue // in another set, or not elected yet
+				continue // the partition is in another set, or has had no election yet
 			}
 			if replaced == nil {
 				var err error
@@ -38,8 +39,8 @@ func (r *Reconciler) gatherReplaced(ctx context.Context, object *v1alpha1.Partit
 	return nil
 }
 
-// replacedClaims returns, by the UIDs of claims of lost volumes, the directory ids of the volumes
-// that have replaced them.
+// replacedClaims returns the directory ids of replacement volumes, by UID of the lost volume's
+// claim.
 func (r *Reconciler) replacedClaims(ctx context.Context, object *v1alpha1.PartitionSet,
 	b *ballot) (map[string]string, error) {
 	replaced := map[string]string{}

@@ -13,8 +13,8 @@ import (
 
 // The leader of a partition itself detects that the broker of a follower has failed or restarted.
 // It updates the ISR at once, because producers wait for it. So the operator first gives leaders
-// time to update the ISR. After a restart it waits longer, because the leader replaces the earlier
-// broker epoch in the ISR only when it adds the follower to the ISR again.
+// this time to update the ISR. After a restart it waits longer, because the leader replaces the
+// earlier broker epoch in the ISR only when it adds the follower to the ISR again.
 const (
 	leaveISRAfterFailure = 5 * time.Second
 	leaveISRAfterReturn  = 30 * time.Second
@@ -23,13 +23,14 @@ const (
 // change is the latest change of a broker's state.
 type change struct {
 	state placement.BrokerState
-	// pendingSince is the time since which ISR changes are left to the leaders; zero if they are
-	// not.
+	// pendingSince is the time since which the operator leaves ISR changes to the leaders; zero if it
+	// does not.
 	pendingSince time.Time
 }
 
-// remaining returns the time for which ISR changes are still left to the leaders. The delay starts
-// at pendingSince, so repeated failures and returns of the broker do not postpone its end.
+// remaining returns the time for which the operator still leaves ISR changes to the leaders. The
+// delay starts at pendingSince. So repeated failures and returns of the broker do not postpone its
+// end.
 func (c change) remaining(now time.Time) time.Duration {
 	if c.pendingSince.IsZero() {
 		return 0
@@ -41,18 +42,18 @@ func (c change) remaining(now time.Time) time.Duration {
 	return max(c.pendingSince.Add(delay).Sub(now), 0)
 }
 
-// settling stores the latest change of each broker's state, by Lease. It is safe for concurrent
-// use. After a restart of the operator, the states that it finds first count as settled.
+// settling stores the latest state change of each broker, by Lease. It is safe for concurrent use.
+// After a restart of the operator, the first observed states count as settled.
 type settling struct {
 	mu      sync.Mutex
 	brokers map[types.NamespacedName]change
 }
 
-// observe processes the state of a broker at the time now. It returns the time for which ISR
-// changes that concern this broker are left to the leaders, 0 if they are not.
+// observe processes a broker's state at the time now. It returns the time for which ISR changes
+// that concern this broker are left to the leaders, or 0 if they are not.
 func (s *settling) observe(lease types.NamespacedName, state placement.BrokerState,
 	now time.Time) time.Duration {
-	state.AddressStaleFor = 0 // changes with time, and is no reason for an election
+	state.AddressStaleFor = 0 // changes with time, but causes no election
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.brokers == nil {
@@ -76,7 +77,7 @@ func (s *settling) observe(lease types.NamespacedName, state placement.BrokerSta
 	return left
 }
 
-// forget removes the brokers of a LogCluster.
+// forget removes a LogCluster's brokers.
 func (s *settling) forget(namespace, cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestISRIsLeftToLeadersForAWhile: after a change of a broker's state, ISR changes are left to the
-// leaders. The delay is longer after the broker has returned, and repeated failures do not restart
-// it.
+// TestISRIsLeftToLeadersForAWhile checks that ISR changes are left to the leaders for a delay after
+// a broker's state has changed. The delay is longer after the broker has returned, and repeated
+// failures do not restart it.
 func TestISRIsLeftToLeadersForAWhile(t *testing.T) {
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	lease := types.NamespacedName{Namespace: "logs", Name: "main-broker-1"}

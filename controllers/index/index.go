@@ -1,4 +1,4 @@
-// Package index defines the cache indexes by which controllers look up Topics, PartitionSets and
+// Package index defines the cache indexes with which controllers look up Topics, PartitionSets and
 // LogUsers.
 package index
 
@@ -50,13 +50,13 @@ func Add(mgr ctrl.Manager) error {
 	return nil
 }
 
-// KafkaNameKey returns the value of a Topic in index ByKafkaName. The name of a LogCluster contains
-// no slash, so Topics of different clusters have different keys.
+// KafkaNameKey returns a Topic's value in index ByKafkaName. The name of a LogCluster contains no
+// slash, so Topics of different clusters have different values.
 func KafkaNameKey(topic *v1alpha1.Topic) string {
 	return topic.Spec.Cluster + "/" + metadata.CollisionKey(topic.KafkaName())
 }
 
-// PrincipalKey returns the value of a LogUser in index ByPrincipal.
+// PrincipalKey returns a LogUser's value in index ByPrincipal.
 func PrincipalKey(user *v1alpha1.LogUser) string {
 	return user.Spec.Cluster + "/" + user.PrincipalName()
 }

@@ -9,10 +9,10 @@ import (
 
 // Map holds one value per resource. The zero value is empty and ready for use.
 //
-// Map is safe with any number of workers of one controller. mu protects only the map. The value of
-// a key needs no lock, even if it is itself a map that is changed in place: the work queue never
-// passes the same key to two workers at the same time, and only the reconciliation of a key may use
-// its value.
+// Map is safe with any number of workers of one controller. mu protects only the map. A key's value
+// needs no lock, even if the value is itself a map that is changed in place. The reason is that the
+// work queue never passes the same key to two workers at the same time, and that only the
+// reconciliation of a key may use the key's value.
 //
 // The values are lost when the operator restarts. Every user of Map must document the effect of
 // this loss.
@@ -39,7 +39,7 @@ func (m *Map[V]) Set(key types.NamespacedName, value V) {
 	m.values[key] = value
 }
 
-// Delete removes the value of a key, if there is one.
+// Delete removes the value of a key, if it exists.
 func (m *Map[V]) Delete(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

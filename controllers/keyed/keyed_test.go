@@ -27,8 +27,8 @@ func TestMapHoldsOneValuePerKey(t *testing.T) {
 	}
 }
 
-// TestWorkersOfDifferentKeysDoNotInterfere: eight workers change the values of their own keys in
-// place. The test is meaningful under the race detector.
+// TestWorkersOfDifferentKeysDoNotInterfere runs eight workers that change the values of their own
+// keys in place. The race detector makes the test meaningful.
 func TestWorkersOfDifferentKeysDoNotInterfere(t *testing.T) {
 	var m Map[map[int]bool]
 	var workers sync.WaitGroup

@@ -1,13 +1,13 @@
 // Package laststatus preserves the content of a PartitionSet across its deletion.
 //
 // When a PartitionSet of an existing LogCluster is deleted, the operator creates it again. The
-// deleted set contains the assignments, ISRs and leader epochs. Without them the partitions would
-// be treated as new, and any live replica could lead them, even one that lacks acknowledged
-// records.
+// deleted set contained the assignments, ISRs and leader epochs. Without this content the
+// partitions would be treated as new. Any live replica could lead them, even one that lacks
+// acknowledged records.
 //
-// The API server ignores the status of an object that is created. So the status is stored in an
-// annotation, in the request that creates the set (partitionset.Remember). Until the first write of
-// the status, readers use the annotation instead.
+// The API server ignores the status in a request that creates an object. So this request stores the
+// status in an annotation (partitionset.Remember). Until the first write of the status, readers use
+// the annotation instead.
 package laststatus
 
 import (
@@ -27,15 +27,15 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Cache knows the sets that have existed, and contains the last version of each set that was
-// deleted. The zero value is empty and ready for use. A Cache is safe for concurrent use.
+// Cache records which sets have existed, and contains the last version of each deleted set. The
+// zero value is empty and ready for use. A Cache is safe for concurrent use.
 //
 // The API server sends the last version with the delete event. If the operator was disconnected at
 // that moment, the cache contains the last version that the operator had observed.
 //
-// A set may be created and deleted several times before a pass observes it, and a pass may observe
-// it before its events are handled. So both the passes and the events report what they observe, and
-// resource versions, which the API server only increases, tell which observation is the latest
+// A set can be created and deleted several times before a pass observes it, and a pass can observe
+// it before its events are handled. So both passes and events report the sets that they observe.
+// Resource versions, which the API server only increases, identify the latest observation
 // (KEP-5504).
 type Cache struct {
 	mu struct {
@@ -51,14 +51,14 @@ type version struct {
 	resource string // resourceVersion
 }
 
-// after reports whether v is later than another version of a set of the same name.
+// after reports whether v is later than a version of another set with the same name.
 func (v version) after(other version) bool {
 	order, err := resourceversion.CompareResourceVersion(v.resource, other.resource)
 	return err != nil || order > 0
 }
 
-// Handler wraps a handler of events of PartitionSets. It stores a deleted set before it passes the
-// event on, so that the reconciliation that the event causes finds the set.
+// Handler wraps an event handler for PartitionSets. It stores a deleted set before it passes the
+// event to the wrapped handler. So the reconciliation that the event triggers finds the set.
 func (c *Cache) Handler(next handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent,
@@ -86,8 +86,7 @@ func (c *Cache) Handler(next handler.EventHandler) handler.EventHandler {
 	}
 }
 
-// store stores the last version of a set that was deleted, unless a later set of the same name is
-// known.
+// store stores the last version of a deleted set, unless a later set of the same name is known.
 func (c *Cache) store(set *v1alpha1.PartitionSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +99,7 @@ func (c *Cache) store(set *v1alpha1.PartitionSet) {
 	c.mu.deleted[client.ObjectKeyFromObject(set)] = set.DeepCopy()
 }
 
-// Observe notes that a set exists.
+// Observe records that a set exists.
 func (c *Cache) Observe(set *v1alpha1.PartitionSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +110,8 @@ func (c *Cache) Observe(set *v1alpha1.PartitionSet) {
 	}
 }
 
-// advance notes a version of a set. It returns false if a later set of the same name is known. The
-// caller holds c.mu.
+// advance records a version of a set. It returns false if a later set of the same name is known.
+// The caller holds c.mu.
 func (c *Cache) advance(set *v1alpha1.PartitionSet) bool {
 	key, next := client.ObjectKeyFromObject(set), version{set.UID, set.ResourceVersion}
 	latest, known := c.mu.latest[key]
@@ -122,15 +121,16 @@ func (c *Cache) advance(set *v1alpha1.PartitionSet) bool {
 	if c.mu.latest == nil {
 		c.mu.latest = map[types.NamespacedName]version{}
 	}
-	// Versions of the same set replace each other in any order. So after a restore of etcd, which
-	// takes versions back, a set that is created later has a later version again.
+	// A version of the same set replaces any other version, even a later one. A restore of etcd resets
+	// the versions to lower ones. A set that is created after the restore still has a later version
+	// than the version recorded here.
 	c.mu.latest[key] = next
 	return true
 }
 
-// Last returns the last version of a set that does not exist. It returns nil if the operator has
-// observed no such set. known is false if the set has existed, but the event of its deletion has
-// not arrived yet.
+// Last returns the last version of a set that does not exist, or nil if the operator has observed
+// no such set. known is false if the set has existed, but the event of its deletion has not arrived
+// yet.
 func (c *Cache) Last(key types.NamespacedName) (last *v1alpha1.PartitionSet, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +142,7 @@ func (c *Cache) Last(key types.NamespacedName) (last *v1alpha1.PartitionSet, kno
 	return last, true
 }
 
-// Forget removes what is known about a set whose LogCluster does not exist.
+// Forget removes the information about a set whose LogCluster does not exist.
 func (c *Cache) Forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,9 +150,9 @@ func (c *Cache) Forget(key types.NamespacedName) {
 	delete(c.mu.deleted, key)
 }
 
-// Restored returns a set with the status that partitionset.Remember stored, in which no partition
-// has a leader. It returns the argument if it has no annotation, or if its status was written since
-// then. The error means that the annotation cannot be decoded; the set must not be used then.
+// Restored returns a set with the status that partitionset.Remember stored, without leaders. It
+// returns its argument if the set has no such annotation, or if its status was written since then.
+// An error means that the annotation cannot be decoded; the set must then not be used.
 func Restored(set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
 	last, err := partitionset.Remembered(set)
 	if err != nil {
@@ -167,7 +167,7 @@ func Restored(set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
 	return restored, nil
 }
 
-// retire removes the leaders from the status of a set. Invalid entries stay as they are.
+// retire removes the leaders from a set's status. It does not change invalid entries.
 func retire(set *v1alpha1.PartitionSet) {
 	content, _ := partitionset.Decode(set, nil)
 	for key, entry := range content.Clone().All() {

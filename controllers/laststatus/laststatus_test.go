@@ -20,8 +20,8 @@ func newSet(uid types.UID) *v1alpha1.PartitionSet {
 		Name: name.Name, UID: uid}}
 }
 
-// TestStatusIsRestoredOnce: the status of a deleted set is restored without leaders and with later
-// leader epochs, unless the status was written since the set was created again.
+// TestStatusIsRestoredOnce checks that a deleted set's status is restored without leaders and with
+// later leader epochs, unless the status was written since the set was created again.
 func TestStatusIsRestoredOnce(t *testing.T) {
 	last := v1alpha1.PartitionSetStatus{
 		Partitions: map[string]string{"orders/3": "1@7 0,1:4,2:5 mZ81 12",
@@ -81,14 +81,15 @@ func TestStatusIsRestoredOnce(t *testing.T) {
 	}
 }
 
-// at returns a set with a resource version.
+// at returns a set with the given resource version.
 func at(uid types.UID, version string) *v1alpha1.PartitionSet {
 	set := newSet(uid)
 	set.ResourceVersion = version
 	return set
 }
 
-// expectLast checks what a cache knows about the set; uid is empty if it knows no last version.
+// expectLast checks the cache's information about the set. uid is empty if the cache has no last
+// version.
 func expectLast(t *testing.T, cache *Cache, what string, uid types.UID, known bool) {
 	t.Helper()
 	last, ok := cache.Last(name)
@@ -116,8 +117,9 @@ func TestCacheKnowsTheLastVersionOfADeletedSet(t *testing.T) {
 	expectLast(t, &cache, "forgotten", "", true)
 }
 
-// TestEventsNeedNoPass: a set may be created and deleted again between two passes, and a pass may
-// observe a set before the events of earlier sets are handled.
+// TestEventsNeedNoPass checks that the last version of a set is found in any order of passes and
+// events. A set can be deleted and created again between two passes, and a pass can observe a set
+// before the events of earlier sets are handled.
 func TestEventsNeedNoPass(t *testing.T) {
 	var cache Cache
 	events := cache.Handler(handler.Funcs{})
@@ -147,8 +149,9 @@ func TestEventsNeedNoPass(t *testing.T) {
 	expectLast(t, &cache, "all events handled", "e", true)
 }
 
-// TestVersionsMayGoBack: after etcd was restored from a backup, the versions of a set are lower
-// than those that were observed before, and so are those of a set that is created later.
+// TestVersionsMayGoBack checks the case that etcd was restored from a backup. The versions of the
+// set, and of a set that is created later, are then lower than the versions observed before the
+// restore.
 func TestVersionsMayGoBack(t *testing.T) {
 	var cache Cache
 	cache.Observe(at("a", "1000"))

@@ -22,8 +22,9 @@ import (
 	"heartwood.dev/heartwood/controllers/opmetrics"
 )
 
-// TestFailedReconciliationsHaveALastSuccess: alert HeartwoodReconcileFailing needs the series of a
-// LogCluster also if each reconciliation since the start of the operator has failed.
+// TestFailedReconciliationsHaveALastSuccess checks that the series of a LogCluster exists even if
+// each reconciliation has failed since the operator started. Alert HeartwoodReconcileFailing needs
+// this series.
 func TestFailedReconciliationsHaveALastSuccess(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "main"}}
 	forbidden := errors.New("forbidden")

@@ -59,15 +59,15 @@ import (
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=localsubjectaccessreviews,verbs=create
 
 // resyncInterval is the time after which a LogCluster is reconciled again although nothing has
-// changed, so that an old time of the last success shows that reconciliations fail.
+// changed. Therefore an old time of the last success shows that reconciliations fail.
 const resyncInterval = 10 * time.Minute
 
 // controllerName is the name of Reconciler's controller in metrics and logs.
 const controllerName = "logcluster"
 
 // Reconciler applies the objects that run a LogCluster. The LogCluster owns these objects, so
-// Kubernetes deletes them with it. The StatefulSet's settings determine whether the volumes are
-// deleted too (see render).
+// Kubernetes deletes them with the LogCluster. The StatefulSet's settings determine whether the
+// volumes are deleted too (see render).
 type Reconciler struct {
 	client.Client
 	Facts       facts.Gatherer
@@ -82,14 +82,14 @@ type Reconciler struct {
 	remembered keyed.Map[*memory.Memory]
 }
 
-// Setup adds the controller to a manager. It watches the owned objects, so that it can revert
-// changes and deletions by others. Services, ServiceAccounts, Roles and RoleBindings are watched
-// without the generation predicate: some API servers do not maintain metadata.generation for these
-// kinds, and the predicate would then drop every change.
+// Setup adds the controller to a manager. The controller watches the owned objects in order to
+// revert other clients' changes and deletions. Services, ServiceAccounts, Roles and RoleBindings
+// are watched without the generation predicate: some API servers do not maintain
+// metadata.generation for these kinds, and the predicate would then drop every change.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	// A change that affects only the status requires no apply.
 	specChanged := builder.WithPredicates(watch.SpecChanged)
-	// annotations pause changes and request restarts
+	// Annotations pause changes and request restarts.
 	annotated := builder.WithPredicates(predicate.Or[client.Object](
 		watch.SpecChanged, predicate.AnnotationChangedPredicate{}))
 	restartRequested := builder.WithPredicates(predicate.NewPredicateFuncs(
@@ -101,9 +101,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&v1alpha1.LogCluster{}, annotated).
 		Watches(&corev1.Pod{}, watch.Coalesce(watch.ClusterDelay, watch.ClusterOf),
 			restartRequested).
-		// including changes of its status, which continue a rolling update
+		// Changes of the StatefulSet's status count, too, because they continue a rolling update.
 		Owns(&appsv1.StatefulSet{}).
-		// including changes of their status, which report the progress of a resize
+		// Changes of the claims' status count, too, because they report the progress of a resize.
 		Watches(&corev1.PersistentVolumeClaim{}, watch.Coalesce(watch.ClusterDelay, ofClaim)).
 		Owns(&policyv1.PodDisruptionBudget{}, specChanged).
 		Owns(&corev1.Service{}).
@@ -116,9 +116,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set may
-// require an apply: while brokers are being drained, or when the PodDisruptionBudget must change.
-// A rolling update continues at intervals.
+// ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set can
+// require an apply: while brokers are being drained, or when the PodDisruptionBudget must change. A
+// rolling update continues at intervals without such events.
 func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	set client.Object) []reconcile.Request {
 	found := watch.ClusterOf(ctx, set)
@@ -126,7 +126,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	key := types.NamespacedName{Namespace: set.GetNamespace(),
 		Name: render.BrokersName(found[0].Name)}
 	if r.Get(ctx, found[0].NamespacedName, cluster) != nil || r.Get(ctx, key, budget) != nil {
-		return nil // not created yet; its creation triggers a reconciliation
+		return nil // not created yet; the creation triggers a reconciliation
 	}
 	brokers := &appsv1.StatefulSet{}
 	if r.Get(ctx, key, brokers) != nil {
@@ -135,7 +135,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	drains := brokers.Spec.Replicas != nil && *brokers.Spec.Replicas > cluster.Spec.Brokers
 	if allowed := budget.Spec.MaxUnavailable; !drains && allowed != nil &&
 		(allowed.IntVal == 0) == r.isUnderReplicated(ctx, set.(*v1alpha1.PartitionSet)) {
-		return nil // this set alone requires no other budget
+		return nil // no other budget is required by this set alone
 	}
 	s, err := r.Facts.Gather(ctx, cluster)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 }
 
 // isUnderReplicated reports whether a partition of an existing Topic in a set is under-replicated.
-// It walks over the set of an event only: most events need no Facts, which contain all sets.
+// It reads only the set of the event. Most events do not need Facts, which contain all sets.
 func (r *Reconciler) isUnderReplicated(ctx context.Context, set *v1alpha1.PartitionSet) bool {
 	for key, entry := range r.Facts.Sets.Decode(ctx, set).All() {
 		if !entry.UnderReplicated() {
@@ -164,7 +164,8 @@ func (r *Reconciler) isUnderReplicated(ctx context.Context, set *v1alpha1.Partit
 	return false
 }
 
-// memory returns what is remembered of a LogCluster. Only one worker reconciles a LogCluster.
+// memory returns the stored information about a LogCluster. Only one worker reconciles a
+// LogCluster.
 func (r *Reconciler) memory(cluster types.NamespacedName) *memory.Memory {
 	m, ok := r.remembered.Get(cluster)
 	if !ok {
@@ -203,7 +204,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{RequeueAfter: again}, err
 	}
-	// The garbage collector is deleting the objects; an apply would create them again.
+	// The garbage collector is deleting the objects. Applying them would create them again.
 	if !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.Replace.ReleaseAll(ctx, req.NamespacedName)
 	}
@@ -239,9 +240,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.recordSuccess(req.NamespacedName, result)
 	if len(volumes.Refusals) > 0 {
-		again = outcome.Shorter(again, retryInterval) // no event announces another StorageClass
+		again = outcome.Shorter(again, retryInterval) // no event reports a changed StorageClass
 	}
-	// The PodDisruptionBudget permits evictions again when no address is stale.
+	// When no address is stale any longer, the PodDisruptionBudget permits evictions again.
 	again = outcome.Shorter(again, s.StaleFor)
 	if again = outcome.Shorter(outcome.Shorter(again, resized), replacing); again == 0 {
 		again = resyncInterval
@@ -249,9 +250,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// advance applies a LogCluster and continues its rolling update, unless it is paused. again is the
+// advance applies a LogCluster and, unless it is paused, continues its rolling update. again is the
 // time after which the next step is due; 0 if there is none. It returns no error for an invalid
-// LogCluster: a retry would not help, and a change of the LogCluster triggers the next one.
+// LogCluster: a retry would not help, and a change of the LogCluster triggers the next
+// reconciliation.
 func (r *Reconciler) advance(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	applied facts.Applied, restartedFor string) (result outcome.Outcome, again time.Duration,
 	err error) {
@@ -276,17 +278,17 @@ func (r *Reconciler) advance(ctx context.Context, s *facts.Facts, m *memory.Memo
 	if err != nil {
 		result.Fail(err)
 		if result.Foreign {
-			return result, retryInterval, nil // no event announces the end of a foreign object
+			return result, retryInterval, nil // no event reports the deletion of a foreign object
 		}
 		return result, 0, err
 	}
 	applied.Brokers = brokers
 	if replaces != "" {
-		// No broker is restarted meanwhile: its pod would not be created again.
+		// No broker is restarted while there is no StatefulSet, because no pod would be created again.
 		result.Applying = replaces
 		return result, apply.ReplaceInterval, nil
 	}
-	// Routes must not delay a rolling update: the Gateway API may be missing or too old.
+	// Errors of routes must not delay a rolling update: the Gateway API may be missing or too old.
 	if err := r.Apply.Routes(ctx, s); err != nil {
 		result.Fail(err)
 		r.Apply.Failed(s, err)
@@ -299,6 +301,6 @@ func (r *Reconciler) advance(ctx context.Context, s *facts.Facts, m *memory.Memo
 	return result, again, err
 }
 
-// retryInterval is the time between two attempts to apply TLSRoutes, and objects whose names other
-// objects have.
+// retryInterval is the time between two attempts to apply TLSRoutes, or to apply objects whose
+// names foreign objects have.
 const retryInterval = 30 * time.Second

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/controllers/watch"
 )
 
-// ofClaim maps the volume claim of a broker to its LogCluster.
+// ofClaim maps a broker's volume claim to the LogCluster.
 func ofClaim(_ context.Context, claim client.Object) []reconcile.Request {
 	cluster, _, ok := v1alpha1.ParseVolumeClaimName(claim.GetName())
 	if !ok {
@@ -22,8 +22,8 @@ func ofClaim(_ context.Context, claim client.Object) []reconcile.Request {
 		Namespace: claim.GetNamespace(), Name: cluster}}}
 }
 
-// ofShard maps a Secret with SCRAM verifiers to its LogCluster: the brokers' Role names these
-// Secrets.
+// ofShard maps a Secret with SCRAM verifiers to its LogCluster, because the brokers' Role names
+// these Secrets.
 func ofShard(ctx context.Context, secret client.Object) []reconcile.Request {
 	cluster := secret.GetLabels()[v1alpha1.LabelCluster]
 	if !strings.HasPrefix(secret.GetName(), cluster+"-scram-") {

@@ -1,7 +1,7 @@
-// Package loguser reconciles LogUsers. Reconciler (reconciler.go) makes the credentials of one
-// LogUser and writes them into its Secret, with configuration files of clients (endpoint.go).
-// ScramReconciler (scram.go) collects the verifiers of all LogUsers of a LogCluster in the Secrets
-// that brokers read.
+// Package loguser reconciles LogUsers. Reconciler (reconciler.go) creates a LogUser's credentials
+// and writes them into the LogUser's Secret, with client configuration files (endpoint.go).
+// ScramReconciler (scram.go) writes the verifiers of a LogCluster's LogUsers into the Secrets that
+// brokers read.
 //
 // Invariants:
 //

@@ -14,13 +14,14 @@ import (
 	"heartwood.dev/heartwood/internal/pki"
 )
 
-// caFactor is how much longer than ProvidedInterval the CA of a listener is used before it is read
-// again. Every LogUser of the listener reads it.
+// caFactor times ProvidedInterval is the time after which a listener's CA is read again. The
+// interval is long because every LogUser of the listener reads the CA.
 const caFactor = 10
 
-// endpoint returns how the LogUser's clients connect: by the first listener of type Internal that
-// authenticates users of this type, else by the first one of another type. refused says what is
-// missing; the endpoint then has no address, or the CA of the present Secret.
+// endpoint returns the addresses and settings with which the LogUser's clients connect. It chooses
+// the first listener of type Internal that authenticates users of this type, otherwise the first
+// one of another type. refused describes what is missing: the endpoint then has no address, or has
+// the CA of the present Secret.
 func (s *scope) endpoint(ctx context.Context, present map[string][]byte) (
 	endpoint credentials.Endpoint, refused, err error) {
 	listener, mechanism := choose(s.cluster.Spec.Listeners, s.user.Spec.Authentication.Type)
@@ -40,7 +41,7 @@ func (s *scope) endpoint(ctx context.Context, present map[string][]byte) (
 		if endpoint.CA, refused, err = s.listenerCA(ctx, listener); err != nil {
 			return endpoint, nil, err
 		} else if refused != nil {
-			endpoint.CA = present[credentials.KeyCA] // the Secret may be missing for a moment only
+			endpoint.CA = present[credentials.KeyCA] // kept: the Secret may be missing only briefly
 		}
 	}
 	if endpoint.Bootstrap == "" {
@@ -50,8 +51,8 @@ func (s *scope) endpoint(ctx context.Context, present map[string][]byte) (
 	return endpoint, refused, nil
 }
 
-// external adds to an endpoint how clients outside the Kubernetes cluster connect: by the first
-// listener of a type other than Internal that authenticates users of this type.
+// external adds to an endpoint the address for clients outside the Kubernetes cluster. It chooses
+// the first listener of a type other than Internal that authenticates users of this type.
 func (s *scope) external(ctx context.Context, to *credentials.Endpoint,
 	present map[string][]byte) error {
 	outside := slices.DeleteFunc(slices.Clone(s.cluster.Spec.Listeners),
@@ -69,13 +70,14 @@ func (s *scope) external(ctx context.Context, to *credentials.Endpoint,
 	}
 	ca, missing, err := s.listenerCA(ctx, listener)
 	if missing != nil {
-		ca = present[credentials.KeyExternalCA] // the Secret may be missing for a moment only
+		ca = present[credentials.KeyExternalCA] // kept: the Secret may be missing only briefly
 	}
 	to.ExternalCA = ca
 	return err
 }
 
-// choose returns the listener of a user's clients, and the mechanism of SASL, "" for certificates.
+// choose returns the listener for a user's clients, and the SASL mechanism, which is "" for
+// certificates.
 func choose(listeners v1alpha1.Listeners,
 	user v1alpha1.UserAuthenticationType) (chosen *v1alpha1.Listener, mechanism string) {
 	for i := range listeners {
@@ -94,7 +96,7 @@ func choose(listeners v1alpha1.Listeners,
 	return chosen, mechanism
 }
 
-// mechanismOf returns the mechanism by which a listener authenticates a type of users.
+// mechanismOf returns the SASL mechanism with which a listener authenticates a type of users.
 func mechanismOf(listener *v1alpha1.Listener,
 	user v1alpha1.UserAuthenticationType) (mechanism string, ok bool) {
 	offers := func(kind v1alpha1.AuthenticationType) bool {
@@ -112,7 +114,7 @@ func mechanismOf(listener *v1alpha1.Listener,
 	}
 }
 
-// bootstrap returns the bootstrap addresses of a listener, "" if there are none yet.
+// bootstrap returns a listener's bootstrap addresses, or "" if there are none yet.
 func (s *scope) bootstrap(ctx context.Context, listener *v1alpha1.Listener) (string, error) {
 	leases := &coordinationv1.LeaseList{}
 	if err := s.List(ctx, leases, client.InNamespace(s.cluster.Namespace),
@@ -122,9 +124,9 @@ func (s *scope) bootstrap(ctx context.Context, listener *v1alpha1.Listener) (str
 	return render.ListenerBootstrap(s.cluster, listener, leases.Items), nil
 }
 
-// listenerCA returns the certificates by which clients verify a listener's certificate. It is empty
-// if the listener's Secret contains none: clients then use the CAs of their system. refused says
-// that the Secret does not exist yet.
+// listenerCA returns the CA certificates with which clients verify a listener's certificate. It is
+// empty if the listener's Secret contains no CA; clients then use the CAs of their system. refused
+// means that the Secret does not exist yet.
 func (s *scope) listenerCA(ctx context.Context,
 	listener *v1alpha1.Listener) (ca []byte, refused, err error) {
 	own := v1alpha1.CACertSecretName(s.cluster.Name)
@@ -135,7 +137,7 @@ func (s *scope) listenerCA(ctx context.Context,
 		name = render.ListenerCertificateName(s.cluster.Name, listener.Name)
 	}
 	if name != own {
-		s.reconcileWithin(caFactor * s.ProvidedInterval) // no event announces a change of the Secret
+		s.reconcileWithin(caFactor * s.ProvidedInterval) // no event reports a change of the Secret
 	}
 	data, err := s.Foreign(ctx, s.cluster.Namespace, name)
 	if err != nil {

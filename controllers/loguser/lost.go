@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/controllers/owned"
 )
 
-// before returns the state in the LogUser's Secret. If the Secret was lost, the verifiers that
-// brokers have are left of it: the previous password then remains valid for as long as after a
-// rotation, as a deleted Secret must not cut off clients that run.
+// before returns the state in the LogUser's Secret. If the Secret was lost, before takes the
+// verifiers that brokers still have. The previous password then remains valid as long as after a
+// rotation, because a deleted Secret must not cut off running clients.
 func (s *scope) before(ctx context.Context, present map[string][]byte) (state, error) {
 	if hasState(present) || s.user.Status.SecretName == "" {
 		return decodeState(present)
@@ -42,8 +42,8 @@ func (s *scope) before(ctx context.Context, present map[string][]byte) (state, e
 	return lost, nil
 }
 
-// keepLoss keeps the loss of the Secret in the state, and describes it, while clients may have the
-// previous credentials.
+// keepLoss keeps the loss of the Secret in the state, and describes it, while clients may still use
+// the previous credentials.
 func (s *scope) keepLoss(before state, after *state) {
 	until := before.Lost.Add(v1alpha1.PreviousPasswordLifetime)
 	if before.Lost.IsZero() || !s.now.Before(until) {
@@ -64,9 +64,9 @@ func (s *scope) keepLoss(before state, after *state) {
 	s.reconcileWithin(until.Sub(s.now))
 }
 
-// presentVerifiers returns the encoded verifiers of a LogUser in the shards, given by the names of
-// their Secrets, or nil if they are not there. Those of an earlier LogUser of the same name, which
-// have another UID, are not its own.
+// presentVerifiers returns a LogUser's encoded verifiers in the shards, or nil if they do not
+// contain any. shards contains the data of the shards by the names of their Secrets. Verifiers with
+// another UID belong to an earlier LogUser of the same name and do not count.
 func presentVerifiers(shards map[string]map[string][]byte, user *v1alpha1.LogUser) []byte {
 	for number := 0; ; number++ {
 		shard, ok := shards[v1alpha1.ScramSecretName(user.Spec.Cluster, number)]

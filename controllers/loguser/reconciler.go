@@ -45,18 +45,18 @@ const (
 	providedInterval = 30 * time.Second
 )
 
-// Reconciler makes the credentials of LogUsers.
+// Reconciler creates the credentials of LogUsers.
 type Reconciler struct {
 	secrets.Store
 	Events conditions.Recorder
 	Now    func(namespace string) time.Time
-	// ProvidedInterval is the interval at which the Secrets of passwordFrom are read, and those of
-	// listeners until they exist; default 30 s. A watch would cache all Secrets of all namespaces.
+	// ProvidedInterval is the interval at which the Secrets of passwordFrom are read, and the Secrets
+	// of listeners until they exist; default 30 s. A watch would cache all Secrets of all namespaces.
 	ProvidedInterval time.Duration
 }
 
-// Setup adds the controller to a manager. The credentials of a LogUser depend on the listeners of
-// its LogCluster, on the CAs, and on the addresses in the brokers' Leases.
+// Setup adds the controller to a manager. A LogUser's credentials depend on the LogCluster's
+// listeners, on the CAs, and on the addresses in the brokers' Leases.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.ProvidedInterval = cmp.Or(r.ProvidedInterval, providedInterval)
 	changed := builder.WithPredicates(predicate.Or(watch.SpecChanged,
@@ -82,7 +82,7 @@ func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []rec
 	return watch.Requests(users.Items)
 }
 
-// ofCA maps the Secrets with the CAs of a LogCluster to all its LogUsers.
+// ofCA maps a Secret with a CA of a LogCluster to all LogUsers of this LogCluster.
 func (r *Reconciler) ofCA(ctx context.Context, secret client.Object) []reconcile.Request {
 	cluster := secret.GetLabels()[v1alpha1.LabelCluster]
 	if cluster == "" || !slices.Contains([]string{v1alpha1.UsersCASecretName(cluster),
@@ -100,7 +100,7 @@ func (r *Reconciler) ofLease(ctx context.Context, lease client.Object) []reconci
 		Namespace: lease.GetNamespace(), Name: lease.GetLabels()[v1alpha1.LabelCluster]}})
 }
 
-// refusal is an error that the user must correct; it becomes condition Ready.
+// refusal is an error that the user must correct. It is reported in condition Ready.
 type refusal struct{ reason, message string }
 
 func (r *refusal) Error() string { return r.message }
@@ -116,19 +116,20 @@ type scope struct {
 	cluster *v1alpha1.LogCluster
 	now     time.Time
 	status  v1alpha1.LogUserStatus
-	lost    string // sentences about a lost Secret, with a leading space; "" if it was not lost
-	// again is the time after which the LogUser must be reconciled again, 0 if an event does.
+	lost    string // sentences about a lost Secret, with a leading space; "" if no Secret was lost
+	// again is the time after which the LogUser must be reconciled again; 0 if an event will trigger
+	// it.
 	again time.Duration
 }
 
-// reconcileWithin ensures that the LogUser is reconciled again within a time.
+// reconcileWithin ensures that the LogUser is reconciled again within the given time.
 func (s *scope) reconcileWithin(limit time.Duration) {
 	if s.again == 0 || limit < s.again {
 		s.again = limit
 	}
 }
 
-// Reconcile writes the Secret and the status of a LogUser.
+// Reconcile writes a LogUser's Secret and status.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	before := &v1alpha1.LogUser{}
 	if err := r.Get(ctx, req.NamespacedName, before); err != nil ||
@@ -185,7 +186,7 @@ func (s *scope) write(ctx context.Context) error {
 	read, err := s.Read(ctx, s.user, name)
 	if foreign := owned.AsForeign(err); foreign != nil {
 		if s.user.Spec.Authentication.Type == v1alpha1.UserExternal {
-			return nil // needs no Secret
+			return nil // no Secret needed
 		}
 		return refuse(v1alpha1.ReasonSecretNameTaken, "%s", foreign.Message())
 	} else if err != nil {
@@ -209,8 +210,8 @@ func (s *scope) write(ctx context.Context) error {
 	return listenerError
 }
 
-// checkPrincipal refuses a LogUser if an older one has the same principal. Of two with the same
-// age, the name decides.
+// checkPrincipal refuses a LogUser if an older LogUser has the same principal. If both have the
+// same age, their names decide.
 func (s *scope) checkPrincipal(ctx context.Context) error {
 	same := &v1alpha1.LogUserList{}
 	if err := s.List(ctx, same, client.InNamespace(s.user.Namespace),
@@ -226,14 +227,14 @@ func (s *scope) checkPrincipal(ctx context.Context) error {
 	return nil
 }
 
-// older reports whether a precedes b, which may be the same LogUser.
+// older reports whether a takes precedence over b. Both can be the same LogUser.
 func older(a, b *v1alpha1.LogUser) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// secret returns the content of the LogUser's Secret. listenerError says why clients cannot connect
-// with it yet.
+// secret returns the content of the LogUser's Secret. listenerError describes why clients cannot
+// connect with it yet.
 func (s *scope) secret(ctx context.Context,
 	present map[string][]byte) (data map[string][]byte, listenerError, err error) {
 	user := credentials.User{Name: s.user.PrincipalName()}
@@ -264,7 +265,7 @@ func (s *scope) secret(ctx context.Context,
 	return data, listenerError, nil
 }
 
-// password returns the password and the state with its verifiers.
+// password returns the password, and the state with the password's verifiers.
 func (s *scope) password(ctx context.Context, present string,
 	before state) (string, state, error) {
 	given := ""
@@ -296,7 +297,7 @@ func (s *scope) password(ctx context.Context, present string,
 	return password, after, nil
 }
 
-// certificate returns the client certificate and its key.
+// certificate returns the client certificate and its private key.
 func (s *scope) certificate(ctx context.Context, present map[string][]byte,
 	before, after state) (certificate, key []byte, err error) {
 	name := v1alpha1.UsersCASecretName(s.cluster.Name)

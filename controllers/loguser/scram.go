@@ -41,7 +41,7 @@ func (r *ScramReconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile writes the shards of a LogCluster. The first verifiers create the first shard.
+// Reconcile writes a LogCluster's shards. The first shard is created with the first verifiers.
 func (r *ScramReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil ||
@@ -61,7 +61,7 @@ func (r *ScramReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		return ctrl.Result{}, err
 	}
 	if len(verifiers) == 0 && !scramListener(cluster) {
-		// Without passwords, the Secrets of others are no obstacle.
+		// Without passwords, foreign Secrets with the same names are no obstacle.
 		return ctrl.Result{}, r.Conditions.Remove(ctx, cluster, v1alpha1.ConditionUsersReady)
 	}
 	if err := r.Conditions.Set(ctx, cluster, usersCondition(foreign)); err != nil || foreign == nil {
@@ -70,8 +70,8 @@ func (r *ScramReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	return ctrl.Result{RequeueAfter: providedInterval}, nil
 }
 
-// usersCondition returns condition UsersReady. Parameter foreign is nil if the Secrets of the
-// LogCluster are written.
+// usersCondition returns condition UsersReady. Parameter foreign is nil if the LogCluster's Secrets
+// could be written.
 func usersCondition(foreign *owned.ForeignError) metav1.Condition {
 	if foreign != nil {
 		return metav1.Condition{Type: v1alpha1.ConditionUsersReady, Status: metav1.ConditionFalse,
@@ -83,7 +83,7 @@ func usersCondition(foreign *owned.ForeignError) metav1.Condition {
 		Message: "The verifiers of all passwords are in the Secrets that brokers read."}
 }
 
-// verifiers returns the encoded verifiers of all LogUsers, by the name of the LogUser.
+// verifiers returns the encoded verifiers of all LogUsers, by LogUser name.
 func (r *ScramReconciler) verifiers(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (map[string][]byte, error) {
 	users, owned := &v1alpha1.LogUserList{}, &corev1.SecretList{}
@@ -111,7 +111,7 @@ func (r *ScramReconciler) verifiers(ctx context.Context,
 		}
 		if secret == nil || !hasState(secret.Data) {
 			if present := presentVerifiers(shards, user); present != nil {
-				all[user.Name] = present // until the Secret is made again
+				all[user.Name] = present // used until the Secret is created again
 			}
 			continue
 		}
@@ -130,7 +130,8 @@ func (r *ScramReconciler) verifiers(ctx context.Context,
 	return all, nil
 }
 
-// effective returns the LogUsers with passwords that are not being deleted, one for each principal.
+// effective returns the LogUsers with passwords that are not being deleted. If several have the
+// same principal, only the oldest counts.
 func effective(users []v1alpha1.LogUser) []*v1alpha1.LogUser {
 	first := map[string]*v1alpha1.LogUser{}
 	for i := range users {
@@ -149,8 +150,8 @@ func effective(users []v1alpha1.LogUser) []*v1alpha1.LogUser {
 	return all
 }
 
-// writeAdmin creates the Secret into which brokers write the verifiers that admin clients set.
-// Brokers must not have the permission to create Secrets.
+// writeAdmin creates the Secret into which brokers write the verifiers that admin clients set. The
+// operator creates it because brokers must not have the permission to create Secrets.
 func (r *ScramReconciler) writeAdmin(ctx context.Context, cluster *v1alpha1.LogCluster) error {
 	if !scramListener(cluster) {
 		return nil
@@ -163,7 +164,7 @@ func (r *ScramReconciler) writeAdmin(ctx context.Context, cluster *v1alpha1.LogC
 	return r.Write(ctx, cluster, cluster.Name, name, read, map[string][]byte{})
 }
 
-// scramListener reports whether a listener authenticates by passwords.
+// scramListener reports whether any listener authenticates users by password.
 func scramListener(cluster *v1alpha1.LogCluster) bool {
 	return slices.ContainsFunc(cluster.Spec.Listeners, func(l v1alpha1.Listener) bool {
 		_, ok := mechanismOf(&l, v1alpha1.UserScram)
@@ -171,7 +172,7 @@ func scramListener(cluster *v1alpha1.LogCluster) bool {
 	})
 }
 
-// writeShards writes the verifiers into shards, each user into its present one.
+// writeShards writes the verifiers into shards. A user's verifiers stay in their present shard.
 func (r *ScramReconciler) writeShards(ctx context.Context, cluster *v1alpha1.LogCluster,
 	verifiers map[string][]byte) error {
 	present := map[string]int{}

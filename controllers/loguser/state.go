@@ -9,25 +9,25 @@ import (
 	"heartwood.dev/heartwood/internal/credentials"
 )
 
-// keyState is the key of the Secret that contains state.
+// keyState is the key in the Secret whose value is the encoded state.
 const keyState = "heartwood.json"
 
-// state is what a LogUser's Secret contains for the operator.
+// state is the operator's own data in a LogUser's Secret.
 type state struct {
 	// Rotated is the value of AnnotationRotate for which the credentials were made.
 	Rotated   string                   `json:"rotated,omitempty"`
 	Verifiers []v1alpha1.ScramVerifier `json:"verifiers,omitempty"`
-	// Lost is the time at which the Secret was found to be lost, and Kept whether the previous
-	// password remains valid. Both are zero PreviousPasswordLifetime later.
+	// Lost is the time at which the operator detected that the Secret was lost. Kept is true if the
+	// previous password remains valid. Both are reset to zero after PreviousPasswordLifetime.
 	Lost time.Time `json:"lost,omitzero"`
 	Kept bool      `json:"kept,omitempty"`
 }
 
-// hasState reports whether the data of a Secret contains the state of a LogUser.
+// hasState reports whether a Secret's data contains the state of a LogUser.
 func hasState(data map[string][]byte) bool { return len(data[keyState]) > 0 }
 
-// decodeState returns the state in a Secret, the zero value if there is none. A damaged state is an
-// error, as new credentials would cut off the user's clients.
+// decodeState returns the state in a Secret, or the zero value if there is none. A damaged state is
+// an error, because new credentials would cut off the user's clients.
 func decodeState(data map[string][]byte) (state, error) {
 	var s state
 	if !hasState(data) {
@@ -40,7 +40,7 @@ func decodeState(data map[string][]byte) (state, error) {
 }
 
 // rotatePassword returns the password and the state that a LogUser must have. given is the password
-// of passwordFrom, "" if the operator chooses the password.
+// from passwordFrom, or "" if the operator chooses the password.
 func rotatePassword(present string, before state, given, rotate string,
 	now time.Time) (password string, after state, err error) {
 	password = present

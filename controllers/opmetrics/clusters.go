@@ -12,11 +12,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// clusters exports the status of LogClusters. It reads the cache of the operator when the metrics
-// are scraped, so that every operator exports the same values and none is out of date.
+// clusters exports the status of LogClusters as metrics. It reads the operator's cache when the
+// metrics are scraped. So every operator exports the same, current values.
 type clusters struct{ reader client.Reader }
 
-// readTimeout limits the time of a scrape, as the cache may not have been filled yet.
+// readTimeout limits the time of a scrape, because the cache may not be filled yet.
 const readTimeout = 5 * time.Second
 
 var (
@@ -97,9 +97,9 @@ func (c *clusters) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// rebalances reports whether a run should make progress: it has not ended, and it waits neither for
-// its window nor for the end of a pause. A run outside its window completes the moves that it has
-// begun.
+// rebalances reports whether a run should make progress: the run has not ended, and waits neither
+// for its window nor for the end of a pause. Outside its window, a run completes the moves that it
+// has begun.
 func rebalances(cluster *v1alpha1.LogCluster, run *v1alpha1.RebalanceStatus, now time.Time) bool {
 	if !run.Phase.Active() || cluster.Paused() {
 		return false
@@ -111,7 +111,7 @@ func rebalances(cluster *v1alpha1.LogCluster, run *v1alpha1.RebalanceStatus, now
 	return true
 }
 
-// boolean returns the value of a metric that stands for true or false: 1 or 0.
+// boolean returns the metric value of b: 1 for true, 0 for false.
 func boolean(b bool) float64 {
 	if b {
 		return 1

@@ -39,8 +39,9 @@ heartwood_logcluster_rebalance_copied_bytes{logcluster="moving",namespace="n"} 1
 	}
 }
 
-// TestReplicationMetricsShowTheStatus: a broker exports the state of partitions that it leads, so
-// only the operator can export the number of those without a leader.
+// TestReplicationMetricsShowTheStatus checks the metrics of replication. A broker exports only the
+// state of partitions that it leads, so only the operator can export the number of partitions
+// without a leader.
 func TestReplicationMetricsShowTheStatus(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
 	cluster.Status.UnderReplicated, cluster.Status.Leaderless = 5, 2
@@ -60,8 +61,8 @@ heartwood_logcluster_under_replicated_partitions{logcluster="c",namespace="n"} 5
 	}
 }
 
-// TestWaitOutsideTheWindowIsNoActiveRun: a run that waits for its window, or is paused, makes no
-// progress for hours although nothing is wrong.
+// TestWaitOutsideTheWindowIsNoActiveRun checks that a run does not count as active while it is
+// paused or waits for its window. It then makes no progress for hours although nothing is wrong.
 func TestWaitOutsideTheWindowIsNoActiveRun(t *testing.T) {
 	oClock := func(hour int) time.Time { return time.Date(2026, 1, 2, hour, 0, 0, 0, time.UTC) }
 	night := &v1alpha1.Rebalance{Window: &v1alpha1.Window{Start: "22:00", End: "05:00"}}

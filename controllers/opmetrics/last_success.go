@@ -1,4 +1,4 @@
-// Package opmetrics contains the metrics that several controllers update.
+// Package opmetrics contains metrics that are updated by several controllers.
 package opmetrics
 
 import (
@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// LastSuccess is the metric of the time at which each LogCluster and Topic was last reconciled
-// without an error. An old time shows that reconciliations of the resource keep failing. Partitions
-// have no series, because there may be many; the counters of controller-runtime include them.
+// LastSuccess is the metric with the time of each LogCluster's and Topic's last reconciliation
+// without an error. An old time shows that the resource's reconciliations keep failing. Partitions
+// have no series, because there can be many of them; controller-runtime's counters include them.
 type LastSuccess struct {
 	gauge *prometheus.GaugeVec
 
 	mu    sync.Mutex
-	begun map[resource]bool // the resources that have a series
+	begun map[resource]bool // resources that have a series
 }
 
 // resource is a resource of a controller.
@@ -38,9 +38,9 @@ func NewLastSuccess(registry prometheus.Registerer) (*LastSuccess, error) {
 	return &LastSuccess{gauge: gauge, begun: map[resource]bool{}}, nil
 }
 
-// Begin sets the time of a resource to now if it has no series: a controller begins to reconcile
-// it. Without the series, the time would never become old in an operator whose reconciliations have
-// all failed since its start. The time 0 would look like failures since 1970.
+// Begin sets the time of a resource to now if the resource has no series yet, because a controller
+// begins to reconcile it. If all reconciliations failed since the operator's start, there would be
+// no series, and so no old time. The time 0 would look like failures since 1970.
 func (l *LastSuccess) Begin(controller string, key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *LastSuccess) Begin(controller string, key types.NamespacedName) {
 	}
 }
 
-// Record sets the time of a resource to now: a controller has just reconciled it.
+// Record sets the time of a resource to now, because a controller has just reconciled it.
 func (l *LastSuccess) Record(controller string, key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

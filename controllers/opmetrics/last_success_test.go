@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestFirstAttemptSetsTheTime: the time of a resource whose reconciliations have all failed since
-// the start of the operator becomes old, and further attempts do not renew it.
+// TestFirstAttemptSetsTheTime checks a resource whose reconciliations have all failed since the
+// operator's start. Its time becomes old, and further attempts do not renew the time.
 func TestFirstAttemptSetsTheTime(t *testing.T) { synctest.Test(t, testFirstAttempt) }
 
 func testFirstAttempt(t *testing.T) {

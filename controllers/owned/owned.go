@@ -1,6 +1,6 @@
-// Package owned decides whether an object was made for a resource, and applies objects by
-// server-side apply. Another program may have created an object with the same name: it is neither
-// changed nor deleted, because it may carry the traffic or the credentials of that program.
+// Package owned decides whether an object was created for a resource, and applies objects by
+// server-side apply. If another program has created an object with the same name, the object is
+// neither changed nor deleted, because it may carry that program's traffic or credentials.
 package owned
 
 import (
@@ -20,7 +20,7 @@ import (
 	"heartwood.dev/heartwood/controllers/conditions"
 )
 
-// ForeignError is the error of an object that exists and was not made for its owner.
+// ForeignError means that an object exists that was not created for its supposed owner.
 type ForeignError struct{ Kind, Name, OwnerKind string }
 
 // Error implements error.
@@ -28,7 +28,7 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s %s exists and was not made for this %s", e.Kind, e.Name, e.OwnerKind)
 }
 
-// Message returns a sentence for a condition: the state, and the next step.
+// Message returns sentences for a condition: the state, and what to do.
 func (e *ForeignError) Message() string {
 	return fmt.Sprintf("%s %s exists and was not made for this %s: delete the %s, or create it with "+
 		"another name. The operator then creates its own.", e.Kind, e.Name, e.OwnerKind, e.Kind)
@@ -41,8 +41,8 @@ func AsForeign(err error) *ForeignError {
 	return foreign
 }
 
-// ByEarlier reports whether the controller of an object is an earlier object with the kind and
-// name of owner. Kubernetes deletes such an object.
+// ByEarlier reports whether an object's controller is an earlier resource with the kind and name of
+// owner. Kubernetes deletes such an object.
 func ByEarlier(c client.Client, object metav1.Object, owner client.Object) bool {
 	controller := metav1.GetControllerOf(object)
 	kind, err := c.GroupVersionKindFor(owner)
@@ -58,23 +58,24 @@ type Applier struct {
 }
 
 // Apply creates or updates an object by server-side apply, and sets owner as its owner. It reverts
-// changes that others made to the applied fields. If nothing differs, the API server writes
-// nothing. It returns a ForeignError if the object exists and was not made for owner.
+// other clients' changes of the applied fields. If nothing differs, the API server writes nothing.
+// It returns a ForeignError if the object exists and was not created for owner.
 //
 // Fields that are zero are not applied. The status is removed from the applied content, because
 // Go's encoding always includes it.
 //
-// The apply of an object of owner forces ownership. Otherwise an applied field that another manager
-// has set (kubectl edit, an earlier field manager) would turn every apply into a conflict. Errors
-// name the object and wrap the API server's error. Apply sets the object's UID and generation to
-// those of the result.
+// If the object belongs to owner, the apply forces ownership. Otherwise an applied field that
+// another manager has set (kubectl edit, an earlier field manager) would turn every apply into a
+// conflict. Errors name the object and wrap the API server's error. Apply copies UID and generation
+// from the result to the object.
 func (a Applier) Apply(ctx context.Context, owner, object client.Object) error {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	uid, err := a.find(ctx, owner, object)
 	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind, object.GetName(), err)
 	}
-	// The UID is a precondition: a foreign object could have replaced the one that find has seen.
+	// The UID is a precondition, because a foreign object could have replaced the object that find has
+	// read.
 	object.SetUID(uid)
 	if err := controllerutil.SetControllerReference(owner, object, a.Scheme()); err != nil {
 		return fmt.Errorf("set the owner of %s: %w", object.GetName(), err)
@@ -84,10 +85,10 @@ func (a Applier) Apply(ctx context.Context, owner, object client.Object) error {
 		return fmt.Errorf("convert %s: %w", object.GetName(), err)
 	}
 	delete(content, "status")
-	applied := &unstructured.Unstructured{Object: content} // and then the API server's response
+	applied := &unstructured.Unstructured{Object: content} // also receives the API server's response
 	options := []client.ApplyOption{client.FieldOwner(conditions.Operator)}
-	// Without ForceOwnership, the apply of a new object conflicts with one that another client
-	// creates at the same moment.
+	// ForceOwnership is not set for a new object. So the apply fails with a conflict if another client
+	// creates the object at the same moment.
 	if uid != "" {
 		options = append(options, client.ForceOwnership)
 	}
@@ -100,9 +101,9 @@ func (a Applier) Apply(ctx context.Context, owner, object client.Object) error {
 	return nil
 }
 
-// find returns the UID of the stored object, or "" if it does not exist. It reads the API server
-// itself unless the cache contains the object of owner: the cache may be outdated, and it contains
-// no field managers.
+// find returns the UID of the stored object, or "" if it does not exist. If the cache contains an
+// object of owner, find returns its UID. Otherwise it reads from the API server itself, because the
+// cache can be outdated, and it contains no field managers.
 func (a Applier) find(ctx context.Context, owner, object client.Object) (types.UID, error) {
 	key, kind := client.ObjectKeyFromObject(object), object.GetObjectKind().GroupVersionKind()
 	if cached, ok := object.DeepCopyObject().(client.Object); ok && a.Get(ctx, key, cached) == nil &&
@@ -112,7 +113,7 @@ func (a Applier) find(ctx context.Context, owner, object client.Object) (types.U
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(kind)
 	switch err := a.Live.Get(ctx, key, live); {
-	case apierrors.IsNotFound(err): // also if the kind does not exist
+	case apierrors.IsNotFound(err): // true if the kind does not exist, too
 		return "", nil
 	case err != nil:
 		return "", err
@@ -129,8 +130,9 @@ func (a Applier) find(ctx context.Context, owner, object client.Object) (types.U
 	return "", &ForeignError{Kind: kind.Kind, Name: key.Name, OwnerKind: ownerKind.Kind}
 }
 
-// abandoned reports whether the operator has applied an object that has no controller any more:
-// its owner was deleted with --cascade=orphan, so that a new one takes the object over.
+// abandoned reports whether the operator has applied an object that no longer has a controller.
+// This happens if its owner was deleted with --cascade=orphan, for a new owner to take over the
+// object.
 func abandoned(object metav1.Object) bool {
 	return metav1.GetControllerOf(object) == nil && slices.ContainsFunc(object.GetManagedFields(),
 		func(f metav1.ManagedFieldsEntry) bool {

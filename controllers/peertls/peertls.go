@@ -1,6 +1,6 @@
-// Package peertls makes the TLS configurations with which the operator connects to brokers: to the
-// port for other brokers, and to the HTTP port. The operator's certificate is issued by the peer
-// CA, which the operator has, and is never stored.
+// Package peertls makes the TLS configurations with which the operator connects to the brokers'
+// peer port and HTTP port. The operator owns the peer CA and issues its own certificate with it.
+// This certificate is never stored.
 package peertls
 
 import (
@@ -40,7 +40,7 @@ type issued struct {
 	roots       *x509.CertPool
 }
 
-// New returns a Client that reads the Secrets of peer CAs with reader. Parameter now may be nil.
+// New returns a Client that uses reader to read the Secrets of peer CAs. Parameter now may be nil.
 func New(reader client.Reader, now func(namespace string) time.Time) *Client {
 	c := &Client{reader: reader, now: now}
 	if c.now == nil {
@@ -50,8 +50,9 @@ func New(reader client.Reader, now func(namespace string) time.Time) *Client {
 	return c
 }
 
-// Config returns the configuration for a connection to a broker. The address of a pod may belong to
-// another pod by now, so the certificate is verified by the URI, which contains the broker's id.
+// Config returns the configuration for a connection to a broker. A pod's address may belong to
+// another pod by now, so Config verifies the URI in the certificate, which contains the broker's
+// id.
 func (c *Client) Config(ctx context.Context, cluster types.NamespacedName,
 	broker int32) (*tls.Config, error) {
 	secret := &corev1.Secret{}
@@ -69,9 +70,10 @@ func (c *Client) Config(ctx context.Context, cluster types.NamespacedName,
 	}, own.certificate), nil
 }
 
-// HTTP returns the URL scheme of the HTTP port of a broker, and the transport of requests to it.
-// Parameter plain is the transport for brokers without TLS; nil: http.DefaultTransport. The Lease
-// of the broker says whether it has TLS: while a LogCluster becomes secured, some brokers have it.
+// HTTP returns the URL scheme of a broker's HTTP port, and the transport for requests to this port.
+// Parameter plain is the transport for brokers without TLS; nil: http.DefaultTransport. The
+// broker's Lease says whether it uses TLS, because only some brokers use it while a LogCluster is
+// being secured.
 func (c *Client) HTTP(ctx context.Context, cluster types.NamespacedName, broker int32,
 	plain http.RoundTripper) (scheme string, transport http.RoundTripper, err error) {
 	lease := &coordinationv1.Lease{}
@@ -87,12 +89,12 @@ func (c *Client) HTTP(ctx context.Context, cluster types.NamespacedName, broker 
 	if err != nil {
 		return "", nil, err
 	}
-	// A connection serves one request: the configuration is that of one broker, and the operator's
-	// certificate may change.
+	// Each connection serves one request, because the configuration is specific to one broker, and the
+	// operator's certificate can change.
 	return "https", &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, nil
 }
 
-// certificate returns the operator's certificate. It issues a new one if it is due.
+// certificate returns the operator's certificate. If a renewal is due, it issues a new one.
 func (c *Client) certificate(cluster types.NamespacedName,
 	secret *corev1.Secret) (issued, error) {
 	c.mu.Lock()
@@ -124,14 +126,15 @@ func (c *Client) certificate(cluster types.NamespacedName,
 	return peer, nil
 }
 
-// Forget removes the certificate for a LogCluster. If it is needed again, it is issued again.
+// Forget removes the certificate for a LogCluster. When the certificate is needed again, a new one
+// is issued.
 func (c *Client) Forget(cluster types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.mu.issued, cluster)
 }
 
-// verify verifies the chain and the URI of a server.
+// verify verifies a server's certificate chain and URI.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, now time.Time, want string) error {
 	uri, err := pki.VerifyServer(chain, roots, now)
 	if err == nil && uri != want {

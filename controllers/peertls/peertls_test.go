@@ -20,7 +20,7 @@ import (
 
 var demo = types.NamespacedName{Namespace: "ns", Name: "demo"}
 
-// secrets reads one Secret, that of a peer CA.
+// secrets is a reader of one Secret, which contains a peer CA.
 type secrets struct {
 	client.Reader
 	secret corev1.Secret
@@ -36,7 +36,7 @@ func (s *secrets) Get(_ context.Context, key client.ObjectKey, into client.Objec
 	return nil
 }
 
-// authority makes a CA and stores it.
+// authority creates a CA and stores it in the Secret.
 func (s *secrets) authority(t *testing.T, version string, now time.Time) *pki.Authority {
 	t.Helper()
 	a, _, err := (&pki.Authority{}).Step(now, pki.Input{Name: "peers", Loaded: true})
@@ -65,12 +65,12 @@ func leaf(t *testing.T, a *pki.Authority, uri string, server bool) tls.Certifica
 	return certificate
 }
 
-// connect performs a handshake with a server that has a certificate. It returns the certificate of
-// the client, and the client's error.
+// connect performs a handshake with a server that uses the given certificate. It returns the
+// client's certificate and the client's error.
 func connect(t *testing.T, config *tls.Config, server tls.Certificate) (*x509.Certificate, error) {
 	t.Helper()
-	// Not a net.Pipe, which has no buffer: a client that refuses the certificate sends an alert
-	// while the server still writes, and each would wait for the other.
+	// A net.Pipe has no buffer: a client that refuses the certificate sends an alert while the server
+	// still writes, so each would wait for the other.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +102,8 @@ func connect(t *testing.T, config *tls.Config, server tls.Certificate) (*x509.Ce
 	return seen, err
 }
 
-// TestOperatorVerifiesTheBroker: the address of a pod may belong to another pod by now, so only the
-// certificate of the broker with this id is accepted, and it must be one of a server of the peer
-// CA.
+// TestOperatorVerifiesTheBroker checks that only a server certificate of the peer CA with this
+// broker's id is accepted, because a pod's address may belong to another pod by now.
 func TestOperatorVerifiesTheBroker(t *testing.T) {
 	reader := &secrets{}
 	own := reader.authority(t, "1", time.Now())
@@ -133,8 +132,8 @@ func TestOperatorVerifiesTheBroker(t *testing.T) {
 	}
 }
 
-// TestOperatorCertificateFollowsTheCA: the operator issues its certificate again when the CA has
-// changed, or when two thirds of the certificate's time have passed, and not otherwise.
+// TestOperatorCertificateFollowsTheCA checks that the operator issues a new certificate only if the
+// CA has changed, or if two thirds of the certificate's lifetime have passed.
 func TestOperatorCertificateFollowsTheCA(t *testing.T) {
 	reader, now := &secrets{}, time.Now()
 	reader.authority(t, "1", now)

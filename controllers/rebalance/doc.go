@@ -2,11 +2,11 @@
 // LogCluster.
 //
 // gather.go reads the partitions, the brokers' reports and the racks; internal/operator/rebalance
-// decides; reconciler.go writes the assignments into the PartitionSets, by compare-and-swap with
-// the assignment on which the decision is based. It passes the state of the run to the writer of
-// the status (controllers/conditions).
+// makes the decisions. reconciler.go writes the assignments into the PartitionSets. It writes by
+// compare-and-swap with the assignment on which the decision is based. It also passes the state of
+// the run to the writer of the status (controllers/conditions).
 //
-// One worker runs, because the decisions on a LogCluster depend on each other. While a run is in
-// progress, each change of a PartitionSet causes a decision; events are coalesced, and decisions
-// take at most a tenth of the time of the worker.
+// Only one worker runs, because the decisions on a LogCluster depend on each other. While a run is
+// in progress, each change of a PartitionSet causes a decision. Events are coalesced, and decisions
+// take at most a tenth of the worker's time.
 package rebalance

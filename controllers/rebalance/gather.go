@@ -26,11 +26,11 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// input is the input of a decision, and what its execution needs.
+// input is the input of a decision, with the objects that its execution needs.
 type input struct {
 	rebalance.Input
 	sets   *sets.Cluster
-	topics []*v1alpha1.Topic // of each partition
+	topics []*v1alpha1.Topic // Topic of each partition
 }
 
 // key returns the key of a partition.
@@ -39,8 +39,8 @@ func (in *input) key(partition int) partitionset.Key {
 	return partitionset.Key{Topic: p.Topic, Index: p.Index}
 }
 
-// gather reads the input of a decision. It returns nil if PartitionSets are missing, which the
-// assignment controller creates.
+// gather reads the input of a decision. It returns nil if PartitionSets are missing; the assignment
+// controller creates them.
 func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*input, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	in := &input{Input: rebalance.Input{Now: time.Now(), Cluster: cluster,
@@ -84,7 +84,7 @@ func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (
 	return in, nil
 }
 
-// silent returns the brokers that did not respond in the last round, or that it did not know.
+// silent returns the brokers that did not respond in the last round or were not polled in it.
 func silent(latest *reports.Cluster, spec *v1alpha1.LogClusterSpec) map[int32]bool {
 	silent, polled := map[int32]bool{}, int32(0)
 	if latest != nil {
@@ -109,8 +109,9 @@ func reported(silent map[int32]bool, spec *v1alpha1.LogClusterSpec) bool {
 	return true
 }
 
-// count counts the replicas on each broker like condition Scaled: of all partitions of existing
-// Topics, whose tags are given. It counts retained partitions on drained brokers separately.
+// count counts the replicas on each broker in the same way as condition Scaled: for all partitions
+// of existing Topics, whose tags are given. It counts retained partitions on drained brokers
+// separately.
 func (in *input) count(tags map[string]string) {
 	for key, entry := range in.sets.All() {
 		if entry.Retained() && slices.ContainsFunc(entry.Brokers(), func(id int32) bool {
@@ -155,7 +156,7 @@ func (r *Reconciler) gatherBrokers(ctx context.Context, in *input) error {
 	return nil
 }
 
-// addState adds the state of a broker.
+// addState adds a broker's state.
 func (in *input) addState(id int32, state placement.BrokerState) {
 	if state.Liveness == placement.Up && !state.Leaving {
 		return
@@ -166,7 +167,7 @@ func (in *input) addState(id int32, state placement.BrokerState) {
 	}
 }
 
-// addTopic adds the partitions of a Topic that are assigned and have a state.
+// addTopic adds those partitions of a Topic that are assigned and have a state.
 func (in *input) addTopic(topic *v1alpha1.Topic, latest *reports.Cluster) {
 	rows := map[int32][]*report.Partition{}
 	all := latest.Rows[topic.KafkaName()]
@@ -183,7 +184,7 @@ func (in *input) addTopic(topic *v1alpha1.Topic, latest *reports.Cluster) {
 		p := rebalance.Partition{Topic: topic.Name, Index: index,
 			Assigned: entry.Assignment.Replicas, Replicas: entry.State.Replicas,
 			Leader: entry.State.Leader, Sizes: map[int32]int64{},
-			// the assignment controller changes the number of replicas
+			// Fixed: the assignment controller changes the number of replicas.
 			Fixed: len(entry.Assignment.Replicas) != replicas, Rate: -1}
 		partition := report.TopicPartition{Topic: topic.KafkaName(), Partition: index}
 		if rate, known := latest.Rates[partition]; known {
@@ -203,7 +204,7 @@ func (in *input) addTopic(topic *v1alpha1.Topic, latest *reports.Cluster) {
 	}
 }
 
-// addRow adds the report of a replica to a partition.
+// addRow adds a replica's report to a partition.
 func addRow(p *rebalance.Partition, row *report.Partition) {
 	p.Sizes[row.Broker] = row.SizeBytes
 	compaction := row.Compaction
@@ -222,8 +223,8 @@ func addRow(p *rebalance.Partition, row *report.Partition) {
 	}
 }
 
-// clean asks the leaders of partitions to clean them. A leader that refuses, for example because
-// its cleaner is disabled, delays the move until its time has passed.
+// clean asks partition leaders to clean their partitions. If a leader refuses, for example because
+// its cleaner is disabled, the move of the partition waits until its time limit has passed.
 func (r *Reconciler) clean(ctx context.Context, cluster *v1alpha1.LogCluster, in *input,
 	partitions []int) {
 	for _, i := range partitions {
@@ -235,7 +236,7 @@ func (r *Reconciler) clean(ctx context.Context, cluster *v1alpha1.LogCluster, in
 	}
 }
 
-// cleanTimeout is the timeout of a request for a clean.
+// cleanTimeout is the timeout of a request to clean a partition.
 const cleanTimeout = 3 * time.Second
 
 // cleanNow asks a broker to clean a partition.

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestDrainedBrokersNeedNotReport: all other brokers must, and a broker that the last round did not
-// know has not.
+// TestDrainedBrokersNeedNotReport checks that all brokers except drained ones must report. A broker
+// that the last round did not poll has not reported.
 func TestDrainedBrokersNeedNotReport(t *testing.T) {
 	spec := &v1alpha1.LogClusterSpec{Brokers: 3, Drain: []int32{1}}
 	for name, test := range map[string]struct {
@@ -39,7 +39,8 @@ func TestDrainedBrokersNeedNotReport(t *testing.T) {
 	}
 }
 
-// TestDrainedBrokerMayBeDown: its replicas are copied from others.
+// TestDrainedBrokerMayBeDown checks that a drained broker that is down is no obstacle, because its
+// replicas are copied from other brokers.
 func TestDrainedBrokerMayBeDown(t *testing.T) {
 	in := &input{Input: rebalance.Input{Cluster: &v1alpha1.LogCluster{}, Down: map[int32]bool{}}}
 	in.Cluster.Spec.Drain = []int32{1}
@@ -54,7 +55,8 @@ func TestDrainedBrokerMayBeDown(t *testing.T) {
 	}
 }
 
-// TestAllReplicasAreCounted: also those of partitions without a state, which no run moves.
+// TestAllReplicasAreCounted checks that all replicas are counted, even those of partitions without
+// a state, which no run moves.
 func TestAllReplicasAreCounted(t *testing.T) {
 	object := &v1alpha1.PartitionSet{
 		Spec: v1alpha1.PartitionSetSpec{Assignments: map[string]string{"orders/0": "0,1 a",

@@ -35,13 +35,13 @@ import (
 const (
 	// delay is the time for which events are coalesced before a decision.
 	delay = time.Second
-	// rest is the time between two decisions, as a multiple of the time that a decision takes.
+	// rest is the minimum time between two decisions, as a multiple of the duration of a decision.
 	rest = 10
-	// defaultInterval is the time between two decisions if no event occurs. The numbers that the
-	// brokers report cause no events.
+	// defaultInterval is the time between two decisions if no event occurs. It is needed because the
+	// sizes and rates that brokers report cause no events.
 	defaultInterval = 15 * time.Second
-	// setsAgain is the time between two attempts while a PartitionSet that was deleted is missing.
-	// Without the set, a drained broker would seem to hold fewer replicas.
+	// setsAgain is the time between two attempts while a deleted PartitionSet is missing. Without this
+	// PartitionSet, a drained broker would seem to hold fewer replicas.
 	setsAgain = time.Second
 )
 
@@ -54,14 +54,14 @@ type Reconciler struct {
 	Reports *reports.Collector
 	Events  conditions.Recorder
 	Status  *conditions.Shared
-	// Transport is for requests to brokers without TLS; default http.DefaultTransport.
+	// Transport is used for requests to brokers without TLS; default http.DefaultTransport.
 	Transport http.RoundTripper
 	TLS       *peertls.Client
 	// Interval is the time between two decisions if no event occurs; default 15 s.
 	Interval time.Duration
 
 	runs keyed.Map[rebalance.Run]
-	next keyed.Map[time.Time] // the earliest time of the next decision
+	next keyed.Map[time.Time] // earliest time of the next decision
 }
 
 // Setup adds the controller to a manager.
@@ -125,9 +125,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: r.Interval}, nil
 }
 
-// write writes the decided assignments. A move whose assignment has changed meanwhile, or whose set
-// could not be written, is removed from the run: the next decision plans it again. The state of a
-// write whose response was lost shows in the cache later.
+// write writes the decided assignments. It removes a move from the run if the assignment has
+// changed meanwhile, or if the PartitionSet could not be written. The next decision plans such a
+// move again. If the response to a write was lost, the cache later shows whether the write
+// succeeded.
 func (r *Reconciler) write(ctx context.Context, cluster *v1alpha1.LogCluster, in *input,
 	decision *rebalance.Decision) {
 	bySet := map[int32][]rebalance.Change{}
@@ -163,8 +164,8 @@ func (r *Reconciler) write(ctx context.Context, cluster *v1alpha1.LogCluster, in
 	}
 }
 
-// assign writes assignments into a set. It returns the partitions whose assignments are not those
-// on which the decision is based.
+// assign writes assignments into a set. It returns the partitions whose assignments have changed
+// since the decision.
 func assign(set *partitionset.Set, in *input, changes []rebalance.Change) (lost []int) {
 	for _, change := range changes {
 		key := in.key(change.Partition)
@@ -211,7 +212,7 @@ func (r *Reconciler) setStatus(ctx context.Context, cluster *v1alpha1.LogCluster
 	return r.Status.Set(ctx, cluster, drainedCondition(decision))
 }
 
-// drainedCondition returns condition Drained of a LogCluster with brokers in spec.drain.
+// drainedCondition returns condition Drained for a LogCluster with brokers in spec.drain.
 func drainedCondition(decision *rebalance.Decision) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionDrained, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonDrained}

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// TestNothingIsDecidedWhileSetsAreMissing: a drained broker may hold replicas of partitions whose
-// PartitionSet was deleted, so condition Drained must not become True.
+// TestNothingIsDecidedWhileSetsAreMissing checks that condition Drained does not become True while
+// a PartitionSet is missing, because a drained broker may hold replicas of its partitions.
 func TestNothingIsDecidedWhileSetsAreMissing(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "logs", Name: "main"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3, Drain: []int32{1}}}

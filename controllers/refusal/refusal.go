@@ -1,6 +1,6 @@
-// Package refusal decides which Topics the operator refuses. The controller of assignments does not
-// assign partitions of a refused Topic, and the topic controller writes the reason into its status.
-// The package is pure.
+// Package refusal decides which Topics the operator refuses. The assignment controller does not
+// assign partitions of a refused Topic, and the topic controller writes the reason into the Topic's
+// status. The package is pure.
 package refusal
 
 import (
@@ -13,22 +13,22 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Input is what the refusal of a Topic depends on.
+// Input contains everything on which the refusal of a Topic depends.
 type Input struct {
 	Topic   *v1alpha1.Topic
-	Cluster *v1alpha1.LogCluster // nil if it does not exist
-	// Older is an older Topic of the LogCluster with the same Kafka name, nil if there is none.
+	Cluster *v1alpha1.LogCluster // nil if the LogCluster does not exist
+	// Older is an older Topic of the LogCluster with the same Kafka name, or nil.
 	Older *v1alpha1.Topic
-	// Colliding is an older Topic of the LogCluster whose Kafka name differs only in '.' and '_',
-	// nil if there is none.
+	// Colliding is an older Topic of the LogCluster whose Kafka name differs only in '.' and '_', or
+	// nil.
 	Colliding *v1alpha1.Topic
 	// IsNew reports whether a partition was never assigned.
 	IsNew func(partition int32) bool
 }
 
-// Check returns a condition that says why the Topic cannot be reconciled, or nil. If there are
-// several reasons, it returns the most basic one. The order also matters because the checks after
-// clusterNotFound require a cluster.
+// Check returns a condition with the reason why the Topic cannot be reconciled, or nil. If there
+// are several reasons, it returns the most basic one. The order also matters because the checks
+// after clusterNotFound require a cluster.
 func Check(in Input) *metav1.Condition {
 	for _, check := range []func() *metav1.Condition{
 		in.deleting, in.clusterNotFound, in.nameTaken, in.nameCollides,
@@ -42,7 +42,7 @@ func Check(in Input) *metav1.Condition {
 	return nil
 }
 
-// refuse returns condition Ready with status False. Its message is values formatted by format.
+// refuse returns condition Ready with status False. format and values make its message.
 func refuse(reason, format string, values ...any) *metav1.Condition {
 	condition := conditions.NotReady(reason, fmt.Sprintf(format, values...))
 	return &condition
@@ -66,8 +66,8 @@ func (in Input) clusterNotFound() *metav1.Condition {
 		in.Topic.Namespace, in.Topic.Spec.Cluster)
 }
 
-// nameTaken refuses the Topic if an older Topic claims the same Kafka name. The oldest Topic keeps
-// the name, so a new Topic cannot take it away.
+// nameTaken refuses a Topic if an older Topic has the same Kafka name. So a new Topic cannot take
+// the name away from the oldest one.
 func (in Input) nameTaken() *metav1.Condition {
 	if in.Older == nil {
 		return nil
@@ -77,8 +77,8 @@ func (in Input) nameTaken() *metav1.Condition {
 			"Topics.", in.Older.Name, in.Topic.Spec.Cluster, in.Topic.KafkaName())
 }
 
-// nameCollides refuses a new Topic if Kafka would: tools that replace the dots in names of metrics
-// confuse the two topics. A Topic that has partitions continues.
+// nameCollides refuses a new Topic if Kafka would refuse it: tools that replace the dots in metric
+// names confuse the two topics. A Topic that already has partitions is not refused.
 func (in Input) nameCollides() *metav1.Condition {
 	if in.Colliding == nil || !in.IsNew(0) {
 		return nil
@@ -90,7 +90,7 @@ func (in Input) nameCollides() *metav1.Condition {
 }
 
 // invalidSettings refuses a Topic whose settings contradict the cluster's defaults. A CEL rule
-// cannot detect this, because it can read only one resource.
+// cannot detect the contradiction, because it can read only one resource.
 func (in Input) invalidSettings() *metav1.Condition {
 	_, err := metadata.SettingsOf(in.Topic, in.Cluster)
 	if err == nil {
@@ -118,8 +118,9 @@ func (in Input) notEnoughBrokers() *metav1.Condition {
 }
 
 // invalidInitialReplicas refuses a Topic whose spec.initialReplicas cannot be used for a new
-// partition: a CEL rule cannot read the number of brokers from the LogCluster. Entries of existing
-// partitions are not checked, because brokers may have been removed since they were used.
+// partition. A CEL rule cannot check this, because it cannot read the number of brokers from the
+// LogCluster. Entries of existing partitions are not checked, because brokers may have been removed
+// since the entries were used.
 func (in Input) invalidInitialReplicas() *metav1.Condition {
 	_, err := metadata.InitialReplicas(&in.Topic.Spec, in.Cluster, in.Cluster.Spec.Brokers,
 		func(index int32) bool { return index < in.Topic.Spec.Partitions && in.IsNew(index) })
@@ -132,7 +133,7 @@ func (in Input) invalidInitialReplicas() *metav1.Condition {
 }
 
 // volumesFull refuses a Topic with new partitions while the volumes of too many brokers are almost
-// full. The partitions are assigned when space is free.
+// full. The new partitions are assigned when space becomes free.
 func (in Input) volumesFull() *metav1.Condition {
 	full := len(in.Cluster.FullBrokers())
 	replicas := metadata.Replicas(in.Topic.Spec.TopicSettings, in.Cluster)
@@ -143,7 +144,7 @@ func (in Input) volumesFull() *metav1.Condition {
 	chosen, err := metadata.InitialReplicas(&in.Topic.Spec, in.Cluster, in.Cluster.Spec.Brokers,
 		in.IsNew)
 	if err != nil {
-		return nil // invalidInitialReplicas reports it
+		return nil // reported by invalidInitialReplicas
 	}
 	for index := range in.Topic.Spec.Partitions {
 		if in.IsNew(index) && chosen[index] == nil {
@@ -156,8 +157,8 @@ func (in Input) volumesFull() *metav1.Condition {
 	return nil
 }
 
-// Reassignments returns the replicas that the annotation heartwood.dev/reassign of a Topic
-// requests, by partition. The error says why the annotation cannot be used.
+// Reassignments returns the replicas that a Topic's annotation heartwood.dev/reassign requests, by
+// partition. The error describes why the annotation cannot be used.
 func Reassignments(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (map[int32][]int32,
 	error) {
 	requested, err := topic.Reassignments()

@@ -29,37 +29,37 @@ import (
 )
 
 const (
-	// defaultInterval is the time from the start of one round to the start of the next. If a round
-	// takes longer, the next one starts immediately.
+	// defaultInterval is the time between the starts of two rounds. If a round takes longer, the next
+	// one starts immediately.
 	defaultInterval = 15 * time.Second
 	// topicInterval limits the rate at which Topics are reconciled, because each reconciliation may
-	// write to the API server. The interval between rounds is at least topicInterval times the
-	// number of compacted Topics, which exceeds defaultInterval with more than 750 of them.
+	// write to the API server. The interval between rounds is at least topicInterval times the number
+	// of compacted Topics. With more than 750 of them, this exceeds defaultInterval.
 	topicInterval = 20 * time.Millisecond
 	// requestTimeout is the timeout of a request to one broker, including the response body.
 	requestTimeout = 3 * time.Second
 	// concurrentRequests is the number of brokers of a cluster that are polled at the same time.
 	concurrentRequests = 8
-	// maxReportBytes is the maximum size of one broker's report. The report on a partition takes
-	// about 1.5 KB, so the limit allows about 40,000 partitions.
+	// maxReportBytes is the maximum size of one broker's report. A partition takes about 1.5 KB of a
+	// report, so the limit allows about 40,000 partitions.
 	maxReportBytes = 64 << 20
 )
 
-// Cluster is the result of one round for one LogCluster. It is immutable once it is published.
+// Cluster is the result of one round for one LogCluster. It is immutable after its publication.
 type Cluster struct {
 	// Round is the number of the round; the first round after the start of the operator is 1.
 	Round             int64
-	At                time.Time // the time at which all responses had been read
+	At                time.Time // time at which all responses had been read
 	Responded, Polled int       // numbers of brokers; 0 <= Responded <= Polled
 	Silent            []int32   // brokers that did not respond
-	// reports on replicas, by the topic's Kafka name
+	// Rows contains the reports on replicas, by the topic's Kafka name.
 	Rows map[string][]report.Partition
-	// Rates contains the rates at which producers append to partitions, as far as they were
-	// measured since the start of the operator.
+	// Rates contains the rates at which producers append to partitions, as far as they were measured
+	// since the operator started.
 	Rates map[report.TopicPartition]rebalance.Rate
 }
 
-// RoundNumber returns c.Round, or 0 if c is nil: no round has been completed.
+// RoundNumber returns c.Round. If c is nil, no round has been completed, and RoundNumber returns 0.
 func (c *Cluster) RoundNumber() int64 {
 	if c == nil {
 		return 0
@@ -67,12 +67,12 @@ func (c *Cluster) RoundNumber() int64 {
 	return c.Round
 }
 
-// Options configure a Collector; the zero value selects the defaults.
+// Options configures a Collector. The zero value selects the defaults.
 type Options struct {
 	Interval  time.Duration     // between the starts of two rounds; default 15 s
 	Transport http.RoundTripper // for brokers without TLS; default: http.DefaultTransport
 	TLS       *peertls.Client   // for brokers with TLS; default: one with the collector's reader
-	// Status receives condition ClientsFailing; nil: it is not decided.
+	// Status receives condition ClientsFailing. If Status is nil, the condition is not decided.
 	Status *conditions.Shared
 }
 
@@ -111,7 +111,7 @@ func NewCollector(reader client.Reader, options Options) *Collector {
 // controller receives from it.
 func (c *Collector) Topics() <-chan event.GenericEvent { return c.topics }
 
-// Latest returns the report of the last completed round about a cluster. It returns nil if that
+// Latest returns the report on a cluster from the last completed round. It returns nil if that
 // round did not know the cluster, or if no round has been completed.
 func (c *Collector) Latest(cluster types.NamespacedName) *Cluster {
 	c.mu.Lock()
@@ -140,7 +140,7 @@ func (c *Collector) Start(ctx context.Context) error {
 }
 
 // round polls all brokers once, publishes the reports, and then sends the compacted Topics to the
-// topic controller. It returns the number of Topics sent. Topics are sent last, because a Topic
+// topic controller. It returns the number of sent Topics. Topics are sent last, because a Topic
 // that is reconciled before the publication would use the previous report.
 func (c *Collector) round(ctx context.Context) (queued int, err error) {
 	clusters, topics := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}
@@ -202,10 +202,10 @@ func Compacted(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) bool {
 	return err == nil && settings.Compact
 }
 
-// poll reads the reports of all brokers of a cluster. A broker that does not respond is omitted
-// without an error; if it is down, condition Ready of the LogCluster reports it.
+// poll reads the reports of all brokers of a cluster. It omits a broker that does not respond,
+// without an error. If this broker is down, the LogCluster's condition Ready reports it.
 func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Cluster {
-	// Brokers that are to be removed are in the status as long as they hold replicas.
+	// Brokers that are to be removed are in the status while they hold replicas.
 	brokers := max(cluster.Spec.Brokers, int32(len(cluster.Status.Brokers)))
 	responses := make([]*report.Partitions, brokers)
 	var group errgroup.Group
@@ -229,10 +229,10 @@ func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Clu
 	return merged
 }
 
-// merge groups the rows of all responses by topic. Brokers respond at different moments. So while
-// leadership of a partition moves, two brokers may report that they lead it, or no broker may. The
-// next round corrects the result. Only the first brokers responses count as polled: the others are
-// to be removed.
+// merge groups the rows of all responses by topic. Brokers respond at different times. So while a
+// partition's leadership moves, two brokers may report that they lead it, or no broker may. The
+// next round corrects the result. Only the brokers with an id below brokers count as polled,
+// because the others are to be removed.
 func merge(responses []*report.Partitions, brokers int) *Cluster {
 	merged := &Cluster{Polled: brokers, Rows: map[string][]report.Partition{}}
 	for id, response := range responses {
@@ -258,8 +258,8 @@ func (c *Collector) pollBroker(ctx context.Context, cluster *v1alpha1.LogCluster
 	return get[report.Partitions](ctx, c, cluster, broker, "/api/v1/partitions")
 }
 
-// get reads a response of one broker. A response that is longer than maxReportBytes is truncated,
-// so its decoding fails. Unknown fields of a newer broker are ignored.
+// get reads one broker's response. A response longer than maxReportBytes is truncated and cannot be
+// decoded. Unknown fields of a newer broker are ignored.
 func get[T any](ctx context.Context, c *Collector, cluster *v1alpha1.LogCluster, broker int32,
 	path string) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

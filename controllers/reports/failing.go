@@ -16,12 +16,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// failingMax is the number of clients that condition ClientsFailing describes.
+// failingMax is the maximum number of clients in the message of condition ClientsFailing.
 const failingMax = 20
 
-// reportFailing sets condition ClientsFailing of a cluster that authenticates clients, and removes
-// it from other ones. If no broker responds, the condition stays. It returns an error only if ctx
-// ends.
+// reportFailing sets condition ClientsFailing if a cluster authenticates clients; otherwise it
+// removes the condition. If no broker responds, the condition does not change. reportFailing
+// returns an error only if ctx ends.
 func (c *Collector) reportFailing(ctx context.Context, cluster *v1alpha1.LogCluster) error {
 	if c.status == nil {
 		return nil
@@ -37,7 +37,7 @@ func (c *Collector) reportFailing(ctx context.Context, cluster *v1alpha1.LogClus
 			var err error
 			responses[id], err = get[report.FailingClients](ctx, c, cluster, id,
 				"/api/v1/failing-clients")
-			if err != nil { // a broker of an earlier version, or one that is down
+			if err != nil { // the broker has an earlier version or is down
 				ctrl.LoggerFrom(ctx).V(1).Info("failed to read a broker's failing clients", "cluster",
 					cluster.Name, "broker", id, "error", err.Error())
 			}
@@ -53,7 +53,7 @@ func (c *Collector) reportFailing(ctx context.Context, cluster *v1alpha1.LogClus
 }
 
 // failingClient is a client in the message of condition ClientsFailing. It contains neither brokers
-// nor times, so that the message does not change while a client tries one broker after the other.
+// nor times. So the message does not change while a client tries one broker after the other.
 type failingClient struct{ user, address, listener string }
 
 func (f failingClient) describe(blocked bool) string {
@@ -104,7 +104,7 @@ func failingCondition(responses []*report.FailingClients) metav1.Condition {
 	return condition
 }
 
-// compareFailing orders blocked clients first.
+// compareFailing compares clients. Blocked clients come first.
 func compareFailing(blocked map[failingClient]bool) func(a, b failingClient) int {
 	rank := func(c failingClient) int {
 		if blocked[c] {

@@ -6,8 +6,8 @@ import (
 )
 
 // rates returns the rates at which producers append to each partition after a round. before is the
-// previous round; it may be nil. A partition keeps its rate in a round in which it cannot be
-// measured, because its leader has changed or has restarted, or did not respond.
+// previous round, or nil. A partition keeps its rate if the rate cannot be measured in this round
+// because the partition's leader has changed, has restarted or did not respond.
 func rates(before, now *Cluster) map[report.TopicPartition]rebalance.Rate {
 	if before == nil {
 		return nil
@@ -32,7 +32,7 @@ func rates(before, now *Cluster) map[report.TopicPartition]rebalance.Rate {
 		last[leader{partition, row.Broker}] = row.ProducedBytes
 	})
 	each(now, func(row *report.Partition, partition report.TopicPartition) {
-		// A broker that has restarted counts from 0.
+		// A restarted broker counts from 0 again.
 		if bytes, known := last[leader{partition, row.Broker}]; known && row.ProducedBytes >= bytes {
 			found[partition] = found[partition].Add(row.ProducedBytes-bytes, elapsed)
 		}
@@ -40,7 +40,7 @@ func rates(before, now *Cluster) map[report.TopicPartition]rebalance.Rate {
 	return found
 }
 
-// each calls a function for the rows of all leaders.
+// each calls a function for each leader's row.
 func each(c *Cluster, do func(*report.Partition, report.TopicPartition)) {
 	for topic, rows := range c.Rows {
 		for i := range rows {

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestRatesSurviveChangesOfTheLeader: a partition keeps its rate when it cannot be measured, and a
-// partition that was never measured has none.
+// TestRatesSurviveChangesOfTheLeader checks that a partition keeps its rate when it cannot be
+// measured. A partition that was never measured has no rate.
 func TestRatesSurviveChangesOfTheLeader(t *testing.T) {
 	now := time.Unix(1000, 0)
 	round := func(rows ...report.Partition) *Cluster {
@@ -23,9 +23,9 @@ func TestRatesSurviveChangesOfTheLeader(t *testing.T) {
 	rounds := []*Cluster{
 		round(leader(0, 0, 1000), leader(0, 1, 5000), leader(0, 2, 5000)),
 		round(leader(0, 0, 3000), leader(0, 1, 9000), leader(0, 2, 5000),
-			report.Partition{Broker: 1, ProducedBytes: 10}), // a follower
-		round(leader(0, 0, 7000), leader(1, 1, 9), leader(0, 2, 100), // another leader; a restart
-			leader(0, 3, 100)), // new
+			report.Partition{Broker: 1, ProducedBytes: 10}), // row of a follower
+		round(leader(0, 0, 7000), leader(1, 1, 9), leader(0, 2, 100), // another and a restarted leader
+			leader(0, 3, 100)), // new partition
 		round(leader(1, 1, 1009)), // partition 0 has no leader
 	}
 	var before *Cluster

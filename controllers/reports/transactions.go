@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// identify asks all brokers of a cluster for their transactions if a transaction blocks the cleaner
-// and its transactional id is unknown, and adds the ids to the rows. The leader of a partition
-// reports the id only if it coordinates the id, too.
+// identify adds missing transactional ids to the rows. If a transaction blocks the cleaner and its
+// transactional id is unknown, identify asks all brokers of the cluster for their transactions. A
+// partition's leader reports the id itself only if it also coordinates the transaction.
 func (c *Collector) identify(ctx context.Context, cluster *v1alpha1.LogCluster,
 	responses []*report.Partitions) {
 	if !unidentified(responses) {
@@ -25,12 +25,12 @@ func (c *Collector) identify(ctx context.Context, cluster *v1alpha1.LogCluster,
 	group.SetLimit(concurrentRequests)
 	for id := range cluster.Spec.Brokers {
 		if responses[id] == nil {
-			continue // it has not responded to the first request either
+			continue // no response to the first request either
 		}
 		group.Go(func() error {
 			var err error
 			known[id], err = get[report.Transactions](ctx, c, cluster, id, path)
-			if err != nil { // a broker of an earlier version, or one that is loading
+			if err != nil { // the broker has an earlier version or is loading
 				ctrl.LoggerFrom(ctx).V(1).Info("failed to read a broker's transactions", "cluster",
 					cluster.Name, "broker", id, "error", err.Error())
 			}
@@ -59,8 +59,8 @@ func unidentified(responses []*report.Partitions) bool {
 	return false
 }
 
-// addIDs adds the transactional ids of all coordinators to the rows. It ignores responses that are
-// missing.
+// addIDs adds the transactional ids known to all coordinators to the rows. It ignores missing
+// responses.
 func addIDs(responses []*report.Partitions, known []*report.Transactions) {
 	all := report.Transactions{}
 	for _, response := range known {

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// brokersOf responds to the requests of a Collector as the brokers of a cluster do: broker 0 leads
-// a partition that a transaction blocks, and broker 1 coordinates the transaction.
+// brokersOf responds to a Collector's requests like the brokers of a cluster. Broker 0 leads a
+// partition that a transaction blocks, and broker 1 coordinates the transaction.
 type brokersOf struct {
 	reason   string
 	mu       sync.Mutex // guards requests
@@ -43,12 +43,12 @@ func (b *brokersOf) RoundTrip(r *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(bytes.NewReader(content))}, err
 }
 
-// TestBlockingTransactionIsIdentified: only if a transaction blocks the cleaner, the brokers are
-// asked whose it is.
+// TestBlockingTransactionIsIdentified checks that the brokers are asked for the transactional id
+// only if a transaction blocks the cleaner.
 func TestBlockingTransactionIsIdentified(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Name, cluster.Namespace, cluster.Spec.Brokers = "demo", "default", 2
-	reader := fakeapi.Builder(t).Build() // there are no Leases, so the brokers have no TLS
+	reader := fakeapi.Builder(t).Build() // without Leases, brokers have no TLS
 	for reason, want := range map[string]string{
 		v1alpha1.ReasonBlockedByOpenTransaction: "payments-7", v1alpha1.ReasonUpToDate: ""} {
 		brokers := &brokersOf{reason: reason}

@@ -1,6 +1,6 @@
 // Package secrets reads and writes the Secrets that the operator owns. It reads from the API server
-// itself, because a decision from an outdated cache could replace a CA or a password, and writes by
-// compare-and-swap. It never writes a Secret that another object owns.
+// itself, because a decision based on an outdated cache could replace a CA or a password. It writes
+// by compare-and-swap. It never writes a Secret that another object owns.
 package secrets
 
 import (
@@ -25,15 +25,15 @@ type Store struct {
 	Live client.Reader // uncached reads of the API server
 }
 
-// Owned is a Secret of an owner, as it was read. Its data is empty if the Secret does not exist.
+// Owned is a Secret of an owner as it was read. Its data is empty if the Secret does not exist.
 type Owned struct {
 	Data   map[string][]byte
 	stored *corev1.Secret // nil if the Secret does not exist
 }
 
 // Read reads a Secret of an owner. It returns an owned.ForeignError if the Secret exists and has
-// another owner or none. A Secret of an earlier owner with the same name is deleted, with its
-// content: an owner that was created again does not inherit credentials.
+// another owner, or no owner. If the Secret belongs to an earlier owner with the same name, Read
+// deletes it. So an owner that was created again does not inherit credentials.
 func (s *Store) Read(ctx context.Context, owner client.Object, name string) (Owned, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}
@@ -62,7 +62,7 @@ func (s *Store) Read(ctx context.Context, owner client.Object, name string) (Own
 	return Owned{Data: map[string][]byte{}}, nil
 }
 
-// foreign returns the error of a Secret that was not made for owner.
+// foreign returns the error for a Secret that was not created for owner.
 func (s *Store) foreign(name string, owner client.Object) error {
 	kind, err := s.GroupVersionKindFor(owner)
 	if err != nil {
@@ -71,8 +71,8 @@ func (s *Store) foreign(name string, owner client.Object) error {
 	return &owned.ForeignError{Kind: "Secret", Name: name, OwnerKind: kind.Kind}
 }
 
-// checkPresent returns an error unless owner is the present object of its name. An owner from an
-// outdated cache may be the earlier one itself.
+// checkPresent returns an error unless owner is the present object with its name. If owner comes
+// from an outdated cache, it may itself be the earlier object.
 func (s *Store) checkPresent(ctx context.Context, owner client.Object) error {
 	kind, err := s.GroupVersionKindFor(owner)
 	if err != nil {
@@ -89,8 +89,8 @@ func (s *Store) checkPresent(ctx context.Context, owner client.Object) error {
 	return nil
 }
 
-// Write stores data in a Secret that Read has returned, unless it has this data already. It fails
-// with a conflict if the Secret has changed since.
+// Write stores data in a Secret that Read has returned, unless the Secret already has this data. It
+// fails with a conflict if the Secret has changed since Read.
 func (s *Store) Write(ctx context.Context, owner client.Object, cluster, name string, read Owned,
 	data map[string][]byte) error {
 	if read.stored != nil {
@@ -123,8 +123,8 @@ func (s *Store) Write(ctx context.Context, owner client.Object, cluster, name st
 	return nil
 }
 
-// Key reads a key of a Secret that users provide. found is false if the Secret or the key does not
-// exist.
+// Key reads the value of a key in a Secret that users provide. found is false if the Secret or the
+// key does not exist.
 func (s *Store) Key(ctx context.Context, namespace string,
 	from v1alpha1.SecretKey) (value []byte, found bool, err error) {
 	data, err := s.Foreign(ctx, namespace, from.Name)
@@ -132,7 +132,7 @@ func (s *Store) Key(ctx context.Context, namespace string,
 	return value, found, err
 }
 
-// Foreign reads a Secret that users provide. The result is nil only if it does not exist.
+// Foreign reads a Secret that users provide. The result is nil only if the Secret does not exist.
 func (s *Store) Foreign(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	secret := &corev1.Secret{}
 	err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
@@ -147,7 +147,7 @@ func (s *Store) Foreign(ctx context.Context, namespace, name string) (map[string
 	return secret.Data, nil
 }
 
-// Remove deletes a Secret that Read has returned, if it exists.
+// Remove deletes a Secret that Read has returned, if the Secret exists.
 func (s *Store) Remove(ctx context.Context, read Owned) error {
 	if read.stored == nil {
 		return nil

@@ -2,9 +2,9 @@
 //
 // reader.go lists the sets of a LogCluster from the cache and decodes each version once. store.go
 // implements the interface of internal/metadata/partitionset/commit, whose Writer makes all
-// changes: each change is decided on the version that it replaces. keys.go maps events of sets to
+// changes: each change is decided for the version that it replaces. keys.go maps events of sets to
 // Topics.
 //
-// Decoded sets are shared by all controllers and must not be changed; a change is made to a clone.
+// All controllers share the decoded sets and must not change them; a change is made to a clone.
 // While Reader.mu is held, no other lock is acquired and no I/O is done.
 package sets

@@ -19,8 +19,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// TopicsOf returns a handler of events of PartitionSets. It queues the Topics of the entries that
-// have changed, after a delay during which further events are coalesced.
+// TopicsOf returns an event handler for PartitionSets. It queues the Topics whose entries have
+// changed, after a delay. Further events during this delay are coalesced.
 func TopicsOf(delay time.Duration) handler.EventHandler {
 	add := func(before, after *v1alpha1.PartitionSet, namespace string, to queue) {
 		for name := range changedTopics(before, after) {
@@ -76,7 +76,7 @@ func note(topics map[string]bool, entry string) {
 	}
 }
 
-// ID returns the topic id of a Topic: its uid. ok is false if the uid is not a UUID.
+// ID returns a Topic's topic id, which is its uid. ok is false if the uid is not a UUID.
 func ID(uid types.UID) (id metadata.ID, ok bool) {
 	digits := strings.ReplaceAll(string(uid), "-", "")
 	if len(digits) != 2*len(id) {
@@ -86,7 +86,7 @@ func ID(uid types.UID) (id metadata.ID, ok bool) {
 	return id, err == nil
 }
 
-// Tag returns the tag of a Topic's id.
+// Tag returns the tag for a Topic's id.
 func Tag(uid types.UID) string {
 	id, _ := ID(uid)
 	return partitionset.Tag(id)

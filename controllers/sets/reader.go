@@ -25,7 +25,7 @@ type Reader struct {
 	}
 }
 
-// decoded is the latest version of a set that was decoded.
+// decoded is the latest decoded version of a set.
 type decoded struct {
 	uid     types.UID
 	version string // resourceVersion
@@ -40,8 +40,8 @@ func NewReader(cache client.Reader) *Reader {
 	return r
 }
 
-// Decode returns the content of a set; a set that was deleted and created again has its last
-// status. It logs entries that cannot be parsed when their number changes.
+// Decode returns a set's content. If the set was deleted and created again, the content includes
+// its last status. Decode logs entries that cannot be parsed when their number changes.
 func (r *Reader) Decode(ctx context.Context, set *v1alpha1.PartitionSet) *partitionset.Set {
 	key := client.ObjectKeyFromObject(set)
 	r.mu.Lock()
@@ -67,23 +67,23 @@ func (r *Reader) Decode(ctx context.Context, set *v1alpha1.PartitionSet) *partit
 	return content
 }
 
-// Forget removes what is known about a set that was deleted.
+// Forget removes the stored information about a deleted set.
 func (r *Reader) Forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.decoded, key)
 }
 
-// Cluster contains the PartitionSets of a LogCluster. It must not be changed.
+// Cluster contains a LogCluster's PartitionSets. It must not be changed.
 type Cluster struct {
 	// Count is the number of sets that the LogCluster has when all of them exist.
 	Count int32
-	// Objects and Sets contain the existing sets and their content, by index.
+	// Objects contains the existing sets, and Sets their decoded content, by index.
 	Objects map[int32]*v1alpha1.PartitionSet
 	Sets    map[int32]*partitionset.Set
 }
 
-// OfCluster returns the sets of a LogCluster, as they are in the cache.
+// OfCluster returns a LogCluster's sets from the cache.
 func (r *Reader) OfCluster(ctx context.Context, namespace, cluster string) (*Cluster, error) {
 	list := &v1alpha1.PartitionSetList{}
 	if err := r.cache.List(ctx, list, client.InNamespace(namespace),
@@ -94,9 +94,9 @@ func (r *Reader) OfCluster(ctx context.Context, namespace, cluster string) (*Clu
 		func(set *v1alpha1.PartitionSet) *partitionset.Set { return r.Decode(ctx, set) }), nil
 }
 
-// Live returns the sets of a LogCluster, as they are in the API server, which live reads. It is for
-// decisions that cannot be undone: the cache may be outdated. complete is false if a set does not
-// exist, or has an entry that cannot be parsed: then not all partitions are known.
+// Live returns a LogCluster's sets, read from the API server itself with live. It is used for
+// decisions that cannot be undone, because the cache can be outdated. complete is false if a set
+// does not exist or has an entry that cannot be parsed, because then not all partitions are known.
 func Live(ctx context.Context, live client.Reader, namespace, cluster string) (c *Cluster,
 	complete bool, err error) {
 	list := &v1alpha1.PartitionSetList{}
@@ -137,7 +137,8 @@ func newCluster(cluster string, items []v1alpha1.PartitionSet,
 	return c
 }
 
-// Of returns the set to which a partition belongs, and its number; nil if the set does not exist.
+// Of returns the set to which a partition belongs, and the set's number. The set is nil if it does
+// not exist.
 func (c *Cluster) Of(key partitionset.Key) (*partitionset.Set, int32) {
 	number := partitionset.Number(key, c.Count)
 	return c.Sets[number], number

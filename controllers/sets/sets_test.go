@@ -47,7 +47,7 @@ func TestVersionIsDecodedOnce(t *testing.T) {
 		t.Error("a later version was not decoded")
 	}
 	r.Forget(client.ObjectKeyFromObject(set))
-	set.UID = "2" // created again; the API server may use any version
+	set.UID = "2" // created again; the API server can choose any version
 	set.Spec.Assignments = nil
 	if !r.Decode(t.Context(), set).Empty() {
 		t.Error("the content of a deleted set was used for another one")

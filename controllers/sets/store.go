@@ -14,21 +14,21 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 )
 
-// store implements commit.API. The name of a set is <namespace>/<name>. It returns a set that was
-// deleted and created again with its last status.
+// store implements commit.API. A set's name is <namespace>/<name>. If a set was deleted and created
+// again, store returns it with its last status.
 type store struct {
 	client client.Client // cached reads
 	live   client.Reader // uncached reads of the API server
 }
 
-// NewWriter returns a writer of all PartitionSets. live reads from the API server itself. The
-// controllers decide again for each version of a set, so a decision to change nothing needs no
+// NewWriter returns a writer for all PartitionSets. live reads from the API server itself. The
+// controllers decide again for each version of a set. So a decision to change nothing requires no
 // read.
 func NewWriter(c client.Client, live client.Reader) *commit.Writer {
 	return commit.New(store{c, live}, commit.Options{TrustWatch: true})
 }
 
-// Name returns the name by which a writer of NewWriter identifies a set.
+// Name returns the name with which a writer from NewWriter identifies a set.
 func Name(key types.NamespacedName) string { return key.String() }
 
 func parseName(name string) types.NamespacedName {
@@ -36,8 +36,8 @@ func parseName(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// Latest implements commit.API. A set without a valid version in the cache is read from the API
-// server.
+// Latest implements commit.API. If the cache has no valid version of a set, the set is read from
+// the API server.
 func (s store) Latest(name string) *v1alpha1.PartitionSet {
 	set := &v1alpha1.PartitionSet{}
 	if s.client.Get(context.Background(), parseName(name), set) != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // setCompaction sets status.compaction and condition Compacting. Until the operator has completed
-// the first round of reports, it keeps their previous values. If no leader responds, it sets the
-// condition to Unknown.
+// the first round of reports, both keep their previous values. If no leader responds, setCompaction
+// sets the condition to Unknown.
 func (s *scope) setCompaction(status *v1alpha1.TopicStatus) {
 	switch {
 	case s.cluster == nil || !reports.Compacted(s.topic, s.cluster):
@@ -41,7 +41,8 @@ func (s *scope) compaction(before *v1alpha1.CompactionStatus,
 	after := summary.WithCleanNow(summary.Compaction(rows),
 		summary.CleanNow(s.topic.CleanNow(), cleanNow, rows, s.replicaCount()))
 	if after != nil && after.LastCleaned == nil && before != nil {
-		// A leader on a broker whose replica is new, or whose version is earlier, reports no time.
+		// A leader does not report this time if its replica is new, or if its broker has an earlier
+		// version.
 		after.LastCleaned = before.LastCleaned
 	}
 	return after
@@ -56,19 +57,19 @@ func (s *scope) replicaCount() (count int) {
 }
 
 // deferredRounds is the minimum number of rounds of reports between two writes of a Topic's status
-// if only fast-changing numbers have changed. With the default interval between rounds it is a
+// if only fast-changing numbers have changed. With the default interval between rounds, this is a
 // minute (ADR 0115).
 const deferredRounds = 4
 
 // statusWrites limits the rate of status writes in which only fast-changing numbers have changed.
-// It stores the round of the last write of each Topic. After a restart of the operator the rounds
-// are lost, which costs one additional write per Topic.
+// It stores the round of each Topic's last write. After a restart of the operator, these rounds are
+// lost, which costs one additional write per Topic.
 type statusWrites struct {
 	rounds keyed.Map[int64]
 }
 
-// deferred reports whether a changed status is to be written in a later round: only fast-changing
-// numbers have changed, and the last write was less than deferredRounds rounds ago.
+// deferred reports whether the write of a changed status must wait for a later round: only
+// fast-changing numbers have changed, and the last write was less than deferredRounds rounds ago.
 func (w *statusWrites) deferred(key types.NamespacedName, before, after v1alpha1.TopicStatus,
 	round int64) bool {
 	last, written := w.rounds.Get(key)
@@ -80,7 +81,7 @@ func (w *statusWrites) record(key types.NamespacedName, round int64) { w.rounds.
 
 func (w *statusWrites) forget(key types.NamespacedName) { w.rounds.Delete(key) }
 
-// withoutFastNumbers returns a status without the values that change all the time while producers
+// withoutFastNumbers returns a status without the values that change continuously while producers
 // write or a pass runs.
 func withoutFastNumbers(status v1alpha1.TopicStatus) v1alpha1.TopicStatus {
 	status = *status.DeepCopy()

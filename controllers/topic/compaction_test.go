@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestWritesOfFastNumbersAreDeferred changes one value of a status. If the value is fast-changing,
-// the write must be deferred until the fourth round after the last write; otherwise it must not be
-// deferred.
+// TestWritesOfFastNumbersAreDeferred changes one value of a status at a time. If the value is
+// fast-changing, the write must be deferred until the fourth round after the last write; otherwise
+// it must not be deferred.
 func TestWritesOfFastNumbersAreDeferred(t *testing.T) {
 	status := func(change func(*v1alpha1.CompactionStatus,
 		*metav1.Condition)) v1alpha1.TopicStatus {

@@ -1,6 +1,6 @@
-// Package topic contains the controller that writes Topic.status. The partitions are assigned and
-// elected by packages assignment and election; this controller only reports on them. It also sets
-// spec.partitions of a Topic that does not specify it.
+// Package topic contains the controller that writes Topic.status. Packages assignment and election
+// assign partitions and elect leaders; this controller only reports on the partitions. It also sets
+// spec.partitions if a Topic does not specify it.
 //
 // A reconciliation gathers its scope (scope.go) and computes the status (status.go, problems.go,
 // compaction.go). pace.go limits the number of writes: a new Topic costs at most two, and a

@@ -16,8 +16,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// TestFailedReconciliationsHaveALastSuccess: a Topic has the series also if each reconciliation
-// since the start of the operator has failed, and none once it does not exist.
+// TestFailedReconciliationsHaveALastSuccess checks that a Topic's series exists even if each
+// reconciliation has failed since the operator started. The series is removed when the Topic does
+// not exist.
 func TestFailedReconciliationsHaveALastSuccess(t *testing.T) {
 	fails := errors.New("forbidden")
 	c := fakeapi.Builder(t).WithInterceptorFuncs(interceptor.Funcs{

@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/controllers/keyed"
 )
 
-// Pace limits the writes of statuses of Topics that are not settled; the zero value selects the
+// Pace limits the status writes of Topics that are not settled. The zero value selects the
 // defaults.
 type Pace struct {
-	// After is the time after which the status of a Topic that is not settled is written; default
-	// 2 s. Most new Topics, and most failovers, are settled before.
+	// After is the time after which the status of a Topic that is not settled is written; default 2 s.
+	// Most new Topics, and most failovers, are settled before this time.
 	After time.Duration
 	// Again is the minimum time between two such writes in which only numbers and problems have
 	// changed; default 10 s.
@@ -29,17 +29,17 @@ func (p Pace) withDefaults() Pace {
 // unsettled is the progress of a Topic that is not settled.
 type unsettled struct {
 	since   time.Time // time of the first observation
-	written time.Time // the last write since then; zero if there was none
+	written time.Time // time of the last write since then; zero if there was none
 }
 
-// unsettledTopics stores when each Topic was observed to be not settled. After a restart of the
-// operator the times are lost, which delays the next write by at most Pace.After.
+// unsettledTopics stores the time at which each Topic was first observed to be not settled. After a
+// restart of the operator these times are lost, which delays the next write by at most Pace.After.
 type unsettledTopics struct {
 	topics keyed.Map[unsettled]
 }
 
-// wait returns the time after which a changed status is to be written, 0 if it is to be written
-// now. A status that is settled is written at once.
+// wait returns the time after which a changed status must be written; 0 means now. A settled status
+// is written at once.
 func (u *unsettledTopics) wait(key types.NamespacedName, before, after v1alpha1.TopicStatus,
 	settled bool, pace Pace, now time.Time) time.Duration {
 	if settled {
@@ -58,7 +58,7 @@ func (u *unsettledTopics) wait(key types.NamespacedName, before, after v1alpha1.
 	return max(due.Sub(now), 0)
 }
 
-// record stores that a status was written.
+// record stores the time of a status write.
 func (u *unsettledTopics) record(key types.NamespacedName, now time.Time) {
 	if last, known := u.topics.Get(key); known {
 		last.written = now
@@ -68,8 +68,8 @@ func (u *unsettledTopics) record(key types.NamespacedName, now time.Time) {
 
 func (u *unsettledTopics) forget(key types.NamespacedName) { u.topics.Delete(key) }
 
-// settled reports whether a status is final until something happens to the Topic: all partitions
-// serve and are replicated, or the Topic is refused.
+// settled reports whether a status is final until something happens to the Topic. It is final if
+// all partitions serve and are replicated, or if the Topic is refused.
 func settled(status v1alpha1.TopicStatus) bool {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Reason == v1alpha1.ReasonReady {

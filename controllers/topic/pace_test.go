@@ -23,7 +23,7 @@ func statusOf(ready, replicated string) (status v1alpha1.TopicStatus) {
 }
 
 // TestStatusIsWrittenOnceItIsSettled follows a new Topic and a failover. A settled status is
-// written at once, another one only if it lasts.
+// written at once, any other status only if it lasts.
 func TestStatusIsWrittenOnceItIsSettled(t *testing.T) {
 	start, key := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), types.NamespacedName{Name: "orders"}
 	var none v1alpha1.TopicStatus

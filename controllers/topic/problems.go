@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// severity orders the reasons of problems, the worst first.
+// severity contains the reasons of problems, the worst first.
 var severity = []string{v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry,
 	v1alpha1.ReasonLeaderOffline, v1alpha1.ReasonLeaderStarting, v1alpha1.ReasonUnassigned,
 	v1alpha1.ReasonReassigning, v1alpha1.ReasonUnderReplicated}
@@ -59,7 +59,7 @@ func (p *problem) brokers() []int32 {
 	return nil
 }
 
-// problem returns the problem of a partition; ok is false if it has none.
+// problem returns a partition's problem. ok is false if the partition has no problem.
 func (s *scope) problem(index int32) (p problem, ok bool) {
 	entry, assigned := s.entries[index]
 	p = problem{partition: index, entry: entry}
@@ -178,8 +178,9 @@ func (s *scope) offline(p problem) string {
 	return message
 }
 
-// candidate returns the first replica that could lead a partition without a leader after a consent.
-// A replica that has lost its log is the last choice: another one has old records at least.
+// candidate returns the first replica that could lead a leaderless partition after a user's
+// consent. A replica that has lost its log is the last choice, because any other replica has at
+// least old records.
 func (s *scope) candidate(decision placement.Decision) (id int32, ok bool) {
 	replicas := slices.Clone(decision.Replicas)
 	slices.SortStableFunc(replicas, func(a, b int32) int {
@@ -193,7 +194,7 @@ func (s *scope) candidate(decision placement.Decision) (id int32, ok bool) {
 	return 0, false
 }
 
-// rank returns 1 for a replica that has lost its log, 0 for others.
+// rank returns 1 for a replica that has lost its log, and 0 for any other replica.
 func (s *scope) rank(decision placement.Decision, id int32) int {
 	if lostLog(decision) && slices.Contains(decision.Lost, id) {
 		return 1
@@ -201,8 +202,8 @@ func (s *scope) rank(decision placement.Decision, id int32) int {
 	return 0
 }
 
-// lostVolume returns the lost volume of an in-sync replica for which a partition waits, if every
-// replica for which it waits was on a lost volume, and no other replica could lead; nil otherwise.
+// lostVolume returns the lost volume of an in-sync replica for which a partition waits. It returns
+// nil unless every such replica was on a lost volume and no other replica could lead.
 func (s *scope) lostVolume(decision placement.Decision) *v1alpha1.LostVolume {
 	if _, ok := s.candidate(decision); ok || s.cluster == nil || decision.LeaderEpoch == 0 {
 		return nil
@@ -221,8 +222,8 @@ func (s *scope) lostVolume(decision placement.Decision) *v1alpha1.LostVolume {
 	return found
 }
 
-// consent returns the value that accepts the loss of a partition's records; "" if the partition can
-// serve again without it, or no replica could lead.
+// consent returns the value with which a user accepts the loss of a partition's records. It returns
+// "" if the partition can serve again without a loss, or if no replica could lead.
 func (s *scope) consent(p problem) string {
 	decision := p.decision
 	switch {
@@ -248,7 +249,7 @@ func (s *scope) consent(p problem) string {
 	return ""
 }
 
-// acceptCommand returns the command by which a user accepts the loss of records.
+// acceptCommand returns the command with which a user accepts the loss of records.
 func (s *scope) acceptCommand(partition int32, consent string) string {
 	return fmt.Sprintf("kubectl annotate topics.heartwood.dev %s -n %s %s=%d=%s --overwrite",
 		s.topic.Name, s.topic.Namespace, v1alpha1.AnnotationAcceptDataLoss, partition, consent)

@@ -59,8 +59,8 @@ type Reconciler struct {
 	unsettled unsettledTopics
 }
 
-// Setup adds the controller to a manager. A change of only the status of a Topic or LogCluster does
-// not trigger reconciliations of other Topics. Events of PartitionSets are coalesced.
+// Setup adds the controller to a manager. Status-only changes of a Topic or LogCluster do not
+// trigger reconciliations of other Topics. Events of PartitionSets are coalesced.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	r.Pace = r.Pace.withDefaults()
 	specChanged := builder.WithPredicates(watch.SpecChanged)
@@ -80,8 +80,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile writes the status in every case, even if the Topic is refused or an error occurs,
-// because users look for the cause in the status.
+// Reconcile always writes the status, even if the Topic is refused or an error occurs, because
+// users look for the cause in the status.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	r.LastSuccess.Begin(controllerName, req.NamespacedName)
 	scope, err := r.gather(ctx, req.NamespacedName)
@@ -103,10 +103,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// setPartitions writes the number of partitions into a Topic that does not specify it, so that a
-// later change of the default does not affect this Topic (ADR 0217). The write is a
-// compare-and-swap, so that it cannot replace a number that a user has written meanwhile. Its event
-// triggers the pass that assigns the partitions.
+// setPartitions writes the number of partitions into a Topic that does not specify it. So a later
+// change of the default does not affect this Topic (ADR 0217). The write is a compare-and-swap,
+// because a user may have written a number meanwhile. The event of the write triggers the pass that
+// assigns the partitions.
 func (r *Reconciler) setPartitions(ctx context.Context, s *scope) error {
 	changed := s.topic.DeepCopy()
 	changed.Spec.Partitions = metadata.NewTopicPartitions(s.topic.KafkaName(), s.cluster)
@@ -125,11 +125,11 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.unsettled.forget(key)
 }
 
-// patchStatus writes the status if it has changed. It may defer the write: again is the time after
-// which the caller must repeat the reconciliation. A write in which only fast-changing numbers have
-// changed waits for a later round of reports instead; see statusWrites. This controller is the only
-// writer of the status, so the write needs no compare-and-swap. Events are created after the write;
-// otherwise a failed write, which is repeated, would create two events for one change.
+// patchStatus writes the status if it has changed. It can defer the write; the caller must then
+// repeat the reconciliation after the time again. If only fast-changing numbers have changed, the
+// write waits for a later round of reports instead; see statusWrites. This controller is the only
+// writer of the status, so the write needs no compare-and-swap. Events are created after the write.
+// Otherwise a failed and repeated write would create two events for one change.
 func (r *Reconciler) patchStatus(ctx context.Context, scope *scope) (again time.Duration,
 	err error) {
 	before := scope.topic
@@ -156,7 +156,7 @@ func (r *Reconciler) patchStatus(ctx context.Context, scope *scope) (again time.
 	return 0, nil
 }
 
-// recordLoss creates an event if records of a partition were lost.
+// recordLoss creates an event if a partition's records were lost.
 func (r *Reconciler) recordLoss(before, after *v1alpha1.Topic) {
 	lost := func(topic *v1alpha1.Topic) int {
 		return slices.IndexFunc(topic.Status.Problems, func(p v1alpha1.PartitionProblem) bool {
@@ -170,8 +170,8 @@ func (r *Reconciler) recordLoss(before, after *v1alpha1.Topic) {
 	}
 }
 
-// ofSameName maps a Topic to all Topics that claim the same Kafka name, or one that collides: when
-// the Topic is deleted, the oldest of the others receives the name.
+// ofSameName maps a Topic to all Topics whose Kafka name is the same or collides. When the Topic is
+// deleted, the oldest of the other Topics receives the name.
 func (r *Reconciler) ofSameName(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.list(ctx, object.GetNamespace(),
 		client.MatchingFields{index.ByKafkaName: index.KafkaNameKey(object.(*v1alpha1.Topic))})
@@ -186,7 +186,7 @@ func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []rec
 
 // lostVolumesChanged drops events of LogClusters whose lost volumes have not changed.
 var lostVolumesChanged = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false }, // precedes those of all Topics
+	CreateFunc: func(event.CreateEvent) bool { return false }, // events of all Topics follow
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.LogCluster).Status.LostVolumes,
 			e.ObjectNew.(*v1alpha1.LogCluster).Status.LostVolumes)
@@ -195,15 +195,15 @@ var lostVolumesChanged = predicate.Funcs{
 
 // bootstrapped selects the event of a LogCluster to which clients can connect for the first time.
 var bootstrapped = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false }, // precedes those of all Topics
+	CreateFunc: func(event.CreateEvent) bool { return false }, // events of all Topics follow
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return !e.ObjectOld.(*v1alpha1.LogCluster).Status.Bootstrapped &&
 			e.ObjectNew.(*v1alpha1.LogCluster).Status.Bootstrapped
 	},
 }
 
-// withProblems maps a LogCluster to those of its Topics whose status has problems: what they wait
-// for depends on the state of brokers.
+// withProblems maps a LogCluster to those of its Topics whose status has problems. What these
+// Topics wait for depends on the state of brokers.
 func (r *Reconciler) withProblems(ctx context.Context,
 	cluster client.Object) []reconcile.Request {
 	topics := &v1alpha1.TopicList{}

@@ -17,32 +17,31 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// scope contains the input of one reconciliation of a Topic, and the reason if the Topic is
-// refused.
+// scope contains the input of a Topic's reconciliation, and the reason for a refusal of the Topic.
 type scope struct {
 	topic   *v1alpha1.Topic
-	cluster *v1alpha1.LogCluster // nil if it does not exist
-	older   *v1alpha1.Topic      // an older Topic with the same Kafka name; nil if there is none
-	// colliding is an older Topic whose Kafka name collides; nil if there is none.
+	cluster *v1alpha1.LogCluster // nil if the LogCluster does not exist
+	older   *v1alpha1.Topic      // older Topic with the same Kafka name, or nil
+	// colliding is an older Topic whose Kafka name collides, or nil.
 	colliding *v1alpha1.Topic
 	// entries are the entries of the Topic's own partitions, by index.
 	entries map[int32]partitionset.Entry
-	invalid map[int32]bool // partitions whose entries cannot be parsed
-	known   map[int32]bool // partitions that have an entry, of this Topic or of an earlier one
+	invalid map[int32]bool // true for partitions whose entries cannot be parsed
+	known   map[int32]bool // true for partitions with an entry, of this Topic or of an earlier one
 	// removing are the brokers that still remove the records of an earlier Topic, by partition.
 	removing map[int32][]int32
 	// brokers contains the states of the brokers of partitions without a leader.
 	brokers map[int32]placement.BrokerState
 	report  *reports.Cluster // nil before the first round of reports
 
-	// refusal is the condition Ready that says why the Topic is not reconciled, nil if it is
-	// reconciled.
+	// refusal is condition Ready with the reason why the Topic is refused, or nil if it is not
+	// refused.
 	refusal *metav1.Condition
-	// invalidMoves says why the annotation heartwood.dev/reassign cannot be used, nil if it can.
+	// invalidMoves is the reason why the annotation heartwood.dev/reassign cannot be used, or nil.
 	invalidMoves error
 }
 
-// gather reads the scope of a Topic. It returns nil if the Topic does not exist.
+// gather reads a Topic's scope. It returns nil if the Topic does not exist.
 func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*scope, error) {
 	s := &scope{topic: &v1alpha1.Topic{}}
 	if err := r.Get(ctx, key, s.topic); err != nil {
@@ -76,8 +75,8 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (*sco
 	return s, nil
 }
 
-// gatherOlder finds the older Topics of the cluster that claim the Topic's Kafka name, or one that
-// collides with it.
+// gatherOlder finds the cluster's older Topics whose Kafka name is the same as, or collides with,
+// this Topic's Kafka name.
 func (r *Reconciler) gatherOlder(ctx context.Context, s *scope) error {
 	claimants := &v1alpha1.TopicList{}
 	fields := client.MatchingFields{index.ByKafkaName: index.KafkaNameKey(s.topic)}
@@ -97,8 +96,8 @@ func (r *Reconciler) gatherOlder(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// gatherEntries reads the entries of the Topic's partitions. It ignores those of an earlier Topic
-// of this name, with which this Topic will continue, or which will be removed.
+// gatherEntries reads the entries of the Topic's partitions. It ignores entries of an earlier Topic
+// of the same name: this Topic will adopt these entries, or they will be removed.
 func (s *scope) gatherEntries(placed *sets.Cluster) {
 	s.entries, s.invalid, s.known = map[int32]partitionset.Entry{}, map[int32]bool{},
 		map[int32]bool{}
@@ -113,7 +112,7 @@ func (s *scope) gatherEntries(placed *sets.Cluster) {
 		case entry.BelongsTo(tag):
 			s.entries[index], s.known[index] = entry, true
 		default:
-			// The records of an earlier Topic with policy Delete are not continued.
+			// Records of an earlier Topic with policy Delete are not adopted.
 			s.known[index] = entry.State != nil || entry.Assignment != nil &&
 				entry.Assignment.Reclaim != partitionset.Delete
 			if a := entry.Assignment; a != nil && a.Reclaim == partitionset.Remove {

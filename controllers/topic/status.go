@@ -16,10 +16,10 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// namesMax is the maximum number of partitions that a message names.
+// namesMax is the maximum number of partitions in a message.
 const namesMax = 5
 
-// status returns the complete new status.
+// status returns the Topic's complete new status.
 func (s *scope) status() v1alpha1.TopicStatus {
 	status := *s.topic.Status.DeepCopy()
 	status.ObservedGeneration = s.topic.Generation
@@ -28,7 +28,7 @@ func (s *scope) status() v1alpha1.TopicStatus {
 		status.TopicID = id.String()
 	}
 	status.Partitions = int32(len(s.entries))
-	// A partition that is not assigned has no replica in sync.
+	// An unassigned partition has no in-sync replica.
 	status.ReadyPartitions, status.UnderReplicated = 0, s.topic.Spec.Partitions-status.Partitions
 	for _, entry := range s.entries {
 		if entry.Serves() {
@@ -48,8 +48,8 @@ func (s *scope) status() v1alpha1.TopicStatus {
 }
 
 // setCompression sets the effective compression. If there is no cluster, or the settings contradict
-// the cluster's defaults, the compression is unknown and the field is removed: its earlier value
-// may be wrong.
+// the cluster's defaults, the compression is unknown. The field is then removed, because its
+// earlier value may be wrong.
 func (s *scope) setCompression(status *v1alpha1.TopicStatus) {
 	status.Compression = nil
 	if s.cluster == nil {
@@ -60,14 +60,14 @@ func (s *scope) setCompression(status *v1alpha1.TopicStatus) {
 	}
 }
 
-// set sets a condition, with the generation of the Topic in the scope as observedGeneration.
+// set sets a condition. Its observedGeneration is the generation of the Topic in the scope.
 func (s *scope) set(status *v1alpha1.TopicStatus, condition metav1.Condition) {
 	condition.ObservedGeneration = s.topic.Generation
 	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
 // readyCondition returns condition Ready. A refusal takes precedence over the number of ready
-// partitions: the existing partitions of a refused Topic may continue to serve.
+// partitions, because the existing partitions of a refused Topic may continue to serve.
 func (s *scope) readyCondition(status v1alpha1.TopicStatus) metav1.Condition {
 	if s.refusal != nil {
 		return *s.refusal
@@ -123,8 +123,8 @@ func (s *scope) replicatedCondition(status v1alpha1.TopicStatus) metav1.Conditio
 	return condition
 }
 
-// numbers joins the numbers of the first namesMax partitions for which matches returns true. The
-// entry of a partition that is not assigned is empty.
+// numbers joins the numbers of the first namesMax partitions for which matches returns true. An
+// unassigned partition has an empty entry.
 func (s *scope) numbers(matches func(partitionset.Entry) bool) string {
 	var numbers []string
 	for index := range s.topic.Spec.Partitions {

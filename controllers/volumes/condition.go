@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/operator/volumes"
 )
 
-// report passes condition VolumeLost and the lost volumes to the writer of the status, and creates
-// an event for each lost volume that is new or has become another case.
+// report passes condition VolumeLost and the lost volumes to the writer of the status. It creates
+// an event for each lost volume that is new or whose case has changed.
 func (r *Reconciler) report(ctx context.Context, in *input, decision volumes.Decision) error {
 	key := client.ObjectKeyFromObject(in.cluster)
 	var lost []v1alpha1.LostVolume
@@ -62,7 +62,7 @@ func condition(cluster *v1alpha1.LogCluster, lost []v1alpha1.LostVolume, message
 	return c
 }
 
-// causes describes the causes of lost volumes. The argument is the name of the claim.
+// causes describes the causes of lost volumes. The format argument is the claim's name.
 var causes = map[v1alpha1.VolumeLossCause]string{
 	v1alpha1.LostNewVolume: "the volume of claim %s is not the one that the broker used before, and " +
 		"lacks its records",
@@ -71,7 +71,7 @@ var causes = map[v1alpha1.VolumeLossCause]string{
 		"more",
 }
 
-// describe returns one sentence or more about a lost volume: the state and the next step.
+// describe returns one or more sentences about a lost volume: the state, and what to do.
 func describe(cluster *v1alpha1.LogCluster, v *v1alpha1.LostVolume) string {
 	text := fmt.Sprintf("Broker %d has lost its volume: "+causes[v.Cause]+".", v.Broker, v.Claim)
 	switch {

@@ -21,14 +21,15 @@ import (
 )
 
 // unscheduledAfter is the time after which a pod without a node is reported. Kubernetes schedules a
-// pod within seconds, unless it has to create a volume first.
+// pod within seconds, unless it must create a volume first.
 const unscheduledAfter = time.Minute
 
-// input is the input of a decision, and what its execution needs. The objects must not be changed.
+// input is the input of a decision, with the objects that its execution needs. The objects must not
+// be changed.
 type input struct {
 	volumes.Input
 	cluster *v1alpha1.LogCluster
-	running int32 // number of brokers of the StatefulSet; 0 if it does not exist
+	running int32 // number of the StatefulSet's brokers; 0 if the StatefulSet does not exist
 	claims  map[int32]*corev1.PersistentVolumeClaim
 	pods    map[int32]*corev1.Pod
 	leases  map[int32]*coordinationv1.Lease
@@ -56,9 +57,10 @@ func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (
 	return in, nil
 }
 
-// decide gathers the input of a decision and decides. While volumes are lost, the decision depends
-// on all partitions. It usually uses cached PartitionSets, which may be old. If a volume would be
-// given up, it is made again with those that the API server returns, because that cannot be undone.
+// decide gathers the input and makes a decision. While volumes are lost, the decision depends on
+// all partitions. Usually it uses cached PartitionSets, which may be outdated. If a decision would
+// give up a volume, which cannot be undone, it is made again with PartitionSets read from the API
+// server itself.
 func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.LogCluster) (*input,
 	volumes.Decision, error) {
 	in, err := r.gather(ctx, cluster)
@@ -126,7 +128,8 @@ func (r *Reconciler) gatherObjects(ctx context.Context, in *input) error {
 	return nil
 }
 
-// running returns the number of brokers of the StatefulSet, 0 if it does not exist yet.
+// running returns the number of the StatefulSet's brokers, or 0 if the StatefulSet does not exist
+// yet.
 func (r *Reconciler) running(ctx context.Context, cluster *v1alpha1.LogCluster) (int32, error) {
 	brokers := &appsv1.StatefulSet{}
 	err := r.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace,
@@ -137,7 +140,7 @@ func (r *Reconciler) running(ctx context.Context, cluster *v1alpha1.LogCluster) 
 	return *brokers.Spec.Replicas, nil
 }
 
-// broker returns what is known about a broker and its volume.
+// broker returns the state of a broker and of its volume.
 func (r *Reconciler) broker(ctx context.Context, in *input, id int32) (volumes.Broker, error) {
 	b := volumes.Broker{ID: id, Claim: volumes.Claim{Volume: volumes.Present,
 		Node: volumes.Present}}
@@ -169,7 +172,8 @@ func (r *Reconciler) broker(ctx context.Context, in *input, id int32) (volumes.B
 	return b, nil
 }
 
-// gatherPartitions reads the partitions with in-sync replicas: those of Topics, and retained ones.
+// gatherPartitions reads the partitions with in-sync replicas: partitions of Topics and retained
+// partitions.
 func (r *Reconciler) gatherPartitions(ctx context.Context, in *input, all *sets.Cluster) error {
 	in.Partitions = nil
 	for i := range in.Brokers {
@@ -201,7 +205,7 @@ func (r *Reconciler) gatherPartitions(ctx context.Context, in *input, all *sets.
 		p := volumes.Partition{Name: key.String(), ISR: entry.State.ISR,
 			Retained: !entry.BelongsTo(tags[key.Topic])}
 		if p.Retained && entry.Assignment.Reclaim == partitionset.Delete {
-			continue // its records are being deleted
+			continue // the partition's records are being deleted
 		}
 		if !p.Retained {
 			p.Accepted = placement.ConsentedID(accepted[key.Topic][key.Index],

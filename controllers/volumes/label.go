@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// label adds LabelRemovedBroker to the claims of removed brokers, so that users can find them, and
+// label adds LabelRemovedBroker to the claims of removed brokers, which lets users find them. It
 // removes the label when a broker is added again.
 func (r *Reconciler) label(ctx context.Context, in *input) error {
 	for id, claim := range in.claims {

@@ -17,21 +17,21 @@ import (
 	"heartwood.dev/heartwood/internal/operator/volumes"
 )
 
-// placeValid is the time for which the place of a PersistentVolume is cached.
+// placeValid is the time for which a PersistentVolume's place is cached.
 const placeValid = 5 * time.Second
 
-// places finds PersistentVolumes and the nodes on which they are. After a restart of the operator
-// its cache is empty, which costs the reads again.
+// places finds PersistentVolumes and the nodes that can mount them. After a restart of the operator
+// its cache is empty, which costs the same reads again.
 type places struct{ known keyed.Map[map[string]place] } // by LogCluster and PersistentVolume
 
-// place says whether a PersistentVolume exists, and a node that can mount it.
+// place reports whether a PersistentVolume exists, and whether a node exists that can mount it.
 type place struct {
 	volume, node volumes.Presence
 	validUntil   time.Time
 }
 
-// find returns whether a PersistentVolume of a LogCluster exists, and whether a node exists that
-// can mount it.
+// find reports whether a LogCluster's PersistentVolume exists, and whether a node exists that can
+// mount it.
 func (p *places) find(ctx context.Context, live client.Reader, cluster types.NamespacedName,
 	name string) (volume, node volumes.Presence) {
 	all, _ := p.known.Get(cluster)
@@ -60,7 +60,7 @@ func (p *places) find(ctx context.Context, live client.Reader, cluster types.Nam
 // forget removes the places of a LogCluster that does not exist.
 func (p *places) forget(cluster types.NamespacedName) { p.known.Delete(cluster) }
 
-// presence returns what the result of a read says about an object.
+// presence derives the presence of an object from the error of a read.
 func presence(ctx context.Context, err error, kind, name string) volumes.Presence {
 	switch {
 	case err == nil:
@@ -74,8 +74,8 @@ func presence(ctx context.Context, err error, kind, name string) volumes.Presenc
 	return volumes.Unknown
 }
 
-// nodeOf returns whether a node exists that can mount a PersistentVolume. Volumes of a network
-// storage name no node, but zones at most.
+// nodeOf reports whether a node exists that can mount a PersistentVolume. A volume on network
+// storage names no node, only zones at most.
 func nodeOf(ctx context.Context, live client.Reader,
 	pv *corev1.PersistentVolume) volumes.Presence {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
@@ -93,8 +93,8 @@ func nodeOf(ctx context.Context, live client.Reader,
 	return found
 }
 
-// ofTerm returns whether a node exists that has one of the names in a term. A term without names
-// can match any node. The label of a node's host name may differ from the node's name.
+// ofTerm reports whether a node exists that has one of the names in a term. A term without names
+// can match any node. The hostname label of a node can differ from the node's name.
 func ofTerm(ctx context.Context, live client.Reader,
 	term corev1.NodeSelectorTerm) volumes.Presence {
 	found := volumes.Present
@@ -130,7 +130,7 @@ func anyNode(names []string, find func(string) volumes.Presence) volumes.Presenc
 	return found
 }
 
-// withHostname returns whether a node with a host name exists.
+// withHostname reports whether a node with the given hostname label exists.
 func withHostname(ctx context.Context, live client.Reader, name string) volumes.Presence {
 	nodes := &metav1.PartialObjectMetadataList{}
 	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// TestPlacesAreForgotten: a place is removed when it is not valid any more, and with its
-// LogCluster.
+// TestPlacesAreForgotten checks that a place is removed when it is no longer valid, and when its
+// LogCluster is removed.
 func TestPlacesAreForgotten(t *testing.T) {
 	c := fakeapi.Builder(t, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "present"}}).Build()

@@ -34,8 +34,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;update
 
-// defaultInterval is the time between two decisions if no event occurs. The deletion of a node or a
-// PersistentVolume causes no event.
+// defaultInterval is the time between two decisions if no event occurs. It is needed because the
+// deletion of a node or a PersistentVolume causes no event.
 const defaultInterval = 15 * time.Second
 
 // Reconciler finds lost volumes and replaces them with consent.
@@ -49,7 +49,7 @@ type Reconciler struct {
 	// Interval is the time between two decisions if no event occurs; default 15 s.
 	Interval time.Duration
 
-	// reported are the lost volumes of the last event. After a restart of the operator the event is
+	// reported are the lost volumes of the last event. After a restart of the operator, the event is
 	// repeated.
 	reported keyed.Map[string]
 	places   places
@@ -69,14 +69,14 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// ofClaim maps the claim of a broker to its LogCluster.
+// ofClaim maps a broker's claim to the broker's LogCluster.
 func ofClaim(_ context.Context, claim client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
 		Namespace: claim.GetNamespace(), Name: render.ClaimCluster(claim)}}}
 }
 
-// volumeChanged drops the renewals of Leases: decisions depend on what a Lease contains about the
-// directories of the broker only.
+// volumeChanged drops events for renewals of Leases. Of a Lease, decisions depend only on the
+// broker's directories.
 var volumeChanged = predicate.Or(
 	watch.RegistrationChanged(func(r v1alpha1.Registration) [2]string {
 		return [2]string{r.Directory, r.FoundDirectory}
@@ -101,8 +101,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if in.running == 0 {
-		// While the StatefulSet is being replaced, the number of brokers is not known: each consent
-		// would name no lost volume. The status and the consents remain.
+		// While the StatefulSet is being replaced, the number of brokers is unknown, and no consent would
+		// match a lost volume. So the status and the consents stay unchanged.
 		return ctrl.Result{RequeueAfter: r.Interval}, nil
 	}
 	if err := r.report(ctx, in, decision); err != nil {
@@ -159,8 +159,8 @@ func (r *Reconciler) consent(ctx context.Context, in *input, lost *volumes.Lost)
 	return nil
 }
 
-// release deletes a claim whose volume is gone, and the pod that waits for it. The StatefulSet
-// controller creates both again.
+// release deletes a claim whose volume no longer exists, and the pod that waits for this volume.
+// The StatefulSet controller creates both again.
 func (r *Reconciler) release(ctx context.Context, in *input, lost *volumes.Lost) error {
 	claim := in.claims[lost.Broker]
 	if claim.DeletionTimestamp == nil {
@@ -180,8 +180,8 @@ func (r *Reconciler) release(ctx context.Context, in *input, lost *volumes.Lost)
 	return nil
 }
 
-// withdraw removes consents from the annotation of a LogCluster. A consent that is given meanwhile
-// is kept: the patch then fails with a conflict and is repeated.
+// withdraw removes consents from a LogCluster's annotation. If a user adds a consent meanwhile, the
+// patch fails with a conflict and is repeated, so the new consent is kept.
 func (r *Reconciler) withdraw(ctx context.Context, cluster *v1alpha1.LogCluster,
 	done []string) error {
 	if len(done) == 0 {

@@ -17,8 +17,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// TestConsentIsKeptWithoutStatefulSet: while the operator replaces the StatefulSet, because volumes
-// grow or get another class, a consent remains, and condition VolumeLost is not decided again.
+// TestConsentIsKeptWithoutStatefulSet checks that a consent remains, and that condition VolumeLost
+// is not decided again, while the operator replaces the StatefulSet. The operator replaces it when
+// volumes grow or get another StorageClass.
 func TestConsentIsKeptWithoutStatefulSet(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "main",
 		Annotations: map[string]string{v1alpha1.AnnotationReplaceVolume: "claim-1"}},
@@ -45,7 +46,7 @@ func TestConsentIsKeptWithoutStatefulSet(t *testing.T) {
 		t.Errorf("conditions %+v, want the last ones kept", set)
 	}
 
-	// With a StatefulSet the condition is decided.
+	// Once the StatefulSet exists, the condition is decided.
 	brokers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "space",
 		Name: render.BrokersName("main")}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "space",

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// AnnotationsChanged drops updates that change no annotation whose name is relevant, such as the
+// AnnotationsChanged drops updates that change no annotation with a relevant name, for example
 // renewals of Leases.
 func AnnotationsChanged(relevant func(name string) bool) predicate.Predicate {
 	values := func(object client.Object) map[string]string {
@@ -24,13 +24,13 @@ func AnnotationsChanged(relevant func(name string) bool) predicate.Predicate {
 	}}
 }
 
-// EndpointsChanged drops updates of Leases that change no endpoint of a listener.
+// EndpointsChanged drops updates of Leases that change no listener's endpoint.
 var EndpointsChanged = AnnotationsChanged(func(name string) bool {
 	return strings.HasPrefix(name, v1alpha1.AnnotationEndpointPrefix)
 })
 
-// RegistrationChanged drops updates of Leases that do not change what field returns of the broker's
-// registration, such as renewals.
+// RegistrationChanged drops updates of Leases that do not change the given field of the broker's
+// registration, for example renewals.
 func RegistrationChanged[T comparable](field func(v1alpha1.Registration) T) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return field(v1alpha1.ReadRegistration(e.ObjectOld)) !=

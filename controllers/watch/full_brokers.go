@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// PlacementChanged selects changes of a LogCluster that may change where new replicas are assigned:
-// of its spec, and of the brokers whose volumes are almost full.
+// PlacementChanged selects changes of a LogCluster that can change the assignment of new replicas:
+// changes of its spec, and of the set of brokers whose volumes are almost full.
 var PlacementChanged = predicate.Or[client.Object](SpecChanged,
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.LogCluster)

@@ -21,9 +21,10 @@ import (
 )
 
 // TopicDelay and ClusterDelay are the times for which events of PartitionSets are coalesced before
-// the Topic or LogCluster is reconciled, whose status summarizes the partitions. When one of three
-// brokers fails, a third of all partitions change at once. If each change updated these statuses,
-// the updates would cost more than the elections, because every broker receives every update.
+// the Topic or LogCluster is reconciled. The status of both summarizes the partitions. When one of
+// three brokers fails, a third of all partitions change at once. If each change updated these
+// statuses, the updates would cost more than the elections, because every broker receives every
+// update.
 const (
 	TopicDelay   = 100 * time.Millisecond
 	ClusterDelay = 500 * time.Millisecond
@@ -35,7 +36,7 @@ const (
 // the spec is valid.
 const retryMax = time.Minute
 
-// retries returns controller-runtime's default backoff, but limits it by retryMax.
+// retries returns controller-runtime's default backoff, limited to retryMax.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
@@ -45,9 +46,9 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	)
 }
 
-// NewController returns a builder of a controller with a number of workers. The controller logs
-// less than controller-runtime's default: it logs its start at debug level only, and each line
-// contains the name of the resource once.
+// NewController returns a builder for a controller with the given number of workers. The controller
+// logs less than controller-runtime's default: it logs its start only at debug level, and each line
+// contains the resource's name only once.
 func NewController(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
 	logger := mgr.GetLogger().WithValues("controller", name)
 	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(controller.Options{
@@ -64,11 +65,12 @@ func NewController(mgr ctrl.Manager, name string, workers int) *ctrl.Builder {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Coalesce returns a handler of events. It maps the object of an event to resources by find, and
-// queues these resources after a delay. The queue contains at most one entry per resource, with the
-// earliest requested time, so further events during the delay neither add entries nor postpone the
-// entry. The old object of an update is mapped only if it is another one than the new object (see
-// SpecChanged): the field that find uses (cluster) is immutable.
+// Coalesce returns an event handler. The handler uses find to map the object of an event to
+// resources, and queues these resources after a delay. The queue contains at most one entry per
+// resource, with the earliest requested time, so further events during the delay neither add
+// entries nor postpone the entry. The old object of an update is mapped only if it differs from the
+// new object in identity (see SpecChanged), because the field that find uses (cluster) is
+// immutable.
 func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, to queue) {
 		for _, request := range find(ctx, object) {

@@ -45,7 +45,8 @@ func TestStreamOfEventsIsCoalescedWithoutPostponing(t *testing.T) {
 	})
 }
 
-// TestRetryFollowsAnOutageWithinAMinute lets every attempt fail during an hour.
+// TestRetryFollowsAnOutageWithinAMinute checks the delay of retries after all attempts have failed
+// for an hour.
 func TestRetryFollowsAnOutageWithinAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := workqueue.NewTypedRateLimitingQueue(retries())
@@ -75,8 +76,9 @@ func topic(uid types.UID, generation int64, cluster string) *v1alpha1.Topic {
 		UID: uid, Generation: generation}, Spec: v1alpha1.TopicSpec{Cluster: cluster}}
 }
 
-// TestReplacedObjectHasAChangedSpec: an object that was deleted and created again while the watch
-// was interrupted arrives as an update with the same generation.
+// TestReplacedObjectHasAChangedSpec checks that a replaced object counts as changed. If an object
+// was deleted and created again while the watch was interrupted, it arrives as an update with the
+// same generation.
 func TestReplacedObjectHasAChangedSpec(t *testing.T) {
 	before := topic("first", 1, "main")
 	for name, c := range map[string]struct {
@@ -101,8 +103,8 @@ func TestReplacedObjectHasAChangedSpec(t *testing.T) {
 	}
 }
 
-// TestClusterOfReplacedObjectIsQueued: the Topic that was created again belongs to another
-// LogCluster. Both LogClusters are reconciled, but only one if the Topic is the same.
+// TestClusterOfReplacedObjectIsQueued checks an update in which the Topic was created again for
+// another LogCluster. Both LogClusters are reconciled. If the Topic is the same, only one is.
 func TestClusterOfReplacedObjectIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := workqueue.NewTypedRateLimitingQueue(

@@ -26,7 +26,7 @@ type Applier struct {
 	Live     client.Reader // uncached reads of the API server
 	Settings render.Settings
 	Events   conditions.Recorder
-	// ResizeWait is the time that file systems have to grow before their brokers are restarted; 0:
+	// ResizeWait is the time in which a file system must grow before its broker is restarted; 0:
 	// DefaultResizeWait.
 	ResizeWait time.Duration
 }
@@ -35,15 +35,15 @@ func (a *Applier) applier() owned.Applier {
 	return owned.Applier{Client: a.Client, Live: a.Live}
 }
 
-// Failed creates the event of an error.
+// Failed creates an event for an error.
 func (a *Applier) Failed(s *facts.Facts, err error) {
 	a.Events.Warning(s.Cluster, v1alpha1.EventApplyFailed, "Apply",
 		"The operator failed to %v; it retries.", err)
 }
 
-// Budget applies the PodDisruptionBudget, if it exists and permits another number of evictions
-// than the replicas do. Neither a pause nor a spec that cannot be applied may delay that: with an
-// outdated budget, the drain of a node would evict a broker whose replicas others need.
+// Budget applies the PodDisruptionBudget if it exists and permits a wrong number of evictions for
+// the present state of the replicas. A pause or an invalid spec must not delay this. With an
+// outdated budget, the drain of a node would evict a broker whose replicas are needed.
 func (a *Applier) Budget(ctx context.Context, s *facts.Facts) error {
 	budget, settings := &policyv1.PodDisruptionBudget{}, SettingsOf(s, a.Settings, "")
 	key := types.NamespacedName{Namespace: s.Cluster.Namespace,
@@ -58,12 +58,13 @@ func (a *Applier) Budget(ctx context.Context, s *facts.Facts) error {
 	return a.applier().Apply(ctx, s.Cluster, render.PodDisruptionBudget(s.Cluster, settings))
 }
 
-// All applies all objects in the order in which package render returns them. It stops at the
-// first error, because later objects may depend on the failed one, as pods depend on their
+// All applies all objects in the order in which package render returns them. It stops at the first
+// error, because later objects can depend on the failed one, as pods depend on their
 // ServiceAccount. It creates an event for the error; the queue retries with backoff.
 //
-// Parameter restartedFor is the result of RestartedFor. All returns the StatefulSet as applied, and
-// what its replacement waits for; "" if it is not being replaced.
+// Parameter restartedFor is the result of RestartedFor. All returns the applied StatefulSet. If the
+// StatefulSet is being replaced, All also describes what the replacement waits for; otherwise this
+// text is "".
 func (a *Applier) All(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	restartedFor string) (applied *appsv1.StatefulSet, replaces string, err error) {
 	rendered := render.Cluster(s.Cluster, SettingsOf(s, a.Settings, restartedFor))
@@ -88,12 +89,11 @@ func (a *Applier) All(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	return applied, replaces, a.pruneServices(ctx, s, rendered)
 }
 
-// SettingsOf returns the settings for package render. Parameter restartedFor is needed for the
-// StatefulSet only.
+// SettingsOf returns the settings for package render. Only the StatefulSet needs restartedFor.
 func SettingsOf(s *facts.Facts, base render.Settings, restartedFor string) render.Settings {
 	base.Brokers, base.PartitionSets = s.Drain().Brokers, s.Sets.Count
 	base.ScramShards = s.ScramShards
-	// The template keeps the last requested restart: removing the annotation restarts nothing.
+	// The pod template keeps the last requested restart, so removing the annotation restarts nothing.
 	base.RestartRequest = cmp.Or(s.Cluster.Annotations[v1alpha1.AnnotationRestart], restartedFor)
 	base.NoEvictions = s.Replication().UnderReplicated > 0 || s.StaleFor > 0
 	return base

@@ -31,10 +31,10 @@ import (
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
 
 // GrowClaims raises the requested size of volume claims that request less than spec.storage.size.
-// If an earlier spec asked for more, it withdraws the expansions that have not happened yet. It
-// returns the state of all claims. It needs only the spec of the cluster and runs before everything
-// else: a full volume must be able to grow while nothing else works. A refused request is part of
-// the result; the error is one of reading the cache.
+// If an earlier spec requested more, it withdraws expansions that have not happened yet. It returns
+// the state of all claims. A refused request is part of this result; an error means that the cache
+// could not be read. GrowClaims needs only the LogCluster's spec and runs before everything else,
+// because a full volume must be able to grow while nothing else works.
 func (a *Applier) GrowClaims(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (claims.State, []corev1.PersistentVolumeClaim, error) {
 	state := claims.State{Size: render.VolumeSize(cluster), Refusals: map[int32]claims.Refusal{}}
@@ -50,7 +50,7 @@ func (a *Applier) GrowClaims(ctx context.Context,
 			switch refusal := a.request(ctx, &objects[i], claim, next); {
 			case refusal == nil:
 				claim.Requested, claim.Asked = next, &next
-			case !refusal.ByClass || !claim.Replaced: // its successor has the size
+			case !refusal.ByClass || !claim.Replaced: // the replacement volume will have the size
 				state.Refusals[claim.Broker] = *refusal
 			}
 		}
@@ -59,8 +59,8 @@ func (a *Applier) GrowClaims(ctx context.Context,
 	return state, objects, nil
 }
 
-// claimsOf returns the volume claims of the brokers that run or are to run, by broker id. Those of
-// brokers that were removed are left alone until the brokers return.
+// claimsOf returns the volume claims of brokers that run or will run, by broker id. It omits the
+// claims of removed brokers, which stay unchanged until these brokers return.
 func (a *Applier) claimsOf(ctx context.Context,
 	cluster *v1alpha1.LogCluster) ([]corev1.PersistentVolumeClaim, error) {
 	running, brokers := cluster.Spec.Brokers, &appsv1.StatefulSet{}
@@ -88,7 +88,7 @@ func (a *Applier) claimsOf(ctx context.Context,
 	return objects, nil
 }
 
-// observeClaim returns what package claims needs of a claim.
+// observeClaim returns the properties of a claim that package claims needs.
 func observeClaim(object *corev1.PersistentVolumeClaim) claims.Claim {
 	_, id, _ := v1alpha1.ParseVolumeClaimName(object.Name)
 	claim := claims.Claim{Broker: id, Name: object.Name,
@@ -123,9 +123,9 @@ func observeClaim(object *corev1.PersistentVolumeClaim) claims.Claim {
 	return claim
 }
 
-// request changes the requested size of a claim, and notes it in an annotation. It returns the
-// refusal, or nil after success. The resource version is a precondition: the cache may be outdated,
-// and somebody else may have changed the size.
+// request changes a claim's requested size, and records the size in an annotation. It returns nil
+// after success, otherwise the refusal. The resource version is a precondition, because the cache
+// can be outdated and another client may have changed the size.
 func (a *Applier) request(ctx context.Context, object *corev1.PersistentVolumeClaim,
 	claim claims.Claim, size resource.Quantity) *claims.Refusal {
 	expansion := a.expansion(ctx, claim.Class)
@@ -144,15 +144,15 @@ func (a *Applier) request(ctx context.Context, object *corev1.PersistentVolumeCl
 	case apierrors.IsConflict(err):
 		return nil // the event that updates the cache triggers the next reconciliation
 	}
-	// the words of admission plugin PersistentVolumeClaimResize
+	// wording of the admission plugin PersistentVolumeClaimResize
 	byClass := expansion == claims.Unknown && apierrors.IsForbidden(err) &&
 		strings.Contains(err.Error(), "must support resize")
 	return &claims.Refusal{ByClass: byClass, Message: err.Error()}
 }
 
-// expansion returns whether a StorageClass allows its volumes to grow. It reads the class from the
-// API server itself: that is needed only when a size changes, and an operator that is restricted to
-// some namespaces may not read classes at all.
+// expansion reports whether a StorageClass allows its volumes to grow. It reads the class from the
+// API server itself, because it is needed only when a size changes. An operator that is restricted
+// to some namespaces may not be allowed to read StorageClasses.
 func (a *Applier) expansion(ctx context.Context, class string) claims.Expansion {
 	if class == "" {
 		return claims.Forbidden
@@ -169,14 +169,14 @@ func (a *Applier) expansion(ctx context.Context, class string) claims.Expansion 
 	return claims.Forbidden
 }
 
-// DefaultResizeWait is the time after which a broker whose volume has grown is restarted, if its
-// file system has not grown by then. Most drivers let it grow while the pod runs: the kubelet
-// notices the size of the volume when it synchronizes the pod, every 60 to 90 s.
+// DefaultResizeWait is the time after which a broker whose volume has grown is restarted if its
+// file system has not grown. With most drivers the file system grows while the pod runs: the
+// kubelet notices the new volume size when it synchronizes the pod, every 60 to 90 s.
 const DefaultResizeWait = 3 * time.Minute
 
-// ResizeRestarts returns the brokers that must be restarted so that their file systems grow. For
-// each size of a claim it requests one restart: if the file system has not grown when the next pod
-// has mounted it, another restart does not help.
+// ResizeRestarts returns the brokers whose file systems grow only after a restart. It requests one
+// restart for each size of a claim. If the file system has not grown after the next pod has mounted
+// it, another restart does not help.
 func (a *Applier) ResizeRestarts(s *facts.Facts, m *memory.Memory,
 	objects []corev1.PersistentVolumeClaim,
 	now time.Time) (restarts map[int32]bool, again time.Duration) {

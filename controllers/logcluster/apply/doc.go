@@ -1,3 +1,3 @@
-// Package apply applies the objects that run a LogCluster: those of internal/operator/render, and
-// the sizes of volume claims.
+// Package apply applies the objects that run a LogCluster, which internal/operator/render renders,
+// and the sizes of volume claims.
 package apply

@@ -17,8 +17,9 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// Routes applies the TLSRoutes, and deletes those of listeners and brokers that no longer
-// exist. The list is read from the API server, not from a cache: the kind may not exist.
+// Routes applies the TLSRoutes, and deletes the TLSRoutes of listeners and brokers that no longer
+// exist. It lists them with a request to the API server, because a cache would fail if the kind
+// does not exist.
 func (a *Applier) Routes(ctx context.Context, s *facts.Facts) error {
 	rendered := render.TLSRoutes(s.Cluster, SettingsOf(s, a.Settings, ""))
 	for _, route := range rendered {
@@ -59,8 +60,9 @@ func (a *Applier) pruneServices(ctx context.Context, s *facts.Facts,
 	return nil
 }
 
-// prune deletes an object that is not rendered, if the LogCluster owns it. The cache may be older
-// than an object that was created again under the same name by others, which stays.
+// prune deletes an object that is not rendered, if the LogCluster owns it. If another client has
+// deleted the object and created it again with the same name, the cache can be outdated; prune then
+// keeps the new object.
 func (a *Applier) prune(ctx context.Context, s *facts.Facts, object client.Object,
 	rendered []client.Object) error {
 	if !metav1.IsControlledBy(object, s.Cluster) || contains(rendered, object) {
@@ -73,14 +75,14 @@ func (a *Applier) prune(ctx context.Context, s *facts.Facts, object client.Objec
 	return nil
 }
 
-// contains reports whether the rendered objects contain one of the same type and name.
+// contains reports whether the rendered objects contain an object with the same type and name.
 func contains(rendered []client.Object, object client.Object) bool {
 	return slices.ContainsFunc(rendered, func(other client.Object) bool {
 		return reflect.TypeOf(other) == reflect.TypeOf(object) && other.GetName() == object.GetName()
 	})
 }
 
-// ofCluster selects the objects of a LogCluster.
+// ofCluster selects a LogCluster's objects.
 func ofCluster(cluster *v1alpha1.LogCluster) []client.ListOption {
 	return []client.ListOption{client.InNamespace(cluster.Namespace),
 		client.MatchingLabels{v1alpha1.LabelCluster: cluster.Name}}

@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// checkUID acts as the API server, which checks the UID of a deletion; the fake client does not.
+// checkUID checks the UID of a deletion as the API server does. The fake client does not check it.
 func checkUID(ctx context.Context, c client.WithWatch, object client.Object,
 	options ...client.DeleteOption) error {
 	all := (&client.DeleteOptions{}).ApplyOptions(options)
@@ -31,8 +31,9 @@ func checkUID(ctx context.Context, c client.WithWatch, object client.Object,
 	return c.Delete(ctx, object, options...)
 }
 
-// TestServiceThatWasCreatedAgainIsNotPruned: a Service of a listener that no longer exists is
-// deleted, but not one that others have created under its name since it was cached.
+// TestServiceThatWasCreatedAgainIsNotPruned checks that the Service of a removed listener is
+// deleted. If another client has created a new Service with its name since it was cached, the new
+// Service is kept.
 func TestServiceThatWasCreatedAgainIsNotPruned(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{UID: "main"}}
 	cached := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "main-lb-0",

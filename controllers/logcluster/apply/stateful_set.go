@@ -22,12 +22,12 @@ import (
 // ReplaceInterval is the time between two attempts to continue the replacement of a StatefulSet.
 const ReplaceInterval = time.Second
 
-// makeWay removes the StatefulSet if the templates of its volume claims, which are immutable,
-// differ from those of rendered. Its pods continue to run, and the next StatefulSet adopts them: it
-// has the same name, selector and pod template. It returns whether rendered can be applied now, and
-// else what it waits for.
+// makeWay removes the StatefulSet if its volume claim templates, which are immutable, differ from
+// the templates of rendered. Its pods continue to run. The next StatefulSet adopts them, because it
+// has the same name, selector and pod template. makeWay returns "" if rendered can be applied now,
+// otherwise a description of what it waits for.
 //
-// The steps, each of which leaves a state from which the next reconciliation continues:
+// After each of the following steps, the next reconciliation can continue:
 //
 //  1. With reclaimPolicy Delete, Kubernetes deletes the claims with the StatefulSet that owns them.
 //     So its policy is set to Retain first, and step 2 waits until it owns no claim: the garbage
@@ -41,7 +41,7 @@ func (a *Applier) makeWay(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	live := s.Brokers
 	switch {
 	case live.UID == "", live.DeletionTimestamp == nil && render.SameClaims(live, rendered),
-		!metav1.IsControlledBy(live, s.Cluster): // Apply reports a foreign object
+		!metav1.IsControlledBy(live, s.Cluster): // apply reports a foreign object
 		return "", nil
 	case live.DeletionTimestamp != nil:
 		return "Kubernetes is removing the earlier StatefulSet without its pods.", nil
@@ -71,7 +71,7 @@ func (a *Applier) makeWay(ctx context.Context, s *facts.Facts, m *memory.Memory,
 		}
 	}
 	check := rendered.DeepCopy()
-	check.Name += "-check" // the name of the StatefulSet is taken
+	check.Name += "-check" // because the StatefulSet's own name is in use
 	if err := a.Create(ctx, check, client.DryRunAll); err != nil {
 		return "", fmt.Errorf("apply StatefulSet %s: %w", live.Name, err)
 	}
@@ -86,8 +86,8 @@ func (a *Applier) makeWay(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	return "Kubernetes is removing the earlier StatefulSet without its pods.", nil
 }
 
-// IgnoreStale returns an error unless it says that the cache was outdated. The event that updates
-// the cache triggers the next reconciliation.
+// IgnoreStale returns nil if an error only means that the cache was outdated; otherwise it returns
+// the error. After nil, the event that updates the cache triggers the next reconciliation.
 func IgnoreStale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
@@ -106,9 +106,9 @@ func ownedBy(object metav1.Object, owner types.UID) bool {
 }
 
 // RemoveOrphans deletes the pods of a LogCluster that was deleted while its StatefulSet was being
-// replaced: nothing else would delete them. It deletes nothing if this process has not replaced the
-// StatefulSet, because somebody who makes pods orphans otherwise wants them to run. again is the
-// time after which it is to be called again; 0 if nothing remains to be done.
+// replaced, because nothing else would delete them. It deletes nothing unless this process was
+// replacing the StatefulSet: a user who orphans pods on purpose wants them to run. again is the
+// time after which RemoveOrphans must be called again; 0 if it has finished.
 func (a *Applier) RemoveOrphans(ctx context.Context, cluster types.NamespacedName,
 	m *memory.Memory) (again time.Duration, err error) {
 	if !m.Replacing {
@@ -122,7 +122,7 @@ func (a *Applier) RemoveOrphans(ctx context.Context, cluster types.NamespacedNam
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if metav1.GetControllerOf(pod) != nil {
-			again = ReplaceInterval // the garbage collector has not released it yet
+			again = ReplaceInterval // not yet orphaned by the garbage collector
 			continue
 		}
 		if err := a.Delete(ctx, pod,
@@ -134,9 +134,10 @@ func (a *Applier) RemoveOrphans(ctx context.Context, cluster types.NamespacedNam
 	return again, nil
 }
 
-// RestartedFor returns the restart request in the StatefulSet's pod template. While the StatefulSet
-// is being replaced, the youngest pod has it: without it, the next StatefulSet would restart all
-// pods. It reads that pod from the API server, because the cache does not contain it completely.
+// RestartedFor returns the restart request in the StatefulSet's pod template. Without it, a
+// replaced StatefulSet would restart all pods. While the StatefulSet is being replaced,
+// RestartedFor reads the request from the youngest pod. It reads the pods from the API server,
+// because the cache contains only a part of their fields.
 func (a *Applier) RestartedFor(ctx context.Context, s *facts.Facts) (string, error) {
 	template := &s.Brokers.Spec.Template.ObjectMeta
 	if s.Brokers.UID == "" {

@@ -6,15 +6,15 @@ import (
 	"heartwood.dev/heartwood/internal/operator/claims"
 )
 
-// Applied is what a reconciliation has applied, besides the Facts, which do not contain it.
+// Applied contains what a reconciliation has applied. Facts do not contain it.
 type Applied struct {
-	Volumes claims.State // after the claims were resized, with the restarts that this requires
-	// Brokers is the StatefulSet after it was applied, of which the Facts may contain an earlier
-	// version; nil if it was not applied.
+	Volumes claims.State // state after the claims were resized, with the restarts that this requires
+	// Brokers is the StatefulSet after it was applied; nil if it was not applied. Facts can contain an
+	// earlier version of it.
 	Brokers *appsv1.StatefulSet
 }
 
-// isIn reports whether Facts contain the StatefulSet as it was applied.
+// isIn reports whether the Facts already show the StatefulSet that was applied.
 func (a Applied) isIn(s *Facts) bool {
 	return a.Brokers == nil || a.Brokers.UID == s.Brokers.UID &&
 		s.Brokers.Generation >= a.Brokers.Generation

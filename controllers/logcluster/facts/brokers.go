@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Pod returns the pod of a broker, or nil.
+// Pod returns a broker's pod, or nil.
 func (s *Facts) Pod(id int32) *corev1.Pod {
 	for i := range s.Pods {
 		if _, broker, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name); ok && broker == id {
@@ -20,7 +20,7 @@ func (s *Facts) Pod(id int32) *corev1.Pod {
 	return nil
 }
 
-// WithoutPod returns the Facts without a pod that was deleted, which the cache may still contain.
+// WithoutPod returns the Facts without a deleted pod that the cache may still contain.
 func (s *Facts) WithoutPod(uid types.UID) *Facts {
 	without := *s
 	without.Pods = slices.DeleteFunc(slices.Clone(s.Pods),
@@ -43,7 +43,7 @@ func (s *Facts) RunningBrokers() int32 {
 	return running
 }
 
-// UpBrokers returns the brokers that are up, sorted.
+// UpBrokers returns the ids of the brokers that are up, sorted.
 func (s *Facts) UpBrokers() []int32 {
 	var ids []int32
 	for id, up := range s.Up {
@@ -72,8 +72,8 @@ func PodReady(pod *corev1.Pod) bool {
 	return ready && pod.DeletionTimestamp == nil
 }
 
-// ReadyBrokers returns the number of brokers whose pod is ready and that are up, and the brokers
-// whose pod is ready although they are not up, sorted.
+// ReadyBrokers returns the number of brokers that are up and have a ready pod. notLeased are the
+// brokers with a ready pod that are not up, sorted.
 func (s *Facts) ReadyBrokers() (ready int32, notLeased []int32) {
 	for i := range s.Pods {
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name)

@@ -7,18 +7,18 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// namesMax is the maximum number of resources that a message names.
+// namesMax is the maximum number of names in a message.
 const namesMax = 5
 
 // Draining describes the brokers that are to be removed, and the replicas that they still hold.
 type Draining struct {
-	Replicas   int32    // replicas that brokers to be removed hold or are assigned
-	Partitions []string // the partitions of these replicas, sorted
-	// Brokers is the number of running brokers until draining is done: the highest id of a broker with
-	// replicas, plus one, and at least spec.brokers.
+	Replicas   int32    // number of replicas on, or assigned to, brokers to be removed
+	Partitions []string // partitions of these replicas, sorted
+	// Brokers is the number of brokers that must run until draining is done: the highest id of a
+	// broker with replicas, plus one, and at least spec.brokers.
 	Brokers int32
 	// Retained is the number of retained partitions of deleted topics with a replica on a broker that
-	// is to be removed, or was. They do not move.
+	// is being removed or was removed. These replicas do not move.
 	Retained int
 	TooMany  []string // Topics with more replicas than spec.brokers, sorted
 	// Unknown describes the PartitionSets and partitions whose replicas are unknown, sorted. No broker
@@ -26,9 +26,9 @@ type Draining struct {
 	Unknown []string
 }
 
-// Drain returns the replicas that are still to be moved. It ignores partitions whose Topic was
-// deleted: a broker that holds only their records may be removed, because its volume with these
-// records is kept.
+// Drain returns the replicas that must still move. It ignores partitions whose Topic was deleted. A
+// broker that holds only their records can be removed, because its volume with these records is
+// kept.
 func (s *Facts) Drain() Draining {
 	d := s.walked().draining
 	if d.Unknown = s.unknownReplicas(s.walked().tags); len(d.Unknown) > 0 {
@@ -37,8 +37,9 @@ func (s *Facts) Drain() Draining {
 	return d
 }
 
-// unknownReplicas describes the PartitionSets that do not exist, because they were deleted and are
-// created again, and the partitions of existing Topics whose entries cannot be parsed.
+// unknownReplicas describes the PartitionSets and partitions whose replicas are unknown:
+// PartitionSets that were deleted and not yet created again, and partitions of existing Topics
+// whose entries cannot be parsed.
 func (s *Facts) unknownReplicas(tags map[string]string) (unknown []string) {
 	for number := range s.Sets.Count {
 		set := s.Sets.Sets[number]

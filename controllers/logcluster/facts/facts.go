@@ -22,10 +22,10 @@ import (
 )
 
 // Facts is the input of a LogCluster's reconciliation. Gather reads it from the cache. It is
-// immutable: neither its fields nor the objects may be changed.
+// immutable: the caller must change neither its fields nor the objects.
 type Facts struct {
 	Cluster *v1alpha1.LogCluster
-	Brokers *appsv1.StatefulSet // zero value if it does not exist yet
+	Brokers *appsv1.StatefulSet // zero value if no StatefulSet exists yet
 	Topics  []v1alpha1.Topic
 	Sets    *sets.Cluster
 
@@ -33,8 +33,8 @@ type Facts struct {
 	Leases []coordinationv1.Lease
 	// ScramShards is the number of Secrets with SCRAM verifiers.
 	ScramShards int
-	Up          map[int32]bool // brokers that have a pod and renew their Lease
-	// StaleFor is the longest time for which clients may still use the address of a broker's
+	Up          map[int32]bool // ids of brokers that have a pod and renew their Lease
+	// StaleFor is the longest time for which clients may still use the address of any broker's
 	// previous pod (placement.BrokerState.AddressStaleFor).
 	StaleFor time.Duration
 
@@ -57,7 +57,7 @@ func (g Gatherer) Gather(ctx context.Context, cluster *v1alpha1.LogCluster) (*Fa
 		return nil, fmt.Errorf("get the brokers' StatefulSet: %w", err)
 	}
 	topics := &v1alpha1.TopicList{}
-	// The results are not changed, so the cache need not copy them.
+	// The caller does not change the results, so the cache does not have to copy them.
 	ofCluster := []client.ListOption{client.InNamespace(cluster.Namespace),
 		client.MatchingFields{index.ByCluster: cluster.Name}, client.UnsafeDisableDeepCopy}
 	if err := g.List(ctx, topics, ofCluster...); err != nil {
@@ -95,7 +95,7 @@ func (g Gatherer) countScramShards(ctx context.Context,
 			Name: v1alpha1.ScramSecretName(cluster.Name, count)}
 		secret := &corev1.Secret{}
 		err := g.Get(ctx, shard, secret)
-		// Brokers must not read the verifiers in a Secret of others.
+		// If the LogCluster does not own the Secret, brokers must not read its verifiers.
 		if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(secret, cluster) {
 			return count, nil
 		} else if err != nil {
@@ -104,14 +104,14 @@ func (g Gatherer) countScramShards(ctx context.Context,
 	}
 }
 
-// observeBrokers reads which brokers are up, and whether their addresses are stale. A broker whose
-// pod is ready may be down: when a node loses power, Kubernetes reports the node's pods as ready
-// for most of a minute, but the Leases of their brokers expire after seconds, and other brokers are
-// elected.
+// observeBrokers reads which brokers are up, and whether their addresses are stale. A broker with a
+// ready pod can be down: when a node loses power, Kubernetes reports the node's pods as ready for
+// most of a minute. But the Leases of these pods' brokers expire after seconds, and other brokers
+// are elected.
 func (g Gatherer) observeBrokers(ctx context.Context, s *Facts) error {
 	s.Up = map[int32]bool{}
 	for i := range s.Pods {
-		// A pod has the name of its Lease.
+		// A pod and its broker's Lease have the same name.
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name)
 		if !ok {
 			continue

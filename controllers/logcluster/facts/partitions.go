@@ -15,22 +15,22 @@ import (
 )
 
 // Replication describes the replicas of the partitions of existing Topics. It ignores retained
-// partitions, whose Topic was deleted or has fewer partitions, because they do not serve clients.
+// partitions, because they do not serve clients: their Topic was deleted or has fewer partitions.
 type Replication struct {
 	Partitions, UnderReplicated, Leaderless int32
 	// behind are the under-replicated partitions that are not being reassigned.
 	behind []partitionset.Key
-	// reassigning are the partitions that are being reassigned. Their new replicas are not in sync
-	// while they are copied, which is no fault.
+	// reassigning are the partitions that are being reassigned. While records are copied to their new
+	// replicas, these are not in sync, which is no fault.
 	reassigning []partitionset.Key
 }
 
 // Replication returns the replication of the partitions of existing Topics.
 func (s *Facts) Replication() Replication { return s.walked().replication }
 
-// Condition returns condition Replicated. Unlike on a Topic, UnderReplicated takes precedence over
-// Reassigning: a rebalance of the LogCluster may take hours, and must not hide a broker that does
-// not follow.
+// Condition returns condition Replicated. Here UnderReplicated takes precedence over Reassigning,
+// unlike in the status of a Topic. A rebalance of the LogCluster can take hours, and must not hide
+// a broker that has fallen behind.
 func (r Replication) Condition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionReplicated, Status: metav1.ConditionFalse}
 	switch {
@@ -52,8 +52,8 @@ func (r Replication) Condition() metav1.Condition {
 	return condition
 }
 
-// ReadyMessage returns the message of condition Ready while all brokers are up. Ready does not
-// depend on the replicas, but its message must not hide them.
+// ReadyMessage returns the message of condition Ready while all brokers are up. The condition's
+// status does not depend on the replicas, but its message must not hide problems with them.
 func (r Replication) ReadyMessage() string {
 	if r.UnderReplicated == 0 {
 		return "All brokers are up."
@@ -62,8 +62,8 @@ func (r Replication) ReadyMessage() string {
 		r.UnderReplicated, r.Partitions)
 }
 
-// firstKeys joins the names of the first partitions. They are sorted: the order of the entries
-// changes, and a message in another order would be another write of the status.
+// firstKeys joins the first names of sorted partitions. The order of the entries changes, so
+// without sorting the message would change, too, and require another write of the status.
 func firstKeys(keys []partitionset.Key) string {
 	slices.SortFunc(keys, partitionset.Key.Compare)
 	var names []string
@@ -76,12 +76,12 @@ func firstKeys(keys []partitionset.Key) string {
 // Leaders returns the number of partitions that each broker leads.
 func (s *Facts) Leaders() map[int32]int { return s.walked().leaders }
 
-// InISR reports whether a broker is in the ISR of a partition.
+// InISR reports whether a broker is in the ISR of any partition.
 func (s *Facts) InISR(id int32) bool { return s.walked().inISR[id] }
 
-// InISR reports whether a broker is in the ISR of one of the partitions. It walks over partitions
-// that were read from the API server itself, before a step that cannot be undone. Facts are from
-// the cache and must not replace them.
+// InISR reports whether a broker is in the ISR of any partition. It is used before a step that
+// cannot be undone, with partitions that were read from the API server itself. Facts come from the
+// cache and must not be used for this.
 func InISR(all *sets.Cluster, id int32) bool {
 	for _, entry := range all.All() {
 		if entry.State != nil && slices.ContainsFunc(entry.State.ISR,
@@ -92,7 +92,8 @@ func InISR(all *sets.Cluster, id int32) bool {
 	return false
 }
 
-// Assignments returns the assigned replicas of each partition of existing Topics, by its name.
+// Assignments returns the assigned replicas of each partition of existing Topics, by partition
+// name.
 func (s *Facts) Assignments() iter.Seq2[string, []int32] {
 	return func(yield func(string, []int32) bool) {
 		for _, p := range s.walked().assigned {
@@ -103,20 +104,20 @@ func (s *Facts) Assignments() iter.Seq2[string, []int32] {
 	}
 }
 
-// Lendable returns the elected partitions of existing Topics that have a lent replica, or may get
+// Lendable returns those elected partitions of existing Topics that have a lent replica or can get
 // one (LendsTo).
 func (s *Facts) Lendable() []Partition { return s.walked().lendable }
 
 // Orphaned returns the partitions of deleted Topics whose records are retained or being removed.
 func (s *Facts) Orphaned() []Partition { return s.walked().orphaned }
 
-// LendsTo reports whether the partitions of a Topic get a second replica while their broker is
+// LendsTo reports whether a Topic's partitions get a second replica while their broker is
 // restarted.
 func (s *Facts) LendsTo(topic *v1alpha1.Topic) bool {
 	return s.Cluster.Spec.Rollout.LendsReplicas() && s.HasSingleReplica(topic)
 }
 
-// HasSingleReplica reports whether the partitions of a Topic have one replica.
+// HasSingleReplica reports whether each partition of a Topic has only one replica.
 func (s *Facts) HasSingleReplica(topic *v1alpha1.Topic) bool {
 	return metadata.Replicas(topic.Spec.TopicSettings, s.Cluster) == 1
 }

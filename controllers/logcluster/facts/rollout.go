@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// RestartReason says why the pod of a broker is restarted.
+// RestartReason returns the reason for the restart of a broker's pod.
 func (s *Facts) RestartReason(pod *corev1.Pod, id int32, applied Applied) string {
 	switch {
 	case s.Requested(pod):
@@ -24,18 +24,18 @@ func (s *Facts) RestartReason(pod *corev1.Pod, id int32, applied Applied) string
 	return v1alpha1.RestartTemplateChanged
 }
 
-// Requested reports whether the annotation of a pod, or that of the LogCluster, requests its
+// Requested reports whether an annotation of a pod, or of its LogCluster, requests the pod's
 // restart.
 func (s *Facts) Requested(pod *corev1.Pod) bool {
 	return restartsPod(pod) || pod.Annotations[v1alpha1.AnnotationRestartedFor] !=
 		s.Brokers.Spec.Template.Annotations[v1alpha1.AnnotationRestartedFor]
 }
 
-// restartsPod reports whether the annotation of a pod requests its restart.
+// restartsPod reports whether a pod's annotation requests its restart.
 func restartsPod(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationRestart] != "" }
 
-// RolloutState returns the state of a rolling update. A missing pod, and one that is being deleted,
-// is created from the latest template.
+// RolloutState returns the state of a rolling update. Missing pods and pods that are being deleted
+// count as updated, because they are created from the latest template.
 func (s *Facts) RolloutState(applied Applied) rollout.State {
 	status := s.Brokers.Status
 	running := s.Drain().Brokers
@@ -66,13 +66,13 @@ func (s *Facts) RolloutState(applied Applied) rollout.State {
 	return state
 }
 
-// VolumesToReplace returns the volumes whose StorageClass is another one than that of the spec.
+// VolumesToReplace returns the volumes whose StorageClass differs from the spec's StorageClass.
 func (s *Facts) VolumesToReplace(applied Applied) rollout.Volumes {
 	v := rollout.Volumes{Replace: map[int32]bool{}, Outside: map[int32]bool{},
 		Retained: s.walked().retained}
 	class := s.Cluster.Spec.Storage.ClassName
 	if class == nil {
-		return v // whatever was the default
+		return v // the volumes keep the class that was the default
 	}
 	for _, claim := range applied.Volumes.Claims {
 		if claim.Class != *class {
@@ -84,8 +84,8 @@ func (s *Facts) VolumesToReplace(applied Applied) rollout.Volumes {
 	return v
 }
 
-// Skew returns the format level of the LogCluster and the skew of its versions. A broker that is
-// down counts with the version that it ran last: it may return with it.
+// Skew returns the LogCluster's format level and the skew of the brokers' versions. For a broker
+// that is down, its last version counts, because it can return with this version.
 func (s *Facts) Skew(now time.Time) skew.Decision {
 	in := skew.Input{Now: now, Operator: version.Version(), Level: s.Cluster.Status.FormatLevel,
 		Brokers: make([]skew.Broker, s.Drain().Brokers)}

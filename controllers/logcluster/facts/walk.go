@@ -11,18 +11,18 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// walk is what one pass over the partitions of a LogCluster finds. A LogCluster may have ten
-// thousand of them, and each reconciliation needs all of this. It must not be changed.
+// walk is the result of one pass over a LogCluster's partitions. A LogCluster can have ten thousand
+// partitions, and each reconciliation needs the complete result. It must not be changed.
 type walk struct {
-	tags        map[string]string // tag of each Topic's id, by name
+	tags        map[string]string // tag of each Topic's id, by Topic name
 	replication Replication
 	draining    Draining            // without Unknown
 	leaders     map[int32]int       // number of partitions that each broker leads
-	inISR       map[int32]bool      // brokers that are in an ISR
-	stops       []rollout.Partition // of existing Topics
-	retained    []rollout.Partition // of deleted topics
+	inISR       map[int32]bool      // ids of brokers that are in any ISR
+	stops       []rollout.Partition // input for rolling updates: partitions of existing Topics
+	retained    []rollout.Partition // same, for partitions of deleted topics
 	lent        int32
-	assigned    []assigned  // of existing Topics
+	assigned    []assigned  // assigned replicas of existing Topics
 	lendable    []Partition // see Lendable
 	orphaned    []Partition // see Orphaned
 }
@@ -33,14 +33,14 @@ type assigned struct {
 	replicas []int32
 }
 
-// Partition is a partition with its entry, and with its Topic if that exists.
+// Partition is a partition with its entry, and with its Topic if the Topic exists.
 type Partition struct {
 	partitionset.Key
 	partitionset.Entry
 	Topic *v1alpha1.Topic
 }
 
-// topicFacts is what a partition inherits from its Topic.
+// topicFacts contains the properties that a partition inherits from its Topic.
 type topicFacts struct {
 	tag    string
 	minISR int
@@ -48,8 +48,8 @@ type topicFacts struct {
 	object *v1alpha1.Topic
 }
 
-// walked returns the result of the walk. It is made by the first call, because the watch of
-// PartitionSets needs none of it in most cases.
+// walked returns the result of the walk. Only the first call walks, because events of PartitionSets
+// do not need the result in most cases.
 func (s *Facts) walked() *walk {
 	if s.partitions != nil {
 		return s.partitions
@@ -90,7 +90,7 @@ func (s *Facts) walked() *walk {
 	return w
 }
 
-// addState adds the leader and the ISR of a partition, also of one whose Topic was deleted.
+// addState adds a partition's leader and ISR, even if the partition's Topic was deleted.
 func (w *walk) addState(entry partitionset.Entry) {
 	if entry.State == nil {
 		return
@@ -122,7 +122,7 @@ func (w *walk) add(key partitionset.Key, entry partitionset.Entry, topic topicFa
 		stop.InSync = append(stop.InSync, member.Broker)
 	}
 	w.stops = append(w.stops, rollout.Partition{Name: name, Stop: stop,
-		// a partition without a leader cannot be copied, and serves nobody
+		// A partition without a leader cannot be copied, and does not serve clients.
 		Lend: topic.lends && entry.State.Leader != placement.NoLeader})
 }
 
@@ -143,7 +143,7 @@ func (r *Replication) add(key partitionset.Key, entry partitionset.Entry) {
 	}
 }
 
-// addRetained adds a partition if it is retained on a broker that is removed.
+// addRetained adds a partition if it is retained on a broker that is or was removed.
 func (d *Draining) addRetained(entry partitionset.Entry, brokers int32) {
 	if entry.Retained() && slices.ContainsFunc(entry.Brokers(),
 		func(id int32) bool { return id >= brokers }) {
@@ -151,7 +151,7 @@ func (d *Draining) addRetained(entry partitionset.Entry, brokers int32) {
 	}
 }
 
-// add adds the replicas of a partition on brokers that are removed.
+// add adds a partition's replicas on brokers that are to be removed.
 func (d *Draining) add(key partitionset.Key, entry partitionset.Entry, brokers int32) {
 	held := int32(0)
 	for _, id := range entry.Brokers() {

@@ -1,4 +1,4 @@
-// Package factstest contains Facts for tests.
+// Package factstest provides Facts for tests.
 package factstest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/controllers/sets"
 )
 
-// Outdated returns the Facts of a LogCluster with ready pods of an earlier template.
+// Outdated returns the Facts of a LogCluster whose pods are ready and have an earlier template.
 func Outdated() *facts.Facts {
 	s := &facts.Facts{Cluster: &v1alpha1.LogCluster{}, Brokers: &appsv1.StatefulSet{},
 		Sets: &sets.Cluster{}, Up: map[int32]bool{}}

@@ -36,17 +36,17 @@ const (
 
 // Asker asks brokers whether another broker may be stopped.
 type Asker struct {
-	// Transport is for requests to brokers without TLS; default http.DefaultTransport.
+	// Transport is used for requests to brokers without TLS; default http.DefaultTransport.
 	Transport http.RoundTripper
-	// TLS makes the transports of requests to brokers with TLS.
+	// TLS provides the transports for requests to brokers with TLS.
 	TLS *peertls.Client
 }
 
-// Ask asks all brokers that are up whether a broker may be stopped. The operator's cache may
-// lag behind: the leaders know of a replica that has just left the ISR before it does. It returns
-// the reason for a refusal, or "". A broker that does not answer refuses, unless it is itself to be
-// stopped and its pod is not ready: it may need the restart. A broker of a version without this
-// request (status 404) has no objection: the operator's own check must suffice.
+// Ask asks all brokers that are up whether a broker may be stopped. It returns the reason for a
+// refusal, or "". The brokers are asked because leaders know before the operator's cache that a
+// replica has left the ISR. No answer counts as a refusal, except from the broker to be stopped
+// while its pod is not ready: this broker may need the restart. A broker of a version without this
+// request (status 404) has no objection; then only the operator's own check applies.
 func (a *Asker) Ask(ctx context.Context, s *facts.Facts, id int32) (refusal string) {
 	var group errgroup.Group
 	group.SetLimit(concurrency)
@@ -76,15 +76,15 @@ func (a *Asker) Ask(ctx context.Context, s *facts.Facts, id int32) (refusal stri
 			return nil
 		})
 	}
-	_ = group.Wait() // no function of the group returns an error
+	_ = group.Wait() // always nil: no function of the group returns an error
 	if len(refusals) == 0 {
 		return ""
 	}
 	return slices.Min(refusals)
 }
 
-// cause returns the cause of a failed request, without addresses and ports: the same failure always
-// has the same text.
+// cause returns the cause of a failed request without addresses and ports. So the same failure
+// always has the same text.
 func cause(err error) error {
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {
 		err = failed.Err

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestReadinessIsTimedByTheOperatorsClock: the clock of a node is an hour or two ahead or behind.
-// The ready times that ObserveReady returns must be those of the operator's clock.
+// TestReadinessIsTimedByTheOperatorsClock checks that ObserveReady returns times of the operator's
+// clock, although the node's clock is an hour or two ahead or behind.
 func TestReadinessIsTimedByTheOperatorsClock(t *testing.T) {
 	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pod := func(uid string, ahead time.Duration) []corev1.Pod {
@@ -25,7 +25,7 @@ func TestReadinessIsTimedByTheOperatorsClock(t *testing.T) {
 		name  string
 		after time.Duration
 		pods  []corev1.Pod
-		since time.Duration // -1: not ready
+		since time.Duration // expected time of becoming ready; -1: not ready
 	}{
 		{"first observation, clock ahead", 0, pod("a", time.Hour), 0},
 		{"unchanged", 10 * time.Second, pod("a", time.Hour), 0},

@@ -1,3 +1,3 @@
-// Package outcome contains the result of the last reconciliation of a LogCluster, and the
-// conditions Applied, StorageResized and RollingOut that follow from it.
+// Package outcome contains the result of a LogCluster's last reconciliation, and derives the
+// conditions Applied, StorageResized and RollingOut from it.
 package outcome

@@ -9,11 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// Held says why spec.rollout holds a rolling update up: the reason of condition RollingOut, and a
-// part of its message.
+// Held describes why spec.rollout holds up a rolling update: the reason of condition RollingOut,
+// and a part of its message.
 type Held struct{ reason, text string }
 
-// HeldBy returns the text for a Hold.
+// HeldBy returns the description of a Hold.
 func HeldBy(s *facts.Facts, hold rollout.Hold) Held {
 	if hold == rollout.VersionSkew {
 		return Held{v1alpha1.ReasonVersionSkew, "Restarts wait: condition " +
@@ -31,7 +31,7 @@ func HeldBy(s *facts.Facts, hold rollout.Hold) Held {
 		v1alpha1.AnnotationApproveRollout, revision)}
 }
 
-// PausedStep returns the step that a pause holds up. The replacement of volumes is one, too.
+// PausedStep returns the step that a pause holds up. This can also be the replacement of volumes.
 func PausedStep(s *facts.Facts, applied facts.Applied) rollout.Decision {
 	next := rollout.Next(s.RolloutState(applied))
 	volumes := len(s.VolumesToReplace(applied).Replace)
@@ -47,8 +47,8 @@ const Interval = 5 * time.Second
 // heldInterval is the maximum time between two decisions while restarts are held up.
 const heldInterval = 30 * time.Second
 
-// HeldRequeue returns the time to the next decision if the window begins after left; 0 means that
-// the restarts do not wait for the window.
+// HeldRequeue returns the time until the next decision. left is the time until the window begins; 0
+// means that the restarts do not wait for the window.
 func HeldRequeue(left time.Duration) time.Duration {
 	if left == 0 {
 		return heldInterval
@@ -56,7 +56,7 @@ func HeldRequeue(left time.Duration) time.Duration {
 	return min(left, heldInterval)
 }
 
-// Shorter returns the shorter of two durations, of which 0 is none.
+// Shorter returns the shorter of two durations. A duration of 0 counts as none.
 func Shorter(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

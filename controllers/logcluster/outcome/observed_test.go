@@ -13,8 +13,9 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// TestOneRestartWithAnOutdatedCache: after the restart of broker 2 the cache still contains its
-// deleted pod. Next must wait for broker 2 and not restart another broker.
+// TestOneRestartWithAnOutdatedCache checks the case that the cache still contains the deleted pod
+// of broker 2 after this broker's restart. Next must wait for broker 2 and not restart another
+// broker.
 func TestOneRestartWithAnOutdatedCache(t *testing.T) {
 	s := factstest.Outdated()
 	first := rollout.Next(s.RolloutState(facts.Applied{}))
@@ -28,8 +29,8 @@ func TestOneRestartWithAnOutdatedCache(t *testing.T) {
 	}
 }
 
-// TestAppliedTemplateIsNotObserved: the operator has applied another template, and the cache still
-// contains the earlier StatefulSet. Condition RollingOut must be True.
+// TestAppliedTemplateIsNotObserved checks that condition RollingOut is True if the operator has
+// applied another template, but the cache still contains the earlier StatefulSet.
 func TestAppliedTemplateIsNotObserved(t *testing.T) {
 	s := factstest.Outdated()
 	for i := range s.Pods {
@@ -47,8 +48,8 @@ func TestAppliedTemplateIsNotObserved(t *testing.T) {
 	}
 }
 
-// TestRecreatedStatefulSetIsNotObserved: the operator has created the StatefulSet again, and the
-// cache still contains the deleted one.
+// TestRecreatedStatefulSetIsNotObserved checks the case that the operator has created the
+// StatefulSet again, but the cache still contains the deleted one.
 func TestRecreatedStatefulSetIsNotObserved(t *testing.T) {
 	s := factstest.Outdated()
 	applied := facts.Applied{Brokers: &appsv1.StatefulSet{

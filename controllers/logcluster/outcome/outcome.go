@@ -18,41 +18,43 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// stuckAfter is the time after which a rolling update that waits for the same broker or partition
-// is reported as stuck.
+// stuckAfter is the time after which a rolling update is reported as stuck if it has waited for the
+// same broker or partition since.
 const stuckAfter = 10 * time.Minute
 
-// restartsWithin is the time after which the message about a broker that is being restarted says
-// that its pod is not ready.
+// restartsWithin is the time for which a broker counts as being restarted. After this time, the
+// message says that the broker's pod is not ready.
 const restartsWithin = time.Minute
 
 // Step is a step of a rolling update.
 type Step struct {
 	rollout.Decision
-	Refusal string // the brokers' reason to refuse the restart; "" if they did not
-	Held    Held   // with phase Held
-	Volume  string // replacement of a volume, if this is the step; or ""
-	Lending string // loans of replicas for which the restart waits; or ""
+	Refusal string // reason why the brokers refuse the restart; "" if they do not
+	Held    Held   // description of the hold in phase Held
+	Volume  string // replacement of a volume, if that is this step; otherwise ""
+	Lending string // loans of replicas for which the restart waits; "" if it waits for none
 }
 
 // Outcome is the result of Reconciler's last reconciliation of a LogCluster.
 type Outcome struct {
-	Generation int64  // that was applied, or whose apply failed
-	Failure    string // error of the apply; "" after success
-	Foreign    bool   // failure says that a foreign object has the name of one of the LogCluster's
+	Generation int64  // generation that was applied, or whose apply failed
+	Failure    string // error of applying the objects; "" after success
+	Foreign    bool   // true if a foreign object has the name of an object of the LogCluster
 	Paused     bool
-	Applying   string // condition of the StatefulSet's replacement; "" if it is applied
+	Applying   string // description of the StatefulSet's replacement; "" if the StatefulSet is applied
 	Storage    Storage
-	// Decided is true if Step was decided. If an apply fails before, RollingOut stays as it is.
+	// Decided is true if Step was decided. If the apply fails before the decision, condition
+	// RollingOut does not change.
 	Decided bool
 	Step    Step
-	since   time.Time // begin of the rolling update's present wait
-	// restarts is true from the decision that brokers have an outdated pod until all pods are ready.
+	since   time.Time // start time of the rolling update's present wait
+	// restarts becomes true with the decision that brokers have an outdated pod, and stays true until
+	// all pods are ready.
 	restarts bool
 }
 
-// waitsLike reports whether two steps wait for the same broker or partition. The texts of refusals
-// are not compared, because each attempt may be refused by another broker.
+// waitsLike reports whether two steps wait for the same broker or partition. It does not compare
+// the texts of refusals, because each attempt can be refused by another broker.
 func (s Step) waitsLike(other Step) bool {
 	if s.Refusal != "" && other.Refusal != "" {
 		s.Refusal = other.Refusal
@@ -60,7 +62,7 @@ func (s Step) waitsLike(other Step) bool {
 	return s == other
 }
 
-// Fail stores the error of an apply.
+// Fail stores the error of applying the objects.
 func (o *Outcome) Fail(err error) {
 	o.Failure, o.Foreign = err.Error(), false
 	if foreign := owned.AsForeign(err); foreign != nil {
@@ -74,17 +76,18 @@ func (o Outcome) Complete() bool {
 }
 
 // Outcomes passes the results of Reconciler to StatusReconciler, which is the only writer of the
-// status. After a restart of the operator the conditions keep their values until every LogCluster
+// status. After a restart of the operator, the conditions keep their values until every LogCluster
 // has been reconciled once.
 type Outcomes struct{ last keyed.Map[Outcome] }
 
 // Get returns the outcome of a LogCluster; false if there is none yet.
 func (o *Outcomes) Get(key types.NamespacedName) (Outcome, bool) { return o.last.Get(key) }
 
-// Forget removes the outcome of a LogCluster that does not exist any more.
+// Forget removes the outcome of a LogCluster that no longer exists.
 func (o *Outcomes) Forget(key types.NamespacedName) { o.last.Delete(key) }
 
-// Put stores an outcome. It reports whether the status depends on the difference to the last one.
+// Put stores an outcome. It reports whether the difference from the last outcome affects the
+// status.
 func (o *Outcomes) Put(key types.NamespacedName, now Outcome, decided time.Time) (changed bool) {
 	last, known := o.last.Get(key)
 	if !now.Decided {
@@ -113,7 +116,7 @@ func (o Outcome) Describe(s *facts.Facts, status *v1alpha1.LogClusterStatus, now
 		status.ObservedGeneration = s.Cluster.Generation
 	}
 	all := []metav1.Condition{o.appliedCondition(), o.Storage.condition()}
-	if o.Applying == "" && o.Decided { // else no restart was decided, and RollingOut stays
+	if o.Applying == "" && o.Decided { // otherwise RollingOut stays: no restart was decided
 		all = append(all, o.rollingOutCondition(s, status.Conditions, now))
 	}
 	for _, condition := range all {
@@ -161,8 +164,8 @@ func (o Outcome) rollingOutCondition(s *facts.Facts, before []metav1.Condition,
 		condition.Reason, condition.Message = v1alpha1.ReasonPaused, pausedMessage
 	case o.Step.Phase == rollout.Complete, o.Paused, !wasRolling && o.Step.Outdated == 0 &&
 		(o.Step.Broker >= 0 || s.Brokers.UID == ""):
-		// A broker that is not ready although no restart is pending is no rolling update, and
-		// neither is the creation of a LogCluster; Ready reports them.
+		// A broker that is not ready while no restart is pending is no rolling update, and neither is the
+		// creation of a LogCluster. Condition Ready reports both.
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonComplete
 		condition.Message = "Every broker runs the latest pod template."
 	case o.Step.Phase == rollout.Held:
@@ -189,9 +192,9 @@ func (o Outcome) rollingOutCondition(s *facts.Facts, before []metav1.Condition,
 	return condition
 }
 
-// restartsIn reports whether the conditions of a status say that brokers are being restarted. With
-// reason Observing it is not known yet whether the StatefulSet has another template, or another
-// number of brokers.
+// restartsIn reports whether a status's conditions say that brokers are being restarted. With
+// reason Observing, it is not yet known whether the StatefulSet has another template or only
+// another number of brokers.
 func restartsIn(before []metav1.Condition) bool {
 	c := meta.FindStatusCondition(before, v1alpha1.ConditionRollingOut)
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonObserving
@@ -208,12 +211,12 @@ func (o Outcome) starts(s *facts.Facts, now time.Time) bool {
 	return pod == nil || !facts.PodReady(pod)
 }
 
-// remaining says how many brokers the rolling update will restart.
+// remaining returns a sentence with the number of brokers that the rolling update will restart.
 func (o Outcome) remaining() string {
 	return fmt.Sprintf("Brokers with an outdated pod: %d.", o.Step.Outdated)
 }
 
-// waits says what the rolling update waits for.
+// waits describes what the rolling update waits for.
 func (o Outcome) waits(s *facts.Facts) string {
 	switch {
 	case o.Step.Refusal != "":

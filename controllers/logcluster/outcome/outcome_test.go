@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// statusOf is the status of a LogCluster to which outcomes are written one after the other.
+// statusOf is a LogCluster's status to which outcomes are written one after the other.
 type statusOf struct {
 	t        *testing.T
 	scope    *facts.Facts
@@ -33,8 +33,8 @@ func newStatus(t *testing.T) *statusOf {
 		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 }
 
-// put stores an outcome some time after the last one, and writes it to the status. Condition
-// RollingOut must have the reason, and a message that contains all texts.
+// put stores an outcome some time after the last one, and writes it to the status. It checks that
+// condition RollingOut has the given reason, and a message that contains all given texts.
 func (s *statusOf) put(after time.Duration, o Outcome, reason string, texts ...string) {
 	s.t.Helper()
 	s.now = s.now.Add(after)
@@ -65,7 +65,7 @@ func refused(broker int32, refusal string) Outcome {
 	return o
 }
 
-// unready makes the pod of a broker not ready.
+// unready makes a broker's pod not ready.
 func (s *statusOf) unready(id int32) { s.scope.Pod(id).Status.Conditions = nil }
 
 func TestUpdateThatWaitsForTheSameIsStuck(t *testing.T) {
@@ -121,7 +121,7 @@ func TestRestartIsShownUntilThePodIsReady(t *testing.T) {
 	s.put(time.Second, decided(rollout.Decision{Phase: rollout.Restart, Broker: 1, Outdated: 2}),
 		v1alpha1.ReasonRestarting, "Broker 1")
 
-	// the last restart
+	// Broker 0 is the last one to be restarted.
 	s.unready(0)
 	s.put(time.Second, decided(rollout.Decision{Phase: rollout.Waiting, Broker: 0}),
 		v1alpha1.ReasonRestarting)
@@ -129,8 +129,8 @@ func TestRestartIsShownUntilThePodIsReady(t *testing.T) {
 		v1alpha1.ReasonComplete)
 }
 
-// TestScalingUpIsNoRollingUpdate: the StatefulSet has another number of replicas, and the pods of
-// new brokers are not ready.
+// TestScalingUpIsNoRollingUpdate checks that a StatefulSet with a changed number of replicas is no
+// rolling update, although the pods of new brokers are not ready.
 func TestScalingUpIsNoRollingUpdate(t *testing.T) {
 	s := newStatus(t)
 	s.put(0, decided(rollout.Decision{Phase: rollout.Complete, Broker: -1}),
@@ -159,8 +159,8 @@ func TestPauseDuringTheLastRestartEnds(t *testing.T) {
 		v1alpha1.ReasonComplete)
 }
 
-// TestPauseHoldsUpTheReplacementOfVolumes: every pod has the latest template, and a volume does not
-// have the class of the spec.
+// TestPauseHoldsUpTheReplacementOfVolumes checks a paused LogCluster in which every pod has the
+// latest template, but a volume does not have the spec's StorageClass.
 func TestPauseHoldsUpTheReplacementOfVolumes(t *testing.T) {
 	s := newStatus(t)
 	for i := range s.scope.Pods {

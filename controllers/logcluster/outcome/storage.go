@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/claims"
 )
 
-// Storage is the state of the volume claims of a LogCluster.
+// Storage is the state of a LogCluster's volume claims.
 type Storage struct {
 	claims.Verdict
 	Restarts map[int32]bool // see claims.State

@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// TestOnlyAWaitForTheSameBrokerIsStuck: alert HeartwoodRolloutStuck depends on the reason. The
-// update of many brokers waits for hours in total, for each of them in turn.
+// TestOnlyAWaitForTheSameBrokerIsStuck checks that an update is stuck only if it waits for the same
+// broker: an update of many brokers can take hours in total. Alert HeartwoodRolloutStuck depends on
+// this reason.
 func TestOnlyAWaitForTheSameBrokerIsStuck(t *testing.T) {
 	s := factstest.Outdated()
 	key, outcomes := types.NamespacedName{Name: "main"}, &Outcomes{}
@@ -29,7 +30,7 @@ func TestOnlyAWaitForTheSameBrokerIsStuck(t *testing.T) {
 			t.Fatalf("another broker each minute, minute %d: reason %s", minute, got)
 		}
 	}
-	for _, broker := range []int32{0, -1} { // -1: the StatefulSet controller observes no template
+	for _, broker := range []int32{0, -1} { // -1: template not observed yet
 		for minute := range 30 {
 			want := v1alpha1.ReasonWaiting
 			switch {

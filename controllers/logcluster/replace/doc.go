@@ -1,3 +1,3 @@
-// Package replace replaces the volumes of brokers by those of another StorageClass, one broker at a
+// Package replace replaces brokers' volumes by volumes of another StorageClass, one broker at a
 // time. It derives each step from the present state, so another operator process can continue.
 package replace

@@ -29,11 +29,11 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// keepAfter is the time after which a broker that has exited, and is still in an ISR, starts again
-// with its volume. Others remove a broker that has exited from their ISRs within seconds.
+// keepAfter is the time after which an exited broker that is still in an ISR starts again with its
+// old volume. Usually other brokers remove an exited broker from their ISRs within seconds.
 const keepAfter = time.Minute
 
-// Replacer replaces the volumes of brokers.
+// Replacer replaces brokers' volumes.
 type Replacer struct {
 	client.Client
 	Live    client.Reader // uncached reads of the API server
@@ -41,9 +41,9 @@ type Replacer struct {
 	MayStop *maystop.Asker
 }
 
-// Next executes the next step of the replacement of volumes, if it is the turn of one after
-// the decision about restarts; again is the time after which the next step is due. The result
-// handled is false if it is not.
+// Next executes the next step of the replacement of volumes, if a volume's turn has come after the
+// decision about restarts. Otherwise handled is false. again is the time after which the next step
+// is due.
 func (r *Replacer) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	applied facts.Applied, state rollout.State, taken outcome.Step) (next outcome.Step,
 	again time.Duration, handled bool, err error) {
@@ -58,7 +58,7 @@ func (r *Replacer) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
 		*s.Cluster.Spec.Storage.ClassName, len(volumes.Replace))
 	if spec := s.Cluster.Spec.Rollout; decision.Phase == rollout.Restart && spec != nil &&
 		state.Brokers[decision.Broker].Up {
-		// The change of the class is the approval; windows hold it up.
+		// Changing the StorageClass is the approval, but the replacement waits for the window.
 		if inside, left := spec.Window.Contains(time.Now()); !inside {
 			taken.Phase, taken.Hold = rollout.Held, rollout.OutsideWindow
 			taken.Held = outcome.HeldBy(s, taken.Hold)
@@ -80,7 +80,7 @@ func (r *Replacer) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	return taken, outcome.Interval, true, nil
 }
 
-// describeWait says what the next replacement of a volume waits for.
+// describeWait describes what the next replacement of a volume waits for.
 func describeWait(s *facts.Facts, d rollout.Decision, why rollout.Why) string {
 	switch why {
 	case rollout.NotInSync:
@@ -105,9 +105,9 @@ func describeWait(s *facts.Facts, d rollout.Decision, why rollout.Why) string {
 	return fmt.Sprintf("Broker %d is not ready.", d.Broker)
 }
 
-// replaceVolume begins the replacement of a broker's volume: it deletes the broker's pod with a
-// finalizer, so that the broker cannot start again with the volume. Continue does the
-// rest. It returns the reason for a refusal, or "".
+// replaceVolume begins the replacement of a broker's volume: it deletes the broker's pod, which has
+// a finalizer. Because of the finalizer the broker cannot start again with the old volume. Continue
+// makes the remaining steps. replaceVolume returns the reason for a refusal, or "".
 func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	applied facts.Applied, id int32, state rollout.State) (refusal string, err error) {
 	class := *s.Cluster.Spec.Storage.ClassName
@@ -140,7 +140,7 @@ func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.
 			return refusal, nil
 		}
 	}
-	pod := &corev1.Pod{} // the cached one is not complete
+	pod := &corev1.Pod{} // the cached pod is not complete
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), pod); err != nil ||
 		pod.UID != cached.UID {
 		return "", client.IgnoreNotFound(err)
@@ -161,7 +161,8 @@ func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.
 	return "", nil
 }
 
-// classMissing reports whether a StorageClass does not exist, if the operator may read it.
+// classMissing reports whether a StorageClass does not exist. It returns false if the operator may
+// not read StorageClasses.
 func (r *Replacer) classMissing(ctx context.Context, name string) (bool, error) {
 	err := r.Live.Get(ctx, types.NamespacedName{Name: name}, &storagev1.StorageClass{})
 	if err == nil || apierrors.IsForbidden(err) {
@@ -170,9 +171,9 @@ func (r *Replacer) classMissing(ctx context.Context, name string) (bool, error) 
 	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
-// Continue executes the next step for each broker that is stopping because its volume is replaced.
-// While a LogCluster is paused, brokers start again with their volumes. again is the time after
-// which the next step is due; 0 if there is none.
+// Continue executes the next step for each broker that is stopping because its volume is being
+// replaced. While a LogCluster is paused, brokers start again with their old volumes. again is the
+// time after which the next step is due; 0 if there is none.
 func (r *Replacer) Continue(ctx context.Context, s *facts.Facts,
 	m *memory.Memory) (again time.Duration, err error) {
 	forgetStopped(s, m)
@@ -198,8 +199,8 @@ func (r *Replacer) Continue(ctx context.Context, s *facts.Facts,
 	return again, nil
 }
 
-// continueReplacement executes the next step of the replacement of a broker's volume. It returns
-// whether the step waits for something.
+// continueReplacement executes the next step of the replacement of a broker's volume. It reports
+// whether the replacement still waits.
 func (r *Replacer) continueReplacement(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	pod *corev1.Pod) (waits bool, err error) {
 	_, id, ok := v1alpha1.ParseBrokerLeaseName(pod.Name)
@@ -223,7 +224,7 @@ func (r *Replacer) continueReplacement(ctx context.Context, s *facts.Facts, m *m
 	state.Expired = stoppedFor(m, pod, state.Stopped, time.Now()) >= keepAfter
 	action := state.Next()
 	if action == rollout.Discard {
-		// The cache may be older than the exit of the broker.
+		// The cache can be older than the broker's exit.
 		if state.InISR, err = r.mayBeInISR(ctx, s.Cluster, id); err != nil {
 			return false, err
 		}
@@ -246,11 +247,12 @@ func (r *Replacer) continueReplacement(ctx context.Context, s *facts.Facts, m *m
 	return false, r.release(ctx, pod)
 }
 
-// discard deletes a claim. First it writes into the broker's Lease that the broker may continue
-// with another volume: an operator that is restarted in between continues.
+// discard deletes a claim. Before that, it writes into the broker's Lease that the broker may
+// continue with another volume. So an operator that is restarted between the two steps can
+// continue.
 func (r *Replacer) discard(ctx context.Context, pod *corev1.Pod,
 	claim *corev1.PersistentVolumeClaim) error {
-	lease := &coordinationv1.Lease{} // has the name of the pod
+	lease := &coordinationv1.Lease{} // same name as the pod
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), lease)
 	if err == nil {
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationVolumeConsent,
@@ -267,7 +269,7 @@ func (r *Replacer) discard(ctx context.Context, pod *corev1.Pod,
 	return nil
 }
 
-// release removes the finalizer from a pod, so that the broker can start again.
+// release removes the finalizer from a pod, which lets the broker start again.
 func (r *Replacer) release(ctx context.Context, pod *corev1.Pod) error {
 	before := pod.DeepCopy()
 	if !controllerutil.RemoveFinalizer(pod, v1alpha1.FinalizerReplaceVolume) {
@@ -281,7 +283,7 @@ func (r *Replacer) release(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// ReleaseAll releases the pods of a LogCluster that is being deleted.
+// ReleaseAll removes the finalizers from the pods of a LogCluster that is being deleted.
 func (r *Replacer) ReleaseAll(ctx context.Context, cluster types.NamespacedName) error {
 	pods := &corev1.PodList{}
 	if err := r.List(ctx, pods, client.InNamespace(cluster.Namespace),
@@ -316,16 +318,16 @@ func stopped(pod *corev1.Pod) bool {
 		(pod.Spec.NodeName == "" || len(all) > 0 && !slices.ContainsFunc(all, runs))
 }
 
-// mayBeInISR reports whether a broker is in the ISR of a partition by the PartitionSets that the
-// API server itself returns, or not all partitions are known.
+// mayBeInISR reports whether a broker is in the ISR of any partition. It reads the PartitionSets
+// from the API server itself, and returns true if not all partitions are known.
 func (r *Replacer) mayBeInISR(ctx context.Context, cluster *v1alpha1.LogCluster,
 	id int32) (bool, error) {
 	all, complete, err := sets.Live(ctx, r.Live, cluster.Namespace, cluster.Name)
 	return err != nil || !complete || facts.InISR(all, id), err
 }
 
-// stoppedFor returns the time since the operator first observed that a pod has stopped; 0 if it has
-// not.
+// stoppedFor returns the time since the operator first observed that a pod has stopped; 0 if the
+// pod has not stopped.
 func stoppedFor(m *memory.Memory, pod *corev1.Pod, isStopped bool, now time.Time) time.Duration {
 	if !isStopped {
 		delete(m.Stopped, pod.UID)

@@ -1,3 +1,3 @@
-// Package roll executes rolling updates of the brokers of a LogCluster, one step at a time, and
-// lends replicas for them (spec.rollout.singleReplica).
+// Package roll executes rolling updates of a LogCluster's brokers, one step at a time, and lends
+// replicas for these updates (spec.rollout.singleReplica).
 package roll

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// hold sets what the restart of each broker must wait for (spec.rollout, VersionSkew). It returns
-// the time until the window begins; 0 if there is none or it has begun.
+// hold sets what each broker's restart must wait for (spec.rollout, VersionSkew). It returns the
+// time until the window begins; 0 if there is no window or it has begun.
 func hold(s *facts.Facts, applied facts.Applied, state *rollout.State,
 	now time.Time) (left time.Duration) {
 	terms := rollout.Terms{Inside: true,
@@ -26,7 +26,8 @@ func hold(s *facts.Facts, applied facts.Applied, state *rollout.State,
 			continue
 		}
 		if pod := s.Pod(int32(id)); pod != nil {
-			// spec.storage.size was changed to make room, perhaps on a full volume.
+			// A restart for a larger volume counts as requested: the user changed spec.storage.size, perhaps
+			// because the volume is full.
 			asked := s.Requested(pod) || applied.Volumes.Restarts[int32(id)]
 			state.Brokers[id].Hold = terms.Hold(asked)
 		}

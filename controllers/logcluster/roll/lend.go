@@ -20,8 +20,8 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// lend begins and ends loans of replicas (spec.rollout.singleReplica). It returns what the restart
-// of a broker waits for, "" if not for loans, and whether there are loans.
+// lend begins and ends loans of replicas (spec.rollout.singleReplica). If a broker's restart waits
+// for loans, waits describes them; otherwise it is "". lent reports whether any loans exist.
 func (r *Roller) lend(ctx context.Context, s *facts.Facts, state rollout.State,
 	next rollout.Decision) (waits string, lent bool, err error) {
 	if !state.Lends && s.CountLent() == 0 {
@@ -44,7 +44,7 @@ func (r *Roller) lend(ctx context.Context, s *facts.Facts, state rollout.State,
 	return describeLending(d, l.Loans), len(l.Loans)+len(d.Begin) > 0, nil
 }
 
-// describeLending says which loans the restart of a broker waits for.
+// describeLending describes the loans for which a broker's restart waits.
 func describeLending(d rollout.LendingDecision, present []rollout.Loan) string {
 	const accept = " Or set spec.rollout.singleReplica to Accept: then the partition is unavailable " +
 		"during the restart."
@@ -68,10 +68,9 @@ func describeLending(d rollout.LendingDecision, present []rollout.Loan) string {
 		}
 	}
 	if copying == 0 {
-		return "" // all is copied; the message names a partition until its replicas are in sync
+		return "" // all records are copied; the message names a partition until its replicas are in sync
 	}
-	// The number of bytes also shows that the copies make progress, so that the update is not
-	// reported as stuck.
+	// The number of bytes also shows that the copies progress. So the update is not reported as stuck.
 	return text + fmt.Sprintf("other brokers copy %d partitions that have no other replica, with %d "+
 		"KiB left.", copying, left>>10)
 }
@@ -79,12 +78,13 @@ func describeLending(d rollout.LendingDecision, present []rollout.Loan) string {
 // lending is the input of rollout.Lend.
 type lending struct {
 	rollout.Lending
-	// permanent are partitions with a loan whose Topic has got another number of replicas.
+	// permanent are partitions with a loan whose Topic now requires another number of replicas.
 	permanent []partitionset.Key
 }
 
-// lendingOf gathers the loans, the partitions that may get one, and the brokers. The loans of
-// partitions that are not assigned any more are ignored: the assignment controller changes those.
+// lendingOf gathers the loans, the partitions that can get a loan, and the brokers. It ignores the
+// loans of partitions that are no longer assigned, because the assignment controller changes these
+// partitions.
 func lendingOf(s *facts.Facts, latest *reports.Cluster) (l lending) {
 	sizes := sizesOf(latest)
 	for _, p := range s.Lendable() {
@@ -149,8 +149,8 @@ func hostsOf(s *facts.Facts, latest *reports.Cluster) []rollout.Host {
 	return all
 }
 
-// writeLoans writes the decided loans into the PartitionSets. A partition whose assignment has
-// changed since the decision is left to the next one.
+// writeLoans writes the decided loans into the PartitionSets. If a partition's assignment has
+// changed since the decision, it skips the partition, and the next decision covers it.
 func (r *Roller) writeLoans(ctx context.Context, s *facts.Facts, d rollout.LendingDecision,
 	permanent []partitionset.Key) error {
 	bySet := map[int32][]func(*partitionset.Set){}
@@ -190,7 +190,8 @@ func (r *Roller) writeLoans(ctx context.Context, s *facts.Facts, d rollout.Lendi
 	return group.Wait()
 }
 
-// begin begins a loan, if the partition still has its one replica and no other is assigned.
+// begin begins a loan, if the partition still has its single replica and no other replica is
+// assigned.
 func begin(set *partitionset.Set, key partitionset.Key, loan rollout.Loan) {
 	only := []int32{loan.Home}
 	now, _ := set.Get(key)
@@ -200,7 +201,7 @@ func begin(set *partitionset.Set, key partitionset.Key, loan rollout.Loan) {
 	}
 }
 
-// end ends a loan, if it is still the same one.
+// end ends a loan, if the loan has not changed since the decision.
 func end(set *partitionset.Set, key partitionset.Key, loan rollout.Loan) {
 	now, _ := set.Get(key)
 	if !set.Invalid(key) && now.Lent &&

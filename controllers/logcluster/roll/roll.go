@@ -42,8 +42,8 @@ type Roller struct {
 	Interval time.Duration
 }
 
-// Next executes the next step of a rolling update, if there is one. It returns the decision, and
-// the time after which the next step is due; 0 if there is none.
+// Next executes the next step of a rolling update, if there is one. It returns the decision. again
+// is the time after which the next step is due; 0 if there is none.
 func (r *Roller) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	applied facts.Applied) (outcome.Step, time.Duration, error) {
 	now := time.Now()
@@ -88,16 +88,17 @@ func (r *Roller) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	return taken, again, nil
 }
 
-// restart deletes the pod of a broker, unless a broker refuses. The StatefulSet controller creates
-// it again. It returns the refusal, or "". With an error, the refusal describes it.
+// restart deletes a broker's pod, unless a broker refuses the restart. The StatefulSet controller
+// creates the pod again. restart returns the refusal, or "". If it returns an error, the refusal
+// describes this error.
 func (r *Roller) restart(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	applied facts.Applied, id int32, state rollout.State) (refusal string, err error) {
 	pod := s.Pod(id)
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return "", nil // the cache is outdated
 	}
-	// A broker that is down serves nobody: whether it may stop is no question, and in a cluster
-	// that is down nobody could answer it.
+	// The other brokers are not asked about a broker that is down: it serves no clients, and in a
+	// cluster that is down no broker could answer.
 	if broker := state.Brokers[id]; broker.Ready || broker.Up {
 		if refusal = r.MayStop.Ask(ctx, s, id); refusal != "" {
 			return refusal, nil

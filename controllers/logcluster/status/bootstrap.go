@@ -16,12 +16,12 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
 
 // bootstrapInterval is the time between two checks whether clients can connect for the first time.
-// A watch of EndpointSlices would cost more than these requests, which end when they can.
+// A watch on EndpointSlices would cost more than these requests, which end with the first success.
 const bootstrapInterval = time.Second
 
-// bootstrapped reports whether clients have been able to connect to the bootstrap Service: it has
-// or had a ready endpoint. It is not decided again afterwards, so that Topics stay Ready while
-// brokers restart.
+// bootstrapped reports whether clients can connect, or could connect before, to the bootstrap
+// Service: the Service has or had a ready endpoint. A LogCluster stays bootstrapped, which keeps
+// Topics Ready while brokers restart.
 func (r *Reconciler) bootstrapped(ctx context.Context,
 	cluster *v1alpha1.LogCluster) (bool, error) {
 	if cluster.Status.Bootstrapped {
@@ -34,7 +34,7 @@ func (r *Reconciler) bootstrapped(ctx context.Context,
 	}
 	for i := range found.Items {
 		for _, endpoint := range found.Items[i].Endpoints {
-			// Kubernetes: an unknown state is to be taken as ready.
+			// By the Kubernetes API, an unknown state counts as ready.
 			if ready := endpoint.Conditions.Ready; ready == nil || *ready {
 				return true, nil
 			}
@@ -43,7 +43,7 @@ func (r *Reconciler) bootstrapped(ctx context.Context,
 	return false, nil
 }
 
-// listenerStatuses returns how clients reach the listeners.
+// listenerStatuses returns the status of each listener, with its bootstrap address.
 func listenerStatuses(s *facts.Facts) []v1alpha1.ListenerStatus {
 	listeners := s.Cluster.Spec.Listeners.OrDefault()
 	statuses := make([]v1alpha1.ListenerStatus, 0, len(listeners))

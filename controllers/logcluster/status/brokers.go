@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 )
 
-// describeBrokers returns the status of each broker, by id. Parameter storage is that of the last
+// describeBrokers returns the status of each broker, by id. Parameter storage comes from the last
 // outcome.
 func describeBrokers(s *facts.Facts, storage outcome.Storage) []v1alpha1.BrokerStatus {
 	applied := facts.Applied{}
@@ -40,8 +40,8 @@ func describeBrokers(s *facts.Facts, storage outcome.Storage) []v1alpha1.BrokerS
 	return all
 }
 
-// lastScrub returns the scrub in the last status of a broker, or nil. It remains in the status
-// until a restarted broker reports again: otherwise its findings would be new.
+// lastScrub returns the scrub in a broker's last status, or nil. It stays in the status until the
+// restarted broker reports again. Otherwise the scrub's findings would then count as new.
 func lastScrub(cluster *v1alpha1.LogCluster, broker int32) *v1alpha1.BrokerScrub {
 	for i := range cluster.Status.Brokers {
 		if cluster.Status.Brokers[i].ID == broker {

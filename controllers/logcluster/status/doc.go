@@ -1,3 +1,3 @@
-// Package status contains the controller that writes LogCluster.status. There is one function for
-// each condition and part of the status.
+// Package status contains the controller that writes LogCluster.status. Each condition and each
+// part of the status has its own function.
 package status

@@ -35,7 +35,7 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 		name       string
 		running    int32
 		topic      v1alpha1.Topic
-		partitions map[string]partitionset.Assignment // of partition 0 of each topic
+		partitions map[string]partitionset.Assignment // assignment of partition 0 of each topic
 		status     metav1.ConditionStatus
 		reason     string
 		message    string
@@ -92,8 +92,9 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 	}
 }
 
-// TestNoBrokerIsRemovedWhileReplicasAreUnknown: a broker may hold a replica of a partition whose
-// entry cannot be parsed, or whose PartitionSet was deleted.
+// TestNoBrokerIsRemovedWhileReplicasAreUnknown checks that no broker is removed while a partition's
+// entry cannot be parsed, or a PartitionSet was deleted. Any broker may hold a replica of these
+// partitions.
 func TestNoBrokerIsRemovedWhileReplicasAreUnknown(t *testing.T) {
 	const uid = types.UID("8c9d0d6e-5b1e-4b0e-9b57-1f5a3ad4a1c2")
 	decode := func(assignments map[string]string) *partitionset.Set {

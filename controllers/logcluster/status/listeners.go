@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/controllers/watch"
 )
 
-// listenersCondition returns condition ListenersReady. Its message names listeners without
+// listenersCondition returns condition ListenersReady. Its message names the listeners without
 // encryption on which clients authenticate.
 func listenersCondition(s *facts.Facts) metav1.Condition {
 	var pending, plain []string
@@ -40,7 +40,7 @@ func listenersCondition(s *facts.Facts) metav1.Condition {
 	return condition
 }
 
-// withoutEndpoint returns the brokers whose Leases contain no endpoint of a listener, sorted.
+// withoutEndpoint returns the brokers whose Leases contain no endpoint for a listener, sorted.
 func withoutEndpoint(s *facts.Facts, listener string) []int32 {
 	found := map[int32]bool{}
 	for i := range s.Leases {
@@ -56,8 +56,8 @@ func withoutEndpoint(s *facts.Facts, listener string) []int32 {
 	return missing
 }
 
-// leaseChanged drops the renewals of Leases: the status depends on the endpoints, the rack, the
-// volume, the scrub and the versions in a Lease only.
+// leaseChanged drops events for renewals of Leases. Of a Lease, the status depends only on the
+// endpoints, the rack, the volume, the scrub and the versions.
 var leaseChanged = predicate.Or(watch.EndpointsChanged,
 	watch.AnnotationsChanged(func(name string) bool { return name == v1alpha1.AnnotationRack }),
 	watch.RegistrationChanged(func(r v1alpha1.Registration) v1alpha1.Registration {

@@ -10,8 +10,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestStatusFollowsLeases: each change of a Lease that the status shows triggers a reconciliation,
-// but a renewal, a report about other brokers and a volume in another notation do not.
+// TestStatusFollowsLeases checks that each change of a Lease that affects the status triggers a
+// reconciliation. A renewal, a report about other brokers, or another notation of the same volume
+// do not.
 func TestStatusFollowsLeases(t *testing.T) {
 	registers := func(change func(*v1alpha1.Registration)) func(*coordinationv1.Lease) {
 		return func(lease *coordinationv1.Lease) {

@@ -16,9 +16,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// partitionsOf returns the partitions of Topic orders, of which a letter describes each: i for in
-// sync, b for a replica that is behind, n for a partition without a leader, r for one that is being
-// reassigned, d for one that is retained, a for one that is only assigned.
+// partitionsOf returns the partitions of Topic orders. A letter describes each partition: i has all
+// replicas in sync, b has a replica that is behind, n has no leader, r is being reassigned, d is
+// retained, a is only assigned.
 func partitionsOf(states string) *facts.Facts {
 	const uid = types.UID("8c9d0d6e-5b1e-4b0e-9b57-1f5a3ad4a1c2")
 	set, _ := partitionset.Decode(&v1alpha1.PartitionSet{}, nil)
@@ -74,7 +74,8 @@ func TestReplicatedNamesPartitions(t *testing.T) {
 	}
 }
 
-// TestStatusContainsReplicated: condition Ready is True although partitions are under-replicated.
+// TestStatusContainsReplicated checks that condition Ready is True although partitions are
+// under-replicated.
 func TestStatusContainsReplicated(t *testing.T) {
 	s, partitions := factstest.Outdated(), partitionsOf("bb")
 	s.Topics, s.Sets = partitions.Topics, partitions.Sets
@@ -90,7 +91,7 @@ func TestStatusContainsReplicated(t *testing.T) {
 	}
 }
 
-// TestStatusCountsPartitionsWithoutLeader: those of deleted Topics do not count.
+// TestStatusCountsPartitionsWithoutLeader checks that partitions of deleted Topics do not count.
 func TestStatusCountsPartitionsWithoutLeader(t *testing.T) {
 	for states, want := range map[string]int32{"": 0, "ibrd": 0, "in": 1, "nbnd": 2, "anr": 2} {
 		s, partitions := factstest.Outdated(), partitionsOf(states)

@@ -12,7 +12,7 @@ import (
 // retainedTopicsMax is the maximum number of deleted topics in a status.
 const retainedTopicsMax = 20
 
-// describeRetained sets the part of the status about deleted topics whose records are retained.
+// describeRetained sets the part of the status that describes deleted topics with retained records.
 func describeRetained(s *facts.Facts, status *v1alpha1.LogClusterStatus) {
 	topics := map[v1alpha1.GivenUp]*v1alpha1.RetainedTopic{}
 	status.RetainedPartitions, status.RetainedTopics = 0, nil

@@ -8,14 +8,14 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// finding is a finding of a scrub that is worth an event.
+// finding is a scrub finding that requires an event.
 type finding struct {
 	v1alpha1.ScrubFinding
-	Text string // the message of the event
+	Text string // event message
 }
 
-// newFindings returns the findings in the statuses of brokers, without those of their last
-// statuses.
+// newFindings returns the findings in the brokers' statuses that their last statuses do not
+// contain.
 func newFindings(before, after []v1alpha1.BrokerStatus) (found []finding) {
 	for i := range after {
 		if after[i].Scrub == nil {
@@ -35,7 +35,7 @@ func newFindings(before, after []v1alpha1.BrokerStatus) (found []finding) {
 	return found
 }
 
-// describeFinding returns the message of the event of a finding.
+// describeFinding returns the event message for a finding.
 func describeFinding(broker int32, f v1alpha1.ScrubFinding) string {
 	where := fmt.Sprintf("broker %d, partition %s, file %s, position %d", broker,
 		cmp.Or(f.Partition, "none (data directory)"), f.File, f.Position)

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestEachFindingIsReportedOnce plays the statuses of a broker: a finding is new when it is found,
-// and when it is repaired, and no more in later rounds, which find it again.
+// TestEachFindingIsReportedOnce writes a sequence of statuses of a broker. A finding is new when it
+// is found and when it is repaired. It is not new when later rounds find it again.
 func TestEachFindingIsReportedOnce(t *testing.T) {
 	found := metav1.NewTime(time.UnixMilli(1_700_000_000_400))
 	index := v1alpha1.ScrubFinding{Partition: "tickets-0", File: "tickets-0/7.index", Position: 8,
@@ -21,7 +21,7 @@ func TestEachFindingIsReportedOnce(t *testing.T) {
 	repaired.Repaired = &found
 	again := index
 	again.Found = metav1.NewTime(found.Add(time.Hour))
-	rounded := index // as read from JSON
+	rounded := index // the finding as read from JSON
 	rounded.Found = metav1.Unix(found.Unix(), 0)
 	var before []v1alpha1.BrokerStatus
 	for i, step := range []struct {
@@ -54,8 +54,9 @@ func TestEachFindingIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestScrubOfARestartedBrokerRemains: a Lease without a report, as of a broker that has just
-// started, does not remove the last report, whose findings would be new again afterwards.
+// TestScrubOfARestartedBrokerRemains checks that a Lease without a report, from a broker that has
+// just started, does not remove the last report. Otherwise the findings in this report would later
+// count as new.
 func TestScrubOfARestartedBrokerRemains(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Status.Brokers = []v1alpha1.BrokerStatus{{ID: 0}, {ID: 1,

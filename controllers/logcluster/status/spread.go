@@ -31,8 +31,8 @@ func describeSpread(s *facts.Facts, status *v1alpha1.LogClusterStatus) {
 	meta.SetStatusCondition(&status.Conditions, *condition)
 }
 
-// spreadCondition returns condition Spread, or nil if there are fewer than two racks. Brokers whose
-// rack is unknown, and partitions with a replica on such a broker, are not judged.
+// spreadCondition returns condition Spread, or nil if there are fewer than two racks. It ignores
+// brokers whose rack is unknown, and partitions with a replica on such a broker.
 func spreadCondition(racks map[int32]string,
 	assignments iter.Seq2[string, []int32]) *metav1.Condition {
 	count := map[string]int{}
@@ -66,7 +66,7 @@ func spreadCondition(racks map[int32]string,
 }
 
 // notSpread returns the partitions whose replicas are in fewer racks than possible, sorted. inAll
-// is the number of racks.
+// is the number of all racks.
 func notSpread(racks map[int32]string, inAll int,
 	assignments iter.Seq2[string, []int32]) (all []string) {
 	var used []string

@@ -11,7 +11,7 @@ import (
 
 func TestSpreadNamesPartitionsAndRacks(t *testing.T) {
 	for name, test := range map[string]struct {
-		racks    []string // by broker
+		racks    []string // rack of each broker
 		replicas [][]int32
 		reason   string // "": no condition
 		contains string

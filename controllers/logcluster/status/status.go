@@ -38,12 +38,12 @@ type Reconciler struct {
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
 	Sets    *sets.Reader
-	// Outcomes are the results of Reconciler.
+	// Outcomes are the results of Reconciler in package logcluster.
 	Outcomes *outcome.Outcomes
 	// BrokerChanges delivers a LogCluster when the state of one of its brokers, or the outcome of
 	// its reconciliation, has changed.
 	BrokerChanges <-chan event.GenericEvent
-	// Shared contains conditions that other controllers decide.
+	// Shared contains the conditions that other controllers decide.
 	Shared *conditions.Shared
 }
 
@@ -63,8 +63,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 }
 
 // Reconcile writes the status if it has changed. This controller is the only writer of the status,
-// so it patches the status without compare-and-swap. If it decided from an outdated cache, the
-// event that updates the cache triggers a reconciliation that corrects the status.
+// so it patches the status without compare-and-swap. If a decision was based on an outdated cache,
+// the event that updates the cache triggers a reconciliation that corrects the status.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	before := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, before); err != nil {
@@ -120,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, bootstrapErr
 }
 
-// recordChanges creates the events of a change of the status.
+// recordChanges creates the events for a changed status.
 func (r *Reconciler) recordChanges(before, after *v1alpha1.LogCluster) {
 	r.Events.ReadyChanged(after, before.Status.Conditions, after.Status.Conditions)
 	if rose := pressureRose(before.Status.Conditions, after.Status.Conditions); rose != nil {
@@ -142,8 +142,8 @@ func (r *Reconciler) recordChanges(before, after *v1alpha1.LogCluster) {
 	}
 }
 
-// describeCluster returns the new status, with conditions of other controllers. Conditions whose
-// status has not changed keep their transition times.
+// describeCluster returns the new status, including the conditions of other controllers. A
+// condition whose status has not changed keeps its transition time.
 func describeCluster(s *facts.Facts, shared []metav1.Condition,
 	removal conditions.Removal) v1alpha1.LogClusterStatus {
 	status := *s.Cluster.Status.DeepCopy()
@@ -171,8 +171,8 @@ func describeCluster(s *facts.Facts, shared []metav1.Condition,
 	return status
 }
 
-// addShared adds the conditions of other controllers to a status. They keep the generation with
-// which they were decided, so that nobody takes them for a result of a later spec.
+// addShared adds other controllers' conditions to a status. They keep the generation for which they
+// were decided, so they are not mistaken for a result of a later spec.
 func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
 	for _, condition := range shared {
 		if condition.Status == "" {
@@ -183,11 +183,11 @@ func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
 	}
 }
 
-// readyCondition returns condition Ready, with message up if it is True. While the StatefulSet
-// controller has not observed the latest spec, the pods may be those of the previous spec. In this
-// state a LogCluster must not become Ready. But a Ready LogCluster stays Ready, because every step
-// of a rolling update passes through this state. Under-replicated partitions do not change it
-// (docs/adr/0305-condition-replicated.md).
+// readyCondition returns condition Ready, with message up if the condition is True. While the
+// StatefulSet controller has not observed the latest spec, the pods may still belong to the
+// previous spec. In this state a LogCluster must not become Ready. But a Ready LogCluster stays
+// Ready, because every step of a rolling update passes through this state. Under-replicated
+// partitions do not change the condition (docs/adr/0305-condition-replicated.md).
 func readyCondition(s *facts.Facts, status v1alpha1.LogClusterStatus, up string) metav1.Condition {
 	observed := s.Brokers.Status.ObservedGeneration >= s.Brokers.Generation
 	enough := status.ReadyBrokers >= s.Cluster.Spec.Brokers

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/controllers/logcluster/factstest"
 )
 
-// TestSharedConditionsKeepTheirGeneration: a condition of an earlier generation must not end
-// "kubectl wait", nor one that its controller has removed.
+// TestSharedConditionsKeepTheirGeneration checks that two conditions do not end "kubectl wait": a
+// condition of an earlier generation, and a condition that its controller has removed.
 func TestSharedConditionsKeepTheirGeneration(t *testing.T) {
 	s := factstest.Outdated()
 	s.Cluster.Generation = 3

@@ -12,11 +12,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// volumesMax is the number of volumes that condition StoragePressure describes.
+// volumesMax is the maximum number of volumes in the message of condition StoragePressure.
 const volumesMax = 20
 
 // storageCondition returns condition StoragePressure, with the worst level as its reason. Its
-// message names the brokers under pressure, the worst first, and what to do about the worst.
+// message names the brokers under pressure, the worst first, and the action that the worst level
+// requires.
 func storageCondition(brokers []v1alpha1.BrokerStatus) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionStoragePressure,
 		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEnoughSpace,
@@ -44,8 +45,8 @@ func storageCondition(brokers []v1alpha1.BrokerStatus) metav1.Condition {
 	return condition
 }
 
-// pressureRose returns condition StoragePressure if its level is higher than before, which is worth
-// an event, or nil.
+// pressureRose returns condition StoragePressure if its level has increased, otherwise nil. An
+// increase requires an event.
 func pressureRose(before, after []metav1.Condition) *metav1.Condition {
 	rank := func(conditions []metav1.Condition) int {
 		found := meta.FindStatusCondition(conditions, v1alpha1.ConditionStoragePressure)

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// resizeChanged returns condition StorageResized if its reason has changed, which is worth an
-// event, or nil. A new LogCluster, and the first status of this version, are none.
+// resizeChanged returns condition StorageResized if its reason has changed, otherwise nil. A change
+// requires an event. A new LogCluster, and the first status written by this version, do not count.
 func resizeChanged(before, after []metav1.Condition) *metav1.Condition {
 	old := meta.FindStatusCondition(before, v1alpha1.ConditionStorageResized)
 	now := meta.FindStatusCondition(after, v1alpha1.ConditionStorageResized)
@@ -19,7 +19,7 @@ func resizeChanged(before, after []metav1.Condition) *metav1.Condition {
 	return now
 }
 
-// severeResize reports whether somebody must act upon a reason of condition StorageResized.
+// severeResize reports whether a user must act on a reason of condition StorageResized.
 func severeResize(reason string) bool {
 	return reason == v1alpha1.ReasonClassCannotExpand ||
 		reason == v1alpha1.ReasonResizeFailed || reason == v1alpha1.ReasonShrinkRefused ||
