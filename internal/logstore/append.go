@@ -21,8 +21,8 @@ type Appended struct {
 	Duplicate     bool // the batch was already in the log, at the returned offsets
 }
 
-// Append appends one batch like AppendVerified, but without a transaction that was verified with
-// the transaction coordinator.
+// Append appends one batch like AppendVerified, without a verification of the transaction by the
+// transaction coordinator.
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	return l.AppendVerified(batch, Verified{}, now)
 }
@@ -31,23 +31,23 @@ func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 // numbers and transaction, assigns offsets, and appends it. It may modify the bytes of batch. If it
 // fails, nothing was appended.
 //
-// If the client caused the failure, the error is one of record.Validate, or ErrBatchTooLarge,
+// If the client caused the failure, the error is one of record.Validate's errors, ErrBatchTooLarge,
 // ErrInvalidTxnState, ErrInvalidProducerEpoch or ErrOutOfOrderSequence. The error is
-// ErrVerificationOutdated if the transaction must be verified again. The error is ErrStorage if
-// the disk failed, and ErrClosed if the log is closed. After ErrStorage, Fault reports whether the
-// log has stopped. If the log has not stopped, a later append of the same batch may succeed.
+// ErrVerificationOutdated if the transaction must be verified again. The error is ErrStorage if the
+// disk failed, and ErrClosed if the log is closed. After ErrStorage, Fault reports whether the log
+// has stopped. If the log has not stopped, a later append of the same batch may succeed.
 //
-// When AppendVerified returns, the batch is in the page cache and need not be on disk. DurableEnd
-// includes the batch at once, except under durability Fsync. Under Fsync, AppendVerified requests a
-// sync without waiting for it, and DurableEnd includes the batch after that sync.
+// When AppendVerified returns, the batch is in the page cache, but possibly not yet on disk.
+// DurableEnd includes the batch at once, except under durability Fsync. Under Fsync, AppendVerified
+// requests a sync without waiting for it, and DurableEnd includes the batch after that sync.
 func (l *Log) AppendVerified(batch []byte, verified Verified, now time.Time) (Appended, error) {
 	return l.appendBatch(batch, verified, now, (*environment).checkReserve)
 }
 
-// AppendProduced appends a batch of a client like AppendVerified. While produce requests are
-// refused (Store.SetRefusal), it fails with that error, unless the batch is a duplicate or has an
-// outdated producer epoch. The refusal has precedence over a wrong sequence number: the earlier
-// batches of the producer, which the sequence continues, may have been refused as well.
+// AppendProduced appends a client's batch like AppendVerified. While produce requests are refused
+// (Store.SetRefusal), it returns the refusal error, except for a duplicate and for a batch with an
+// outdated producer epoch. The refusal has precedence over a wrong sequence number, because the
+// producer's earlier batches may have been refused as well.
 func (l *Log) AppendProduced(batch []byte, verified Verified, now time.Time) (Appended, error) {
 	return l.appendBatch(batch, verified, now, (*environment).checkProduce)
 }
@@ -86,8 +86,8 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 		if duplicate != nil {
 			return nil // duplicate is read later without Log.mu: a producer.Batch never changes
 		}
-		// Whether the batch fits the state is unknown if its verification is outdated. Only an
-		// outdated epoch is certain.
+		// Whether the batch fits the state is unknown while its verification is outdated. Only an
+		// outdated producer epoch is certain, so only that error precedes the refusal.
 		if !errors.Is(err, ErrInvalidProducerEpoch) {
 			err = cmp.Or(checkSpace(&l.env),
 				l.mu.producers.CheckGuard(b.Batch, verified, l.epochs.Latest()), err)
@@ -128,7 +128,7 @@ func appendTime(s *topicconfig.Settings, timestamp int64) int64 {
 }
 
 // appending calls write under Log.mu if the log accepts appends. It logs the first append that the
-// disk rejects, and the first append that succeeds afterwards. Each client only receives its own
+// disk rejects, and the first append that succeeds afterwards: each client receives only its own
 // error, and an administrator may have to free space.
 func (l *Log) appending(now time.Time, write func() error) (err error) {
 	l.mu.Lock()
@@ -159,8 +159,8 @@ func (l *Log) appending(now time.Time, write func() error) (err error) {
 	return err
 }
 
-// writeLocked assigns the log end offset and the latest leader epoch to the batch, and writes it.
-// It fails with ErrFollows if this replica is a follower. The caller holds Log.mu.
+// writeLocked assigns the log end offset and the latest leader epoch to the batch, and writes the
+// batch. It fails with ErrFollows if this replica is a follower. The caller holds Log.mu.
 func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 	if l.mu.follows {
 		return ErrFollows
@@ -171,7 +171,7 @@ func (l *Log) writeLocked(b record.Parts, config *config, now time.Time) error {
 }
 
 // writeAtLocked writes a batch whose offsets are already assigned. The caller holds Log.mu. The
-// state in memory changes only after the write has succeeded, and this change cannot fail.
+// state in memory changes only after the write has succeeded, and changing it cannot fail.
 // writeAtLocked stores logEnd last, because readers that do not hold the lock expect to find every
 // batch below logEnd.
 func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error {
@@ -210,13 +210,12 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 var errReserved = errors.New("the remaining space of the volume is reserved for the cleaner")
 
 // SetReserved sets whether the remaining space of the volume is reserved for the cleaner. While it
-// is, appends of records fail with ErrStorage, also those of followers, and succeed again
-// afterwards. Markers are appended, because they are small and end transactions that block
-// cleaning.
+// is reserved, appends of records fail with ErrStorage, on followers too. Markers are still
+// appended: they are small, and they end transactions that block cleaning.
 func (s *Store) SetReserved(reserved bool) { s.reserved.Store(reserved) }
 
-// SetRefusal sets the error with which batches of clients are refused, nil while they are accepted.
-// Batches of coordinators, replicated records and markers are appended.
+// SetRefusal sets the error that refuses clients' batches; nil accepts them. Batches of
+// coordinators, replicated records and markers are always appended.
 func (s *Store) SetRefusal(refusal error) {
 	if refusal == nil {
 		s.refusal.Store(nil)
@@ -225,7 +224,7 @@ func (s *Store) SetRefusal(refusal error) {
 	s.refusal.Store(&refusal)
 }
 
-// checkProduce returns the error of SetRefusal, or that of checkReserve.
+// checkProduce returns the refusal error (SetRefusal), or the error of checkReserve.
 func (e *environment) checkProduce() error {
 	if refusal := e.refusal.Load(); refusal != nil {
 		return *refusal
@@ -245,19 +244,20 @@ func (e *environment) checkReserve() error {
 var ErrUnexpectedOffset = errors.New("unexpected append offset")
 
 // AppendReplicated appends one or more complete batches from the leader, without changing their
-// bytes. The offsets of the batches ascend from the log end on, with gaps where the leader's log
-// was cleaned. AppendReplicated checks length and checksum. It does not check the rules for
-// produced batches, because the leader has checked them with the settings of that time.
+// bytes. The offsets of the batches ascend from the log end, with gaps where the leader's log was
+// cleaned. AppendReplicated checks length and checksum. It does not check the rules for produced
+// batches, because the leader has checked them with the settings of that time.
 //
-// The log uses the leader epochs in the batches, as those of Lead.
+// The log adopts the leader epochs in the batches, like the epoch passed to Lead.
 //
 // AppendReplicated fails with record.ErrCorrupt or ErrUnexpectedOffset for a malformed batch. It
 // fails with ErrFencedLeaderEpoch if the leader epoch of a batch is lower than the latest one of
-// the log, because epochs never fall within a log. If the disk fails, it fails as Append does.
-// Batches that were appended before the failure stay in the log, which ends at LogEnd.
+// the log, because leader epochs never decrease within a log. If the disk fails, it returns the
+// same errors as Append. Batches that were appended before the failure stay in the log, which ends
+// at LogEnd.
 func (l *Log) AppendReplicated(batches []byte, now time.Time) error {
 	config := l.config.Load()
-	// requests a sync of the batches that were appended, even after a failure
+	// Request a sync of the appended batches, even after a failure.
 	defer l.appended(config)
 	for len(batches) > 0 {
 		b, rest, err := record.Next(batches)
@@ -299,11 +299,11 @@ func checkReplicated(b record.Batch) error {
 // followLocked appends a batch at the batch's own offsets. from is the previous log end. The caller
 // holds Log.mu.
 //
-// A new leader epoch is assumed to start at the previous log end, although its first batch may be
-// behind an offset gap. Cleaning removed the leader's records in the gap, and their epoch is
-// unknown. If the gap belonged to the previous epoch, a replica with different, never acknowledged
-// records in the gap would keep these records as valid. Because the gap belongs to the new epoch, a
-// replica may remove valid records in the gap, but it then receives the records that superseded
+// A new leader epoch is assumed to start at the previous log end, even if an offset gap precedes
+// its first batch. Cleaning removed the leader's records in the gap, and the epoch of those records
+// is unknown. If the gap were assigned to the previous epoch, a replica with different, never
+// acknowledged records in the gap would keep these records as valid. With the gap in the new epoch,
+// a replica may remove valid records in the gap, but it then receives the records that superseded
 // them.
 //
 // If the append rolls a segment, the new segment begins at the log end and not at the batch's base
@@ -337,8 +337,8 @@ func (l *Log) followLocked(b record.Batch, from int64, config *config, now time.
 // EndOffsetFor returns the result of an OffsetForLeaderEpoch request (KIP-101, KIP-279); see
 // leaderepoch.Cache.EndOf.
 func (l *Log) EndOffsetFor(epoch int32) (found int32, end int64) {
-	// The log end is loaded before the epochs. An epoch that starts between the two loads starts at
-	// or above the loaded log end.
+	// The log end is loaded before the epochs. If an epoch starts between the two loads, its start
+	// offset is at or above the loaded log end.
 	logEnd := l.offsets.LogEnd()
 	return l.epochs.Load().EndOf(epoch, logEnd)
 }

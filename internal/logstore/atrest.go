@@ -14,12 +14,12 @@ type AtRest struct {
 	Base      int64
 	SizeBytes int64
 
-	handle *segmentlist.Handle // compared only: it is not a reference
+	handle *segmentlist.Handle // for comparison only; holds no reference
 	log    *Log
 }
 
-// Repair replaces the derived file with an extension by one that is computed from the data file,
-// whose checksums the caller has verified; see package repair.
+// Repair rebuilds the derived file with the given extension from the data file. The caller has
+// verified the checksums of the data file; see package repair.
 func (s AtRest) Repair(ctx context.Context, extension string) error {
 	l := s.log
 	return repair.Segment{Handle: s.handle, Config: l.config.Load().indexes(l.env.segments),
@@ -29,8 +29,8 @@ func (s AtRest) Repair(ctx context.Context, extension string) error {
 	}.Replace(ctx, extension)
 }
 
-// AtRest returns the sealed segments that end at or below the recovery point on disk, ascending.
-// It returns nil once the log is closed.
+// AtRest returns the sealed segments that end at or below the recovery point on disk, in ascending
+// order. It returns nil once the log is closed.
 func (l *Log) AtRest() (segments []AtRest) {
 	list := l.list.Acquire()
 	if list == nil {
@@ -48,9 +48,9 @@ func (l *Log) AtRest() (segments []AtRest) {
 }
 
 // StillAtRest reports whether the log has kept the segment since AtRest returned it, and no
-// operation on its files is running. A caller that has read the files since can then rely on what
-// it has read: swaps, retention and truncations rename and remove files only under the locks that
-// StillAtRest acquires, and publish another handle before they release them.
+// operation on the segment's files is running. If so, what the caller has read from the files since
+// then is valid: swaps, retention and truncations rename and remove files only under the locks that
+// StillAtRest acquires, and publish another handle before they release these locks.
 func (l *Log) StillAtRest(s AtRest) bool {
 	l.truncating.Lock()
 	defer l.truncating.Unlock()
@@ -62,6 +62,6 @@ func (l *Log) StillAtRest(s AtRest) bool {
 // Dir returns the partition's directory.
 func (l *Log) Dir() string { return l.dir }
 
-// StopDamaged stops the log because a segment at rest is damaged: from now on the log rejects all
-// appends, and the partition is offline on this broker. Reads continue.
+// StopDamaged stops the log because a segment at rest is damaged: the log then rejects all appends,
+// and the partition is offline on this broker. Reads continue.
 func (l *Log) StopDamaged(cause error) { l.fault.Fail(cause) }

@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// retentionIntervalDefault is the interval of retention and of the expiry of producers. Kafka's
-	// default is five minutes. The interval is not much shorter, because records that are produced
-	// with old timestamps may expire at once, and consumers need some time to read them.
+	// retentionIntervalDefault is the interval at which retention runs and producers are expired.
+	// Kafka's default is five minutes. The interval is not much shorter than a minute, because
+	// records that are produced with old timestamps may expire at once, and consumers need some
+	// time to read them.
 	retentionIntervalDefault = time.Minute
-	// flushIntervalDefault is the interval at which all logs are flushed. A power failure can
-	// remove the data of about one interval from a log, and the next start has to scan the data of
-	// about one interval. Both are true as long as the disk keeps up with the appends.
+	// flushIntervalDefault is the interval at which all logs are flushed. While the disk keeps up
+	// with the appends, a power failure can remove the data of about one interval from a log, and
+	// the next start has to scan as much.
 	flushIntervalDefault = time.Second
 	// backgroundWorkers is the maximum number of logs that are flushed or closed concurrently.
 	backgroundWorkers = 8
 )
 
-// run is the function of the store's goroutine; doc.go lists its work. Close ends the goroutine and
-// waits for its end.
+// run is the function of the store's goroutine; doc.go lists what it does. Close stops the
+// goroutine and waits for its end.
 func (s *Store) run() {
 	defer close(s.done)
 	var deletions sync.WaitGroup
@@ -55,12 +56,12 @@ func (s *Store) run() {
 	}
 }
 
-// tick runs one round of maintenance over all logs. An error affects one log only: the next round
+// tick runs one round of maintenance over all logs. An error affects only its log: the next round
 // retries the failed step, unless the log has stopped. A round runs every second, so tick logs only
 // the first of several consecutive failures.
 //
-// The order of the steps matters. The flush seals the segments that the same round has rolled, so
-// retention finds these segments sealed. The checkpoints are written last, so they describe
+// The order of the steps matters. The flush seals the segments that were rolled in the same round,
+// so retention finds these segments sealed. The checkpoints are written last, so they include
 // everything that the round has synced.
 func (s *Store) tick(now time.Time, retention bool) {
 	parallel.Each(s.Logs(), s.opts.workers(backgroundWorkers),
@@ -96,14 +97,14 @@ func (s *Store) maintain(log *Log, now time.Time, retention bool) {
 }
 
 const (
-	// epochFilesMin is the number of epoch files that one round of maintenance may always write.
+	// epochFilesMin is the number of epoch files that a round of maintenance may write in any case.
 	epochFilesMin = 32
-	// epochRounds is the number of rounds in which the store writes the epoch files of all logs, if
-	// many are due at once.
+	// epochRounds is the number of rounds over which the store spreads the writes when the epoch
+	// files of many logs are due at once.
 	epochRounds = 30
 )
 
-// epochsDue reports whether the epoch file of a log is due at the time now.
+// epochsDue reports whether the log's epoch file must be written at the time now.
 func epochsDue(log *Log, now time.Time) bool {
 	log.mu.Lock()
 	defer log.mu.Unlock()
@@ -111,9 +112,9 @@ func epochsDue(log *Log, now time.Time) bool {
 	return len(handles) > 0 && log.epochs.DueLocked(now, handles[len(handles)-1].Base())
 }
 
-// saveEpochs writes the epoch files that are due in the round of maintenance at the time now. It
-// limits their number, so that the files of many logs do not occupy the disk at once; the next
-// rounds write the others.
+// saveEpochs writes the epoch files that are due at the time now. It limits the number of files,
+// because writing the files of many logs at once would occupy the disk. The next rounds write the
+// other files.
 func (s *Store) saveEpochs(now time.Time) error {
 	var due []*Log
 	for _, log := range s.Logs() {
@@ -137,8 +138,8 @@ func (s *Store) saveEpochs(now time.Time) error {
 }
 
 // recordOutcome stores the success or failure of a step in the outage.State o, under the lock that
-// guards o. It reports whether an outage begins or ends with this step. recordOutcome leaves it to
-// the caller to log this, because logging may block and must not happen under a lock.
+// guards o. It reports whether an outage begins or ends with this step. The caller logs the result,
+// because logging can block and must not happen under a lock.
 func recordOutcome(lock sync.Locker, o *outage.State, err error, now time.Time) (begins, ends bool,
 	failed int) {
 	lock.Lock()
@@ -150,9 +151,9 @@ func recordOutcome(lock sync.Locker, o *outage.State, err error, now time.Time) 
 	return false, ends, failed
 }
 
-// reportFailures calls the callback of OnDurableEnd and Options.Failed for each log that has
-// stopped since the last call. It holds no lock during these calls, because a callback may call the
-// store or the log. Each log is reported once, because a log stops only once.
+// reportFailures calls the OnDurableEnd callback and Options.Failed for each log that has stopped
+// since the last call. It holds no lock during these calls, because a callback may call the store
+// or the log. Each log is reported once, because a log stops only once.
 func (s *Store) reportFailures() {
 	s.mu.Lock()
 	failures := s.mu.failures
@@ -169,31 +170,31 @@ func (s *Store) reportFailures() {
 }
 
 const (
-	// idleFilesInterval is the interval at which unused files are closed. A file is closed once
-	// it was not used for one to two intervals.
+	// idleFilesInterval is the interval at which unused files are closed. A file is closed after
+	// one to two intervals without use.
 	idleFilesInterval = 10 * time.Second
-	// idleSyncMax is the time after which the store interrupts the sync of idle indexes for the
-	// next flush of all logs: the sync of thousands of files may take longer than the interval of
-	// the flush.
+	// idleSyncMax is the time after which the store interrupts the sync of idle indexes to run the
+	// next flush of all logs: syncing thousands of files can take longer than the flush interval.
 	idleSyncMax = 500 * time.Millisecond
 	// partitionsWarningInterval is the minimum time between two warnings about too many partitions.
 	partitionsWarningInterval = time.Hour
 )
 
-// idleRound is the state of the rounds in which the store closes idle files. Only the store's
+// idleRound is the state of one round in which the store closes idle files. Only the store's
 // goroutine uses it.
 type idleRound struct {
-	began   time.Time // of the present round, or of the last one
+	began   time.Time // start of the current or the last round
 	running bool
-	pending []*Log // logs whose indexes the present round has not synced yet
-	failed  int    // logs whose indexes could not be synced in this round
-	failure error  // of one of them
+	pending []*Log // logs whose indexes are not synced yet in this round
+	failed  int    // number of logs whose indexes failed to sync in this round
+	failure error  // one of these failures
 }
 
-// closeIdleFiles closes the segment files that were not used since the previous round, except those
-// that have to stay open. An idle log then has no open file. A round begins if idleFilesInterval
-// has passed since the last one began, and may take several calls: after a crash, or after many
-// partitions were busy, it syncs thousands of files. done reports whether this call ended a round.
+// closeIdleFiles closes the segment files that were not used since the previous round, except files
+// that have to stay open. Afterwards an idle log has no open file. A round begins once
+// idleFilesInterval has passed since the start of the last round. A round may take several calls:
+// after a crash, or after many partitions were busy, it syncs thousands of files. done reports
+// whether this call ended a round.
 func (s *Store) closeIdleFiles(r *idleRound, now time.Time) (done bool) {
 	if !r.running {
 		if now.Sub(r.began) < idleFilesInterval {
@@ -213,7 +214,7 @@ func (s *Store) closeIdleFiles(r *idleRound, now time.Time) (done bool) {
 	return true
 }
 
-// syncIdleIndexes calls durability.Disk.SyncIdleIndexes for the pending logs, until idleSyncMax has
+// syncIdleIndexes calls durability.Disk.SyncIdleIndexes for the pending logs until idleSyncMax has
 // passed.
 func (s *Store) syncIdleIndexes(r *idleRound) {
 	until := time.Now().Add(idleSyncMax)
@@ -235,7 +236,7 @@ func (s *Store) syncIdleIndexes(r *idleRound) {
 	r.pending = pending
 }
 
-// openFilesLimit returns the number of file descriptors that this process may have, or 0 if it is
+// openFilesLimit returns the limit on this process's file descriptors, or 0 if the limit is
 // unknown.
 func openFilesLimit() uint64 {
 	limit, err := vfs.OpenFiles()
@@ -245,9 +246,9 @@ func openFilesLimit() uint64 {
 	return limit.Soft
 }
 
-// openFilesDefault returns half of a limit of file descriptors, at most 10,000. The other half
-// remains for connections, and for segment files that must stay open. If the limit is unknown (0),
-// it returns 10,000.
+// openFilesDefault returns half of the given limit on file descriptors, but 16 to 10,000. The other
+// half remains for connections, and for segment files that must stay open. If the limit is unknown
+// (0), it returns 10,000.
 func openFilesDefault(limit uint64) int {
 	const common = 10_000
 	if limit == 0 || limit/2 > common {
@@ -256,13 +257,14 @@ func openFilesDefault(limit uint64) int {
 	return max(int(limit/2), 16)
 }
 
-// partitionsWarning decides when the store warns that it has too many partitions for the limit of
-// file descriptors.
+// partitionsWarning decides when the store warns about too many partitions for the limit on file
+// descriptors.
 type partitionsWarning struct{ last time.Time }
 
-// due reports whether a warning is due. A log has one open file while it has unsynced records, so
-// with more logs than half of the limit, their files and the connections of clients may need more
-// descriptors than the process has.
+// due reports whether a warning is due: the number of logs exceeds half of the limit on file
+// descriptors, and partitionsWarningInterval has passed since the last warning. A log has an open
+// file while it has unsynced records, so these files and the clients' connections together may
+// exceed the limit.
 func (w *partitionsWarning) due(now time.Time, logs int, limit uint64) bool {
 	if limit == 0 || uint64(logs) <= limit/2 ||
 		!w.last.IsZero() && now.Sub(w.last) < partitionsWarningInterval {
@@ -272,7 +274,7 @@ func (w *partitionsWarning) due(now time.Time, logs int, limit uint64) bool {
 	return true
 }
 
-// warnOfPartitions logs a warning if the store has too many partitions for the limit of file
+// warnOfPartitions logs a warning if the store has too many partitions for the limit on file
 // descriptors. Only the store's goroutine calls it.
 func (s *Store) warnOfPartitions(w *partitionsWarning, now time.Time) {
 	s.mu.Lock()

@@ -135,7 +135,7 @@ func TestCloseIsOrderedAndRepeatable(t *testing.T) {
 	_ = reopened
 }
 
-// The clean-shutdown marker means that all index files are complete on disk. This includes the
+// The clean-shutdown marker promises that all index files are complete on disk. This includes the
 // index files of a segment that a fetch response still reads when the store is closed.
 func TestCleanShutdownMarkerWithHeldSlice(t *testing.T) {
 	mem := vfs.NewMem()

@@ -18,7 +18,7 @@ import (
 // batches of about this size.
 const benchBatchBytes = 64 << 10
 
-// benchBatch returns a batch of records of equal size, made of words that compress moderately.
+// benchBatch returns a batch of equally large records, made of words that compress moderately.
 func benchBatch(b *testing.B, recordBytes int) []byte {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -41,8 +41,8 @@ func benchBatch(b *testing.B, recordBytes int) []byte {
 	return batch
 }
 
-// benchLog returns a log on a real disk, and its store, which has no background flushes. The log
-// compresses with codec.
+// benchLog returns a log on a real disk, and the log's store, which has no background flushes. The
+// log compresses with codec.
 func benchLog(b *testing.B, dir string, codec compress.Codec) (*Log, *Store) {
 	b.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: dir, Logger: quiet(), FlushInterval: time.Hour})
@@ -59,15 +59,15 @@ func benchLog(b *testing.B, dir string, codec compress.Codec) (*Log, *Store) {
 	return log, store
 }
 
-// unstamped resets a batch to what its producer sent, after Append has written the offset and the
-// leader epoch into it.
+// unstamped undoes Append's changes to a batch: it resets the offset and the leader epoch to the
+// values that the producer sent.
 func unstamped(batch []byte) []byte {
 	record.Batch(batch).SetBaseOffset(0)
 	record.Batch(batch).SetLeaderEpoch(-1)
 	return batch
 }
 
-// fillMegabytes appends the batch repeatedly, until the log has the given size.
+// fillMegabytes appends the batch repeatedly until the log has the given size.
 func fillMegabytes(b *testing.B, log *Log, batch []byte, megabytes int64) {
 	b.Helper()
 	for log.Stats().SizeBytes < megabytes<<20 {
@@ -109,7 +109,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads a range of 1 MiB at a random offset of a log of 128 MiB, as a fetch does. The
+// BenchmarkRead reads a range of 1 MiB at a random offset of a 128 MiB log, as a fetch does. The
 // result is a file range for sendfile, so the log reads batch headers but no records.
 func BenchmarkRead(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)
@@ -147,7 +147,7 @@ func keyedBench(b *testing.B) []byte {
 	return storetest.Batch{Keys: []string{"a", "b", "c"}, Value: string(make([]byte, 500))}.Bytes(b)
 }
 
-// BenchmarkRecover measures segment.Recover, which a start after an unclean shutdown calls: it
+// BenchmarkRecover measures segment.Recover, which runs at a start after an unclean shutdown: it
 // reads and checks every batch, and rebuilds the indexes.
 func BenchmarkRecover(b *testing.B) {
 	dir := b.TempDir()

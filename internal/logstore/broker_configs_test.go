@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/brokerconfig"
 )
 
-// TestDescribedDefaultsAreInEffect: admin clients read these values among a broker's settings.
+// TestDescribedDefaultsAreInEffect checks that the defaults which admin clients read among a
+// broker's settings are in effect.
 func TestDescribedDefaultsAreInEffect(t *testing.T) {
 	flush := flushIntervalDefault.Milliseconds()
 	for name, value := range map[string]int64{

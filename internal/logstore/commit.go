@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// commitWorkersMax is the maximum number of logs of a store that are synced concurrently for
+	// commitWorkersMax is the maximum number of a store's logs that are synced concurrently for
 	// waiting producers. Filesystems combine concurrent syncs into one write of their journal, so a
 	// few concurrent syncs are cheaper than sequential ones. The number is limited because each
 	// sync occupies a thread while it runs.
@@ -19,23 +19,23 @@ const (
 
 // DurableEnd returns the durable end offset: the log end, or under durability Fsync the end of the
 // synced records. The leader computes the high watermark from the durable ends of the in-sync
-// replicas. Under Fsync, consumers therefore only read records that each of these replicas has
+// replicas. Under Fsync, consumers therefore read only records that all in-sync replicas have
 // synced (ADR 0050). When a topic changes to Fsync, the durable end may fall; the high watermark
-// does not fall.
+// does not.
 func (l *Log) DurableEnd() int64 {
 	if !l.Settings().Fsync {
 		return l.offsets.LogEnd()
 	}
-	// A truncation lowers synced before it lowers the log end, and a sync raises synced after the
-	// log end has risen. So the result never exceeds the log end, even if one of the two values
-	// changes between the loads.
+	// A truncation lowers the synced offset before it lowers the log end, and a sync raises the
+	// synced offset after the log end has risen. So the result never exceeds the log end, even if
+	// one of the two values changes between the loads.
 	return min(l.disk.Synced(), l.offsets.LogEnd())
 }
 
-// appended requests the sync that an append needs. Under durability Fsync it requests the sync at
-// once, otherwise when many bytes are unsynced. It is called after each append, without Log.mu. A
-// duplicate also requests a sync: the original batch may not be synced yet, or may have been
-// appended before the topic changed to Fsync.
+// appended requests the sync that an append needs: under durability Fsync at once, otherwise when
+// many bytes are unsynced. It is called after each append, without Log.mu. A duplicate also
+// requests a sync, because the original batch may not be synced yet, or may have been appended
+// before the topic changed to Fsync.
 func (l *Log) appended(config *config) {
 	switch {
 	case config.settings.Fsync:
@@ -48,15 +48,15 @@ func (l *Log) appended(config *config) {
 }
 
 // committer syncs the logs whose producers wait for a sync. It runs one sync per log at a time; the
-// next sync of the log then covers everything that was appended during the current one. Its
-// goroutines start when a log is queued and end when the queue is empty.
+// log's next sync then covers everything that was appended during the current sync. Its goroutines
+// start when a log is queued and end when the queue is empty.
 type committer struct {
-	// synced is called after each sync of a log, even after a failed one. No lock is held then.
+	// synced is called without a lock after each sync of a log, even if the sync failed.
 	synced func(*Log)
 	mu     struct {
 		sync.Mutex
 		queue   []*Log
-		state   map[*Log]commitState // no entry: no sync of the log is requested or running
+		state   map[*Log]commitState // state of each log for which a sync is requested or running
 		workers int
 		closed  bool
 	}
@@ -68,7 +68,7 @@ type commitState int
 const (
 	commitQueued  commitState = iota + 1
 	commitRunning             // a worker syncs the log
-	// a worker syncs the log, and one more sync was requested meanwhile
+	// a worker syncs the log, and another sync was requested since that sync began
 	commitRunningMore
 )
 
@@ -115,8 +115,8 @@ func (c *committer) work() {
 	}
 }
 
-// next removes a log from the queue and returns it. It returns nil, and the calling worker ends, if
-// the queue is empty or the committer is closed.
+// next removes a log from the queue and returns it. If the queue is empty or the committer is
+// closed, it returns nil, and the calling worker ends.
 func (c *committer) next() *Log {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +130,8 @@ func (c *committer) next() *Log {
 	return l
 }
 
-// finish ends the sync of a log, and queues the log again if another sync was requested meanwhile.
+// finish ends the sync of a log. It queues the log again if another sync was requested during the
+// sync.
 func (c *committer) finish(l *Log) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,8 +143,8 @@ func (c *committer) finish(l *Log) {
 	delete(c.mu.state, l)
 }
 
-// close ends the goroutines and waits for their end. Logs that are still queued are not synced
-// here; closing a log syncs it.
+// close stops the goroutines and waits for their end. It does not sync logs that are still queued,
+// because closing a log syncs it.
 func (c *committer) close() {
 	c.mu.Lock()
 	c.mu.closed = true
@@ -156,12 +157,12 @@ func (c *committer) close() {
 type durableEndCallback = atomic.Pointer[func(PartitionID)]
 
 // OnDurableEnd registers the callback f. A goroutine of the store calls f, without a lock, after
-// each sync that may have moved a log's DurableEnd, and after a log has stopped. Requests that wait
-// for the durable end then check the log again. A second call of OnDurableEnd replaces the
+// each sync that may have raised a log's DurableEnd, and after a log has stopped. Requests that
+// wait for the durable end then check the log again. A second call of OnDurableEnd replaces the
 // callback.
 func (s *Store) OnDurableEnd(f func(PartitionID)) { s.durableEnd.Store(&f) }
 
-// durableEndChanged calls the callback of OnDurableEnd for a log.
+// durableEndChanged calls the OnDurableEnd callback for a log.
 func (s *Store) durableEndChanged(l *Log) {
 	if f := s.durableEnd.Load(); f != nil {
 		(*f)(l.id)

@@ -20,8 +20,8 @@ import (
 
 func fsync(s *topicconfig.Settings) { s.Fsync = true }
 
-// watchedDisk calls the function before at the beginning of each sync of a file or a directory, and
-// the function after at the end of the sync.
+// watchedDisk calls the functions before and after at the beginning and at the end of each sync of
+// a file or directory.
 type watchedDisk struct {
 	vfs.FS
 	before, after func()
@@ -57,7 +57,7 @@ func (f *watchedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// durableSignal returns a channel that receives a value whenever the store has synced a log, or a
+// durableSignal returns a channel that receives a value whenever the store has synced a log or a
 // log has stopped because of a failure.
 func durableSignal(s *Store) <-chan struct{} {
 	signal := make(chan struct{}, 1)
@@ -70,7 +70,7 @@ func durableSignal(s *Store) <-chan struct{} {
 	return signal
 }
 
-// awaitDurable waits until the durable end offset of the log is its end, or until the log has
+// awaitDurable waits until the log's durable end offset equals its log end, or until the log has
 // stopped because of a failure.
 func awaitDurable(t *testing.T, log *Log, signal <-chan struct{}) {
 	t.Helper()
@@ -84,9 +84,10 @@ func awaitDurable(t *testing.T, log *Log, signal <-chan struct{}) {
 	}
 }
 
-// A power failure, at any sync or at random moments between syncs, loses no record below
-// DurableEnd. Records above it may be lost, but none that was not appended appears. Segments roll
-// every ten batches, and the background work flushes, seals and writes checkpoints concurrently.
+// A power failure, during a sync or at a random moment between syncs, loses no record below
+// DurableEnd. Records above DurableEnd may be lost, but no record appears that was not appended.
+// Segments roll every ten batches, and the background work flushes, seals and writes checkpoints
+// concurrently.
 func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	mem := vfs.NewMem()
 	var log atomic.Pointer[Log]
@@ -104,7 +105,7 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		durable := l.DurableEnd() // before the clone, because the offset may rise meanwhile
+		durable := l.DurableEnd() // loaded before the disk is cloned, because the offset may rise
 		disk := mem.CrashClone()
 		if random.IntN(2) == 0 {
 			disk = mem.CrashClonePartly(random.Uint64())
@@ -122,8 +123,8 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	for range 4 {
 		producers.Go(func() {
 			for range 20 {
-				// A key contains its offset, so only one producer appends at a time. Syncs run
-				// concurrently.
+				// A key contains its record's offset, so only one producer appends at a time. Syncs
+				// run concurrently.
 				<-next
 				_, err := made.Append(keyed(t, fmt.Sprintf("k%d", made.LogEnd())), epoch0)
 				next <- struct{}{}
@@ -158,7 +159,7 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	}
 }
 
-// A sync is running while a hundred batches are appended. One more sync makes all of them durable.
+// A hundred batches are appended while a sync is running. One more sync makes all of them durable.
 func TestAppendsShareASync(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	disk := &stuckDisk{FS: trace}
@@ -191,8 +192,9 @@ func TestAppendsShareASync(t *testing.T) {
 	}
 }
 
-// A failed sync stops the log and does not advance the durable end. The log does not retry it: the
-// kernel may have dropped the pages that it failed to write, and a second sync would succeed.
+// A failed sync stops the log and does not advance the durable end. The log does not retry the
+// sync: the kernel may have dropped the pages that it failed to write, and a second sync would then
+// succeed wrongly.
 func TestFailedSyncStopsTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	trace := vfs.NewTrace(mem, dataDir)
@@ -227,7 +229,8 @@ func TestFailedSyncStopsTheLog(t *testing.T) {
 }
 
 // With durability Replicated, the durable end offset includes records that are only in the page
-// cache. After a change to Fsync it includes only synced records, and the other records are synced.
+// cache. After a change to Fsync the offset includes only synced records, and the log syncs the
+// other records.
 func TestDurabilityChange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	signal := durableSignal(store)
@@ -243,8 +246,8 @@ func TestDurabilityChange(t *testing.T) {
 	}
 }
 
-// More unsynced bytes than FlushBytes are synced at once, without waiting for the end of the flush
-// interval.
+// When more than FlushBytes bytes are unsynced, the log is synced at once, before the flush
+// interval ends.
 func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	store, err := Open(Options{FS: vfs.NewMem(), Dir: dataDir, Logger: quiet(),
 		FlushInterval: time.Hour, FlushBytes: 2000})
@@ -265,8 +268,8 @@ func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	}
 }
 
-// A log is truncated while a sync of it is running. The end of the sync must not set the durable
-// end offset to that of the removed records.
+// A log is truncated during a sync. The end of the sync must not raise the durable end offset to
+// the end of the removed records.
 func TestSyncDuringTruncationDoesNotAdvanceDurableEnd(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)
@@ -277,7 +280,7 @@ func TestSyncDuringTruncationDoesNotAdvanceDurableEnd(t *testing.T) {
 	go func() { done <- log.disk.Commit() }()
 	<-held.reached
 	log.mu.Lock()
-	log.disk.TruncateLocked(2) // the part of a truncation that concerns the durable end
+	log.disk.TruncateLocked(2) // the step of a truncation that changes the durable end
 	log.truncations.Add(1)
 	log.mu.Unlock()
 	close(held.free)

@@ -19,9 +19,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers run concurrently with appends, rolls, flushes, retention and swaps. Each batch that they
-// read is complete, and is the batch that was appended at its offset. At the end no unused file is
-// open or on disk.
+// Readers run concurrently with appends, rolls, flushes, retention and swaps. Each batch that a
+// reader receives is complete, and is the batch that was appended at its offset. At the end no
+// unused file is open or on disk.
 func TestConcurrentReaders(t *testing.T) {
 	files := &openFiles{FS: vfs.NewMem()}
 	store := openStore(t, files)
@@ -91,7 +91,7 @@ func readConcurrently(t *testing.T, log *Log, random *rand.Rand, stop chan struc
 		offset := start + random.Int64N(end-start)
 		slice, err := log.Read(offset, end, 1+random.IntN(5000), true)
 		if errors.Is(err, ErrOffsetOutOfRange) && log.LogStart() > offset {
-			continue // retention has deleted the offset meanwhile
+			continue // retention has deleted the offset
 		}
 		if err != nil {
 			t.Errorf("read at %d: %v", offset, err)
@@ -113,7 +113,7 @@ func readConcurrently(t *testing.T, log *Log, random *rand.Rand, stop chan struc
 	}
 }
 
-// rewriteFirst replaces the first two segments of the log by one copy of both, as a pass does.
+// rewriteFirst replaces the log's first two segments by one copy of both, as a cleaning pass does.
 func rewriteFirst(t *testing.T, log *Log) {
 	view := log.compaction.View(epoch0)
 	defer view.Release()
@@ -140,7 +140,7 @@ func rewriteFirst(t *testing.T, log *Log) {
 	}
 }
 
-// openFiles is a filesystem that counts the open files, without temporary ones.
+// openFiles is a filesystem that counts the open files, except temporary ones.
 type openFiles struct {
 	vfs.FS
 	open atomic.Int64

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// codecOutputs notes the memory into which codecs write, and the memory from which data files are
-// written. If both are the same, each byte was copied at most twice: by the codec into a chunk (if
-// the codec needs its own block), and by the kernel.
+// codecOutputs records the memory that codecs write into, and the memory that data files are
+// written from. If both are the same, each byte was copied at most twice: by the codec into a chunk
+// (if the codec needs its own block), and by the kernel.
 type codecOutputs struct{ coded, written [][]byte }
 
 // watch wraps the compression of a log so that o notes the memory that codecs write into.
@@ -28,8 +28,8 @@ func (o *codecOutputs) watch(log *Log) {
 	}
 }
 
-// elsewhere returns the number of bytes written to data files. It also returns how many of these
-// bytes came from memory that no codec wrote into.
+// elsewhere returns the number of bytes written to data files, and how many of these bytes came
+// from memory that no codec wrote into.
 func (o *codecOutputs) elsewhere() (written, elsewhere int) {
 	for _, w := range o.written {
 		written += len(w)
@@ -46,7 +46,7 @@ func (o *codecOutputs) elsewhere() (written, elsewhere int) {
 	return written, elsewhere
 }
 
-// codecOutputDisk notes the memory from which data files are written.
+// codecOutputDisk records the memory that data files are written from.
 type codecOutputDisk struct {
 	vfs.FS
 	codecOutputs *codecOutputs
@@ -70,8 +70,8 @@ func (f codecOutputFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// The topic's codec compresses the appended batch, either into one chunk or into several. No byte
-// is copied between the codec's output and the file.
+// The topic's codec compresses the appended batch into one chunk or into several. No byte is copied
+// between the codec's output and the file.
 func TestBytesAreCopiedTwiceFromCodecToFile(t *testing.T) {
 	for codec := compress.Gzip; codec <= compress.Zstd; codec++ {
 		for _, values := range []int{10, 15_000} {
@@ -101,7 +101,7 @@ func TestBytesAreCopiedTwiceFromCodecToFile(t *testing.T) {
 	}
 }
 
-// manyKeys returns n keys that do not compress well.
+// manyKeys returns n keys that compress badly.
 func manyKeys(n int) []string {
 	keys := make([]string, n)
 	state := uint64(1)

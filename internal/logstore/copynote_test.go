@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The leader epoch of a copy gap, stored by SetCopyGap, is still stored after a crash.
+// The leader epoch of a copy gap that SetCopyGap has stored survives a crash.
 func TestCopyGapIsStored(t *testing.T) {
 	disk := vfs.NewMem()
 	log := createLog(t, openStore(t, disk), settings(nil))

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestCountRecordsIsExactWhereItSaysSo: after random appends, replicated batches behind offset
-// gaps, truncations, passes and restarts, an exact number is the number of records that can be
-// read, and no number is above that of the offsets.
+// TestCountRecordsIsExactWhereItSaysSo checks CountRecords after random appends, replicated batches
+// behind offset gaps, truncations, passes and restarts. A number reported as exact equals the
+// number of readable records, and no number exceeds the number of offsets.
 func TestCountRecordsIsExactWhereItSaysSo(t *testing.T) {
 	exact, estimated := 0, 0
 	for s := range seed.Sequence(t, 40) {
@@ -27,7 +27,7 @@ func TestCountRecordsIsExactWhereItSaysSo(t *testing.T) {
 			switch what {
 			default:
 				appendBatch(t, log, keyed(t, fmt.Sprint("k", random.IntN(9)), "other"))
-			case 1: // as a follower of a cleaned leader
+			case 1: // as on a follower of a cleaned leader
 				b := record.Batch(keyed(t, fmt.Sprint("k", random.IntN(9))))
 				b.SetBaseOffset(log.LogEnd() + random.Int64N(5))
 				b.SetLeaderEpoch(max(0, log.LeaderEpoch()))

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/leaderepoch"
 )
 
-// failTB is the testing.TB that the crash test passes to helpers. Its failure is a panic, which run
-// recovers.
+// failTB is the testing.TB that the crash test passes to helpers. It reports a failure by a panic,
+// which run recovers.
 type failTB struct{ testing.TB }
 
 func (failTB) Helper()           {}
@@ -18,8 +18,8 @@ func (failTB) Fatalf(format string, args ...any) {
 	panic(crashFailure{sprint(format, args...)})
 }
 
-// checkAll compares a store with the models after it was opened, be it after a crash or after
-// Close. It then updates the models to the state that it has found.
+// checkAll compares the opened store with the models, after a crash or after Close. It then updates
+// the models to the state that it has found.
 func (w *workload) checkAll() {
 	for id, err := range w.store.Offline() {
 		w.failf("%s is offline: %v", id, err)
@@ -60,7 +60,7 @@ func (w *workload) checkAll() {
 }
 
 // checkPresence checks whether the log of the partition exists, and updates p.where. If an
-// operation was interrupted, p.next is valid as well.
+// operation was interrupted, p.next is accepted as well.
 func (w *workload) checkPresence(p *partitionModel) {
 	found := w.store.Log(p.id) != nil
 	switch {
@@ -78,7 +78,8 @@ func (w *workload) checkPresence(p *partitionModel) {
 	p.next = p.where
 }
 
-// checkLog compares a log with the records that it must contain and those that it may contain.
+// checkLog compares a log with the records that it must contain and the records that it may
+// contain.
 func (w *workload) checkLog(p *partitionModel, log *Log) {
 	start, end := log.LogStart(), log.LogEnd()
 	switch {
@@ -129,9 +130,10 @@ func (w *workload) checkEpochs(p *partitionModel, log *Log, read []modelRecord) 
 	}
 }
 
-// certainEpoch returns the latest leader epoch that a log must know after a crash: that of its last
-// batch, even if cleaning or retention has removed the batch, or one that is in the epoch file.
-// While the disk is full, retention may remove batches although their epoch cannot be saved.
+// certainEpoch returns the latest leader epoch that a log must know after a crash. This is the
+// epoch of the log's last batch, even if cleaning or retention has removed the batch, or an epoch
+// that is in the epoch file. While the disk is full, retention may remove batches although their
+// epoch cannot be saved.
 func (p *partitionModel) certainEpoch(log *Log) int32 {
 	start, end, certain := log.LogStart(), log.LogEnd(), int32(-1)
 	for _, e := range p.epochs {
@@ -147,8 +149,8 @@ func (p *partitionModel) certainEpoch(log *Log) int32 {
 	return certain
 }
 
-// adopt updates the model to the state of the log, which is one of those that the model permits
-// after a crash.
+// adopt updates the model to the log's state, one of the states that the model permits after a
+// crash.
 func (w *workload) adopt(p *partitionModel, log *Log) {
 	end := log.LogEnd()
 	if p.emptied(log.LogStart(), end) && !p.boundary(end) {
@@ -166,14 +168,14 @@ func (w *workload) adopt(p *partitionModel, log *Log) {
 	p.highWatermark, p.highWatermarkMax = min(p.highWatermark, end), log.HighWatermark()
 }
 
-// knownEpochs returns the epochs of the model that are in the cache of a log with the given end and
-// the given latest epoch.
+// knownEpochs returns the model's epochs that a log with the given end and latest epoch has in its
+// cache.
 func (p *partitionModel) knownEpochs(end int64, latest int32) []leaderepoch.Entry {
 	return slices.DeleteFunc(slices.Clone(p.epochs),
 		func(e leaderepoch.Entry) bool { return e.Start > end || e.Epoch > latest })
 }
 
-// readAll returns the records of a log from its start to its end, as a consumer reads them.
+// readAll returns all records of a log, as a consumer reads them.
 func (w *workload) readAll(log *Log) (records []modelRecord) {
 	offset, end := log.LogStart(), log.LogEnd()
 	for offset < end {

@@ -17,8 +17,8 @@ type crashDisk struct {
 	*storetest.Disk
 	mem *vfs.Mem
 	// acting is locked by the workload during each act. The store deletes the directories of
-	// released logs in a goroutine of its own. RemoveAll lets it do so only between two acts, so
-	// that a seed gives the same run each time.
+	// released logs in a separate goroutine. RemoveAll lets it delete only between two acts,
+	// because otherwise runs with the same seed would differ.
 	acting sync.Mutex
 }
 
@@ -26,7 +26,7 @@ func newCrashDisk(mem *vfs.Mem, step func(op, name string)) *crashDisk {
 	return &crashDisk{Disk: &storetest.Disk{FS: mem, Step: step}, mem: mem}
 }
 
-// RemoveAll waits for the end of the act before it deletes the directory of a released log.
+// RemoveAll waits until no act is running before it deletes the directory of a released log.
 func (d *crashDisk) RemoveAll(name string) error {
 	if strings.HasSuffix(name, datadir.DeleteSuffix) {
 		d.acting.Lock()
@@ -36,7 +36,7 @@ func (d *crashDisk) RemoveAll(name string) error {
 }
 
 // crashed returns the disk as a power failure leaves it: a random part of the unsynced changes is
-// kept, and in one case of four none of them.
+// kept; in one case of four none is kept.
 func crashed(mem *vfs.Mem, random *rand.Rand) *vfs.Mem {
 	if random.IntN(4) == 0 {
 		return mem.CrashClone()
@@ -44,8 +44,8 @@ func crashed(mem *vfs.Mem, random *rand.Rand) *vfs.Mem {
 	return mem.CrashClonePartly(random.Uint64())
 }
 
-// leftovers lists files in the partitions' directories that the start of a store should have
-// removed: temporary, cleaned, swap and deleted ones.
+// leftovers lists temporary, cleaned, swap and deleted files in the partitions' directories. The
+// start of a store should have removed all of them.
 func leftovers(fsys vfs.FS) (names []string, err error) {
 	dirs, err := fsys.ReadDir(dataDir)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fill makes the disk full for a few acts: writes fail, and so does the creation of files and
+// fill makes the disk full for a few acts: writes fail, and so do creations of files and
 // directories.
 func (w *workload) fill(_ *partitionModel, _ *Log) {
 	if w.fullFor > 0 {

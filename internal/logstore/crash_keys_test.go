@@ -10,8 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
 )
 
-// keys either builds and deletes the key sidecars of the log, as the cleaner does in the
-// background, or opens or builds the sidecars of some segments, as a pass does.
+// keys runs one of two operations on the log's key sidecars: it either builds and deletes sidecars
+// as the cleaner does in the background, or opens or builds the sidecars of some segments as a pass
+// does.
 func (w *workload) keys(_ *partitionModel, log *Log) {
 	w.freeSpace() // on a full disk a pass cannot build sidecars, and fails
 	if w.random.IntN(2) == 0 {
@@ -35,8 +36,8 @@ func (w *workload) keys(_ *partitionModel, log *Log) {
 	log.compaction.Sidecars.Trim()
 }
 
-// checkKeys compares every key sidecar that can be opened with its segment. The two must match even
-// after a crash.
+// checkKeys compares every key sidecar that can be opened with its segment. The sidecar must match
+// the segment even after a crash.
 func (w *workload) checkKeys(log *Log) {
 	if !log.Settings().Compact {
 		return

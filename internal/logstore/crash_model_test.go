@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// presence is the state of a partition's log from the point of view of a caller of the store.
+// presence is the state of a partition's log as the store's caller sees it.
 type presence int
 
 const (
@@ -18,12 +18,11 @@ const (
 )
 
 // partitionModel describes what a partition must contain and what it may contain. It is the simple
-// model with which the crash test compares a log. It keeps a list of everything that was ever
-// appended.
+// model that the crash test compares a log with: a list of everything that was ever appended.
 //
-// When an operation begins, it extends what the partition may contain. When it has returned, it
-// reduces this to what the partition must contain. A crash in between may leave either state. A
-// clone of the model describes the moment of its creation, whatever operations follow.
+// When an operation begins, it extends what the partition may contain. When the operation has
+// returned, only its result is accepted. A crash in between may leave either state. A clone of the
+// model describes the moment of its creation, whatever operations follow.
 type partitionModel struct {
 	id       PartitionID
 	topic    TopicID
@@ -32,7 +31,7 @@ type partitionModel struct {
 	where    presence
 	next     presence // the other possible state, during an operation that changes where
 
-	first   int64      // offset at which the log began
+	first   int64      // log start at the creation of the log
 	batches []appended // every batch whose append has begun, including those below start
 	// truncatedTo is the log end after the last truncation. It may be in a gap between two batches.
 	truncatedTo int64
@@ -40,41 +39,42 @@ type partitionModel struct {
 	// ended in an offset gap (ADR 0100). After a crash the log may end at the end of any of them. A
 	// truncation removes such a batch only as a whole.
 	filled  []filledGap
-	restart int64 // new start of the log while StartAt empties it; none otherwise
+	restart int64 // new log start while StartAt empties the log; none otherwise
 	synced  int64 // offset below which all records were reported durable and must exist
-	// start is the durable log start. startMax is the largest log start that retention may have
-	// set. highWatermark and highWatermarkMax are the same for the high watermark.
+	// start is the durable log start; startMax is the largest log start that retention may have
+	// set. highWatermark and highWatermarkMax are the corresponding high watermarks.
 	start, startMax                 int64
 	highWatermark, highWatermarkMax int64
 	epochs                          []leaderepoch.Entry
 	// epochsSaved is the latest leader epoch that is certainly in the epoch file; -1 if none is. A
-	// crash loses later epochs, apart from those of batches that it keeps.
+	// crash loses later epochs, except epochs of batches that survive the crash.
 	epochsSaved int32
-	wasFull     bool // the disk has been full since epochsSaved was set
-	// epochsChanging is set while an operation adds or removes leader epochs. A log may then lack
-	// the last ones of epochs.
+	wasFull     bool // true if the disk has been full since epochsSaved was set
+	// epochsChanging is set while an operation adds or removes leader epochs. Meanwhile the log may
+	// lack the last elements of epochs.
 	epochsChanging bool
 	cleanable      int64 // offset below which a pass may have removed superseded records
-	// replicatedTo is the largest high watermark that a pass or a deletion of records has used. It
-	// acted on the transaction markers and the producer state below that offset.
+	// replicatedTo is the largest high watermark that a pass or a deletion of records has used. The
+	// operation acted on the transaction markers and the producer state below that offset.
 	replicatedTo int64
-	// forgotten is the offset below which batches were deleted while the disk was full. A producer
-	// whose batches are all below it may be unknown to the log.
+	// forgotten is the offset below which batches were deleted while the disk was full. If all
+	// batches of a producer are below it, the log may not know the producer.
 	forgotten int64
-	// outdated is the offset at which the log began again after a crash that emptied it. The log
-	// may know only earlier batches of a producer whose last batch is below it.
+	// outdated is the log start after a crash that emptied the log. If the last batch of a producer
+	// is below it, the log may know only earlier batches of the producer.
 	outdated int64
 }
 
 // appended is a batch as its producer sent it, with the offset and the leader epoch that the log
-// gave it.
+// assigned.
 type appended struct {
 	base  int64
-	epoch int32 // of the leader
+	epoch int32 // leader epoch
 	sent  storetest.Batch
 	wire  []byte // the encoded batch, as the producer sent it
 	nulls bool   // all values are null: tombstones
-	// marker is not nil if the batch is the marker of a transaction's end: one control record.
+	// marker is the transaction marker that the batch contains as its only record; nil for a data
+	// batch.
 	marker *EndTxn
 }
 
@@ -87,14 +87,14 @@ func (a appended) inNextEpoch() appended {
 	return a
 }
 
-// none is the value of an offset that is not set.
+// none is an offset that is not set.
 const none = -1
 
 // end returns the log end after a crash that loses nothing.
 func (p *partitionModel) end() int64 { return max(p.truncatedTo, p.dataEnd()) }
 
-// dataEnd returns the next offset after the last batch. If an offset gap follows the batch, a crash
-// may lose the gap.
+// dataEnd returns the offset after the last batch. If an offset gap follows the batch, a crash may
+// lose the gap.
 func (p *partitionModel) dataEnd() int64 {
 	if len(p.batches) == 0 {
 		return p.first
@@ -102,8 +102,8 @@ func (p *partitionModel) dataEnd() int64 {
 	return p.batches[len(p.batches)-1].last() + 1
 }
 
-// reset changes the model to an empty log that begins at an offset, without producers and leader
-// epochs.
+// reset changes the model to an empty log that begins at the given offset and has no producers or
+// leader epochs.
 func (p *partitionModel) reset(offset int64) {
 	p.first, p.truncatedTo, p.batches, p.epochs, p.epochsChanging = offset, offset, nil, nil, false
 	p.filled, p.epochsSaved = nil, -1
@@ -112,7 +112,7 @@ func (p *partitionModel) reset(offset int64) {
 	p.replicatedTo, p.forgotten, p.outdated = 0, 0, 0
 }
 
-// upTo returns the model of the same partition if the log ends at an offset.
+// upTo returns the model of the same partition for a log that ends at the given offset.
 func (p *partitionModel) upTo(end int64) *partitionModel {
 	c := p.clone()
 	c.batches = slices.DeleteFunc(slices.Clone(p.batches),
@@ -128,39 +128,40 @@ func (p *partitionModel) since(start int64) *partitionModel {
 	return c
 }
 
-// clone returns a copy of the model. The copies share their lists: elements of a list never change,
-// and appending to one of the copies does not change the other.
+// clone returns a copy of the model. The copies share their lists, because list elements never
+// change, and an append to one copy does not change the other copy.
 func (p *partitionModel) clone() *partitionModel {
 	c := *p
 	c.batches, c.epochs = slices.Clip(p.batches), slices.Clip(p.epochs)
 	return &c
 }
 
-// filledGap is an empty batch with the offsets [from, to).
+// filledGap is an empty batch that fills the offsets [from, to).
 type filledGap struct{ from, to int64 }
 
-// filledTo returns those empty batches of filled that remain if the log ends at an offset.
+// filledTo returns the empty batches in filled that remain if the log ends at the given offset.
 func (p *partitionModel) filledTo(end int64) []filledGap {
 	return slices.DeleteFunc(slices.Clone(p.filled), func(f filledGap) bool { return f.to > end })
 }
 
-// boundary reports whether the log may end at an offset after a crash: at the end of a batch, at
-// its first offset, or where a truncation ended it.
+// boundary reports whether the log may end at the given offset after a crash: at the first offset
+// or the end of a batch, or where a truncation ended the log.
 func (p *partitionModel) boundary(end int64) bool {
 	return end == p.first || end == p.truncatedTo ||
 		slices.ContainsFunc(p.filled, func(f filledGap) bool { return f.to == end }) ||
 		slices.ContainsFunc(p.batches, func(b appended) bool { return b.last()+1 == end })
 }
 
-// emptied reports whether a log with the given start and end has lost all records in a crash,
-// because they were deleted up to its start while the disk was full: such a deletion does not wait
-// until the records above are synced. The start may be within a batch.
+// emptied reports whether a log with the given start and end may have lost all its records in a
+// crash. This happens if records were deleted up to the log start while the disk was full, because
+// such a deletion does not wait until the records above the log start are synced. The start may be
+// within a batch.
 func (p *partitionModel) emptied(start, end int64) bool {
 	return start == end && end <= p.forgotten
 }
 
-// latest returns, for each producer, its last batch below an offset, if no marker with a later
-// producer epoch follows the batch.
+// latest returns each producer's last batch below an offset. It omits producers for which a marker
+// with a later producer epoch follows that batch.
 func (p *partitionModel) latest(end int64) map[int64]appended {
 	latest := map[int64]appended{}
 	for _, b := range p.batches {
@@ -198,8 +199,8 @@ type modelRecord struct {
 	epoch     int32
 }
 
-// records lists the data records that were appended with offsets in [from, to). If the argument
-// committed is true, it omits the records of aborted transactions.
+// records lists the data records that were appended with offsets in [from, to). If committed is
+// true, it omits the records of aborted transactions.
 func (p *partitionModel) records(from, to int64, committed bool) (records []modelRecord) {
 	aborted := p.transactions().aborted
 	for _, b := range p.batches {
@@ -222,8 +223,8 @@ func (p *partitionModel) records(from, to int64, committed bool) (records []mode
 	return records
 }
 
-// removable returns the offsets of the records that a pass may have removed: those below cleanable
-// that are superseded, tombstones or part of an aborted transaction.
+// removable returns the offsets of the records that a pass may have removed: records below
+// cleanable that are superseded, tombstones or part of an aborted transaction.
 func (p *partitionModel) removable() map[int64]bool {
 	may := map[int64]bool{}
 	newest := map[string]int64{}
@@ -240,9 +241,9 @@ func (p *partitionModel) removable() map[int64]bool {
 	return may
 }
 
-// missing compares the records that were read from [from, to) with those that were appended. It
+// missing compares the records that were read from [from, to) with the appended records, and
 // returns the first contradiction, or "". Each record that was read must have been appended, each
-// one that was not read must be removable, and the last value of each key must be the same.
+// unread record must be removable, and the last value of each key must be the same.
 func (p *partitionModel) missing(read []modelRecord, from, to int64, committed bool) string {
 	final, got := map[string]modelRecord{}, map[string]string{}
 	may := p.removable()

@@ -32,13 +32,13 @@ const (
 	crashPartitions = 3
 	crashActs       = 40 // number of random operations of a run on the empty disk
 	crashActsMore   = 12 // number of random operations after each simulated crash
-	// number of crashes tested per seed, of some thousand possible ones: another seed finds
-	// other states sooner
+	// number of crashes tested per seed, out of some thousand possible crashes: another seed finds
+	// new states sooner than more crashes of the same seed
 	crashesOfOne = 100
 )
 
-// knownCrashSeeds are seeds whose runs once failed, and that every test run repeats. Some of them
-// failed because of a fault of the store:
+// knownCrashSeeds lists seeds whose runs once failed. Every test run repeats them. Some of them
+// failed because of a fault in the store:
 //
 //   - 3000962: the store lost the state of producers (ensureForDeletion);
 //   - 13000475: deleted records restored a leader epoch (verifyEpochs);
@@ -55,22 +55,23 @@ const (
 //     (partitionModel.filled);
 //   - 11000125: a truncation removed such a batch as a whole;
 //   - 10356817682516520330: records were deleted while the disk was full, and a crash lost all
-//     records above (partitionModel.emptied).
+//     records above them (partitionModel.emptied).
 //
-// With a roll before the flush of DeleteBefore, 3000517 failed once more: a leader epoch counted as
-// saved because an earlier one with a higher number was, which StartAt had removed
-// (partitionModel.epochsSaved).
+// Seed 3000517 failed once more when DeleteBefore rolled the log before its flush. The model
+// assumed that a leader epoch was saved because a higher epoch had been saved earlier, which
+// StartAt had removed (partitionModel.epochsSaved).
 var knownCrashSeeds = []uint64{10356817682516520659, 3000517, 3000962, 11000125, 13000475, 13000584,
 	10356817682516520330, 10356817682516520873, 40000037,
 	50000110}
 
-// The test applies random operations to a store with several partitions, and simulates a power
-// failure at random moments. After each power failure it opens the store on the disk that is left,
-// compares the store with the model (crash_model_test.go), and continues with more operations and
-// power failures, up to three in a row.
+// TestCrashes applies random operations to a store with several partitions, and simulates power
+// failures at random moments. After each power failure it opens the store on the remaining disk and
+// compares the store with the model (crash_model_test.go). It then continues with more operations
+// and power failures, up to three in a row.
 //
-// A seed gives the same run each time: the operations run one after the other, and each waits for
-// the background syncs of the one before. `make crash` tests ten thousand crashes and more.
+// A seed gives the same run each time, because the operations run one after the other, and each
+// waits for the background syncs of the previous operation. `make crash` tests ten thousand crashes
+// and more.
 func TestCrashes(t *testing.T) {
 	began, points, runs := time.Now(), 0, 0
 	_, alone := seed.Single(t)
@@ -117,12 +118,12 @@ func newPlan(seed uint64, n int) []act {
 	return plan
 }
 
-// runPlan runs a plan on an empty disk. It then tests the crashes that occurred in the plan, and
-// the crashes after those, until it has tested limit crashes.
+// runPlan runs a plan on an empty disk. It then tests the crashes that occurred during the plan,
+// and the crashes that occurred during these tests, until it has tested limit crashes.
 func runPlan(t *testing.T, seed uint64, limit int) (run crashRun, err error) {
 	cryptotest.SetGlobalRandom(t, seed) // for the salts of key sidecars
-	// Run in a bubble of synctest: a log reads the clock when it is opened, and with the real time
-	// it would expire the producers.
+	// Run in a synctest bubble: an opened log reads the clock, and with the real time it would
+	// expire the producers.
 	synctest.Test(t, func(*testing.T) {
 		models := make([]*partitionModel, crashPartitions)
 		for i := range models {
@@ -141,11 +142,11 @@ func runPlan(t *testing.T, seed uint64, limit int) (run crashRun, err error) {
 type crashRun struct {
 	chance       *rand.Rand
 	taken, limit int
-	moments      hash.Hash64 // of the names of all moments, to compare runs
+	moments      hash.Hash64 // hash of all moments' names, to compare runs
 }
 
 // follow opens the store on the disk that a crash left, checks it and runs a plan on it. It then
-// does the same, depth first, with the crashes that occurred during the plan.
+// does the same, depth first, for each crash that occurred during the plan.
 func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	r.taken++
 	w := &workload{models: point.models, chance: r.chance, seen: r.moments,
@@ -171,7 +172,7 @@ func (r *crashRun) follow(point crashPoint, plan []act, depth int) error {
 	return nil
 }
 
-// history returns the acts since a crash, for the report of a failure.
+// history returns the acts since a crash, for the failure report.
 func (w *workload) history(since crashPoint) string {
 	separator := ", "
 	if *crashTrace {
@@ -180,8 +181,8 @@ func (w *workload) history(since crashPoint) string {
 	return since.name + "; then: " + strings.Join(w.trace, separator)
 }
 
-// run opens the store, checks it, and runs the acts of the plan. It returns a failed check as an
-// error. It closes the store in any case.
+// run opens the store, checks it, and runs the plan's acts. It returns a failed check as an error.
+// It always closes the store.
 func (w *workload) run(plan []act) (err error) {
 	defer func() {
 		if failure := recover(); failure != nil {

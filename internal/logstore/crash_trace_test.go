@@ -52,8 +52,8 @@ func (w *workload) remember(line string) {
 	w.trace = append(w.trace, line)
 }
 
-// logger returns a logger that discards all messages, or with -crash.trace adds them to the history
-// of the run.
+// logger returns a logger that discards all messages, or adds them to the run's history if
+// -crash.trace is set.
 func (w *workload) logger() *slog.Logger {
 	if !*crashTrace {
 		return quiet()

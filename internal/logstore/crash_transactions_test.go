@@ -19,13 +19,13 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// transactions is the state of all transactions of a partition, computed from the batches of its
+// transactions is the state of all transactions of a partition, computed from the batches in its
 // model.
 type transactions struct {
-	open    map[int64]int64 // producer -> first offset of its open transaction
+	open    map[int64]int64 // first offset of the open transaction, by producer id
 	epochs  map[int64]int16 // latest epoch of each producer with a marker or a transactional batch
-	seen    map[int64]int64 // offset of the last marker or transactional batch of each producer
-	aborted map[int64]bool  // outcome by the base offset of a data batch: true if it was aborted
+	seen    map[int64]int64 // offset of the last marker or transactional batch, by producer id
+	aborted map[int64]bool  // true if a data batch was aborted, by the batch's base offset
 	decided []struct{ first, last int64 }
 }
 
@@ -74,9 +74,9 @@ func (p *partitionModel) abortedRecords() map[int64]bool {
 }
 
 // lastStable returns the last stable offset of a log with the given start and high watermark. It
-// ignores the transactions for which the function unknown returns true: the log need not know them.
-// The arguments of this function are the first offset of a transaction and the offset of its
-// marker. The latter is math.MaxInt64 for an open transaction.
+// ignores transactions that the log may not know, as reported by the function unknown. unknown's
+// arguments are the first offset of a transaction and the offset of its marker, which is
+// math.MaxInt64 for an open transaction.
 func (t transactions) lastStable(start, highWatermark int64,
 	unknown func(first, last int64) bool) int64 {
 	stable := highWatermark
@@ -95,7 +95,7 @@ func (t transactions) lastStable(start, highWatermark int64,
 
 // mayBeUnknown reports whether a log may have lost a transaction with the given first offset and
 // marker offset. There are three cases:
-//   - Its batches were deleted on a full disk.
+//   - Its batches were deleted while the disk was full.
 //   - A pass has removed its marker.
 //   - A pass has removed its first batches, because its marker was below the high watermark at the
 //     start of the pass. Then a crash lowered the high watermark and lost the producer snapshots,
@@ -106,11 +106,11 @@ func (p *partitionModel) mayBeUnknown(first, last int64) bool {
 
 // transact appends a batch to a producer's transaction, and begins a transaction if none is open.
 //
-// A log may have lost the state of a producer (partitionModel.forgotten) and then received a marker
-// of this producer. Then it knows only the marker. It rejects every sequence number but 0, as Kafka
-// does, because it cannot distinguish the next transaction in an old epoch from a sequence gap in a
-// new epoch. The workload then does what a client does (KIP-360): it increases the epoch and starts
-// at sequence 0.
+// A log may have lost a producer's state (partitionModel.forgotten) and then received a marker of
+// this producer. Then the log knows only the marker. It rejects every sequence number except 0, as
+// Kafka does, because it cannot distinguish the next transaction in an old epoch from a sequence
+// gap in a new epoch. The workload then does what a client does (KIP-360): it increments the
+// producer epoch and starts at sequence 0.
 func (w *workload) transact(p *partitionModel, log *Log) {
 	id := int64(11 + w.random.IntN(3))
 	known := p.transactions()
@@ -130,8 +130,8 @@ func (w *workload) transact(p *partitionModel, log *Log) {
 	w.done(err, "append to a transaction")
 }
 
-// endTransaction writes a marker. In one of four cases it does so for a producer without an open
-// transaction too, as a coordinator does that repeats a marker.
+// endTransaction writes a marker. In one case of four it also does so for a producer without an
+// open transaction, like a coordinator that repeats a marker.
 func (w *workload) endTransaction(p *partitionModel, log *Log) {
 	known := p.transactions()
 	id := int64(11 + w.random.IntN(3))
@@ -139,7 +139,7 @@ func (w *workload) endTransaction(p *partitionModel, log *Log) {
 		return
 	}
 	end := EndTxn{ProducerID: id, ProducerEpoch: known.epochs[id], Commit: w.random.IntN(2) == 0}
-	if w.random.IntN(2) == 0 { // transaction version 2
+	if w.random.IntN(2) == 0 { // as in transaction version 2
 		end.ProducerEpoch, end.Version = end.ProducerEpoch+1, producer.EpochBumpVersion
 	}
 	p.batches = append(p.batches,
@@ -152,8 +152,8 @@ func (w *workload) endTransaction(p *partitionModel, log *Log) {
 	w.acknowledge(p, log)
 }
 
-// checkTransactions compares the transactions of a log with the model, and also the records that a
-// consumer with read_committed reads.
+// checkTransactions compares a log's transactions, and the records that a read_committed consumer
+// reads, with the model.
 func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 	start, stable := log.LogStart(), log.LastStable()
 	known, left := p.transactions(), p.since(start).transactions()
@@ -182,7 +182,7 @@ func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 	}
 	low := known.lastStable(start, log.HighWatermark(), func(int64, int64) bool { return false })
 	high := known.lastStable(start, log.HighWatermark(), p.mayBeUnknown)
-	// The batches of a transaction below the log start need not limit the last stable offset,
+	// The batches of a transaction below the log start do not have to limit the last stable offset,
 	// because no reader can read them.
 	high = max(high, left.lastStable(start, log.HighWatermark(), p.mayBeUnknown))
 	if stable < low || stable > high {
@@ -193,7 +193,7 @@ func (w *workload) checkTransactions(p *partitionModel, log *Log) {
 	}
 }
 
-// readCommitted returns the records that a consumer with read_committed reads.
+// readCommitted returns the records that a read_committed consumer reads.
 func (w *workload) readCommitted(log *Log) (records []modelRecord) {
 	for offset := log.LogStart(); offset < log.LastStable(); {
 		slice, err := log.ReadCommitted(offset, log.LogEnd(), 700, true)
@@ -228,7 +228,7 @@ func (w *workload) readCommitted(log *Log) (records []modelRecord) {
 	return records
 }
 
-// recordsOf returns those records of a batch that are at or above an offset.
+// recordsOf returns the records of a batch at or above an offset.
 func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord) {
 	err := b.Records(1<<20, func(r *record.Record) error {
 		if r.Offset >= from {
@@ -243,10 +243,10 @@ func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord)
 
 // A pass removes the first batch of a transaction whose marker is above the cleanable bound but
 // replicated. The power fails before the pass has saved the high watermark, and the producer
-// snapshots are lost. The reopened log does not know the transaction. Its last stable offset is
-// right nevertheless, since everything below is decided. TestCrashes once found this with seed
-// 1795301618533486181, when its runs were not repeatable, and reported "tickets-0 is stable up to
-// 15, want [0, 0]".
+// snapshots are lost. The reopened log does not know the transaction. The log's last stable offset
+// is correct nevertheless, because all transactions below it have ended. TestCrashes once found
+// this with seed 1795301618533486181, when its runs were not repeatable, and reported "tickets-0 is
+// stable up to 15, want [0, 0]".
 func TestCrashMayLoseTheStartOfADecidedTransaction(t *testing.T) {
 	mem := vfs.NewMem()
 	var crashedDisk *vfs.Mem

@@ -11,8 +11,8 @@ import (
 
 // truncate truncates the log to a random offset: within a batch, in a gap, above the end, and
 // sometimes below the log start. It does not truncate below an offset that a pass or a deletion of
-// records treated as replicated. No follower does that, and the removed records could not be
-// restored.
+// records treated as replicated. No follower truncates below such an offset, and the removed
+// records could not be restored.
 func (w *workload) truncate(p *partitionModel, log *Log) {
 	start := log.LogStart()
 	from := max(start-2, 0)
@@ -62,8 +62,8 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 		p.epochsChanging = false
 		return
 	}
-	// The truncation failed after it had removed the records: it could not write the epoch file,
-	// which the log does before the next append.
+	// The truncation failed after it had removed the records: it could not write the epoch file.
+	// The log writes the file before the next append.
 	if !done {
 		w.freeSpace()
 		w.must(log.TruncateTo(got), "truncate again")
@@ -86,35 +86,35 @@ func (w *workload) truncate(p *partitionModel, log *Log) {
 }
 
 // forgetEpochs removes the leader epochs that start at or above an offset from the model, and
-// checks that the log has removed them too.
+// checks that the log has removed these epochs too.
 func (w *workload) forgetEpochs(p *partitionModel, offset int64) {
 	for len(p.epochs) > 0 && p.epochs[len(p.epochs)-1].Start >= offset {
 		p.epochs = slices.Clip(p.epochs[:len(p.epochs)-1])
 	}
 	log := w.store.Log(p.id)
 	if log.LogStart() == log.LogEnd() && log.LeaderEpoch() == (leaderepoch.Cache{}).Latest() {
-		// in a log without records every epoch starts at the log start, which is also the log end
+		// In a log without records every epoch starts at the log start, which equals the log end.
 		p.epochs = nil
 	}
-	// The epochs of a follower may begin again below one that was in the file.
+	// A follower's new epochs may be lower than an epoch that was in the file.
 	p.epochsSaved = min(p.epochsSaved, p.leaderEpoch(p.end()))
 	if got, want := log.LeaderEpoch(), p.leaderEpoch(p.end()); got != want {
 		w.failf("%s: leader epoch is %d after truncating to %d, want %d", p.id, got, offset, want)
 	}
 }
 
-// startAt empties the log by Log.StartAt, with a random new start offset.
+// startAt empties the log with Log.StartAt, at a random new start offset.
 func (w *workload) startAt(p *partitionModel, log *Log) {
 	offset := w.random.Int64N(p.end() + 30)
 	w.restartAt(p, log, offset, func() error { return log.StartAt(offset) })
 }
 
-// restartAt empties the log by the function truncate, and checks that it is empty and begins at
-// offset.
+// restartAt calls truncate, which must empty the log, and checks that the log is empty and begins
+// at offset.
 func (w *workload) restartAt(p *partitionModel, log *Log, offset int64, truncate func() error) {
 	p.restart = offset
 	if !w.done(truncate(), "start again") {
-		w.freeSpace() // the log has not stopped, and the follower repeats the call
+		w.freeSpace() // the log has not stopped, so the follower repeats the call
 		w.must(truncate(), "start again, with room")
 	}
 	p.restart = none
@@ -122,8 +122,8 @@ func (w *workload) restartAt(p *partitionModel, log *Log, offset int64, truncate
 	w.checkLog(p, log)
 }
 
-// checkRestart checks a log after a crash that interrupted StartAt: the log is empty, or its
-// records are some that were appended. It then calls StartAt again, as the follower would.
+// checkRestart checks a log after a crash that interrupted StartAt: the log is empty, or contains
+// only records that were appended. It then calls StartAt again, as the follower does.
 func (w *workload) checkRestart(p *partitionModel, log *Log) {
 	start, end := log.LogStart(), log.LogEnd()
 	if start != end {
@@ -166,8 +166,8 @@ func (w *workload) deleteBefore(p *partitionModel, log *Log) {
 	w.checkLog(p, log)
 }
 
-// replicate appends batches that were fetched from a leader: with their offsets, with new leader
-// epochs, and with gaps where the leader's log was cleaned.
+// replicate appends batches as if they were fetched from a leader: with given offsets, with new
+// leader epochs, and with gaps where the leader's log was cleaned.
 func (w *workload) replicate(p *partitionModel, log *Log) {
 	var batches []byte
 	for range 1 + w.random.IntN(5) {
@@ -188,13 +188,13 @@ func (w *workload) replicate(p *partitionModel, log *Log) {
 	}
 	p.epochsChanging = true
 	if !w.done(log.AppendReplicated(batches, time.Now()), "append as a follower") {
-		w.freeSpace() // and append again the batches that the log lacks
+		w.freeSpace() // then append the batches that the log lacks once more
 		for len(batches) > 0 && record.Batch(batches).BaseOffset() < log.LogEnd() {
 			_, batches, _ = record.Next(batches)
 		}
 		w.must(log.AppendReplicated(batches, time.Now()), "append the rest as a follower")
 	}
-	synctest.Wait() // for a concurrent sync, which may become a crash with a clone of the model
+	synctest.Wait() // wait for a concurrent sync, at which a crash may clone the model
 	p.epochsChanging = false
 	w.acknowledge(p, log)
 }

@@ -18,15 +18,15 @@ import (
 )
 
 // workload applies operations to a store with a few partitions, and updates the model of each
-// partition. At random moments it notes a crash: it clones the disk and the models. A failed check
-// is a panic with a crashFailure, which run turns into an error.
+// partition. At random moments it records a crash: it clones the disk and the models. A failed
+// check panics with a crashFailure, which run returns as an error.
 type workload struct {
 	disk  *crashDisk
 	fault *vfs.Fault // wraps disk
-	// fullFor is the number of further acts during which the disk stays full.
+	// fullFor is the number of further acts for which the disk stays full.
 	fullFor int
-	// indexEntries is Options.indexEntriesMax; 0: segments are too small to write index entries
-	// before they are sealed.
+	// indexEntries is Options.indexEntriesMax. With 0, the segments are too small to write index
+	// entries before they are sealed.
 	indexEntries int
 	random       *rand.Rand // choices of the current operation
 	store        *Store
@@ -36,13 +36,14 @@ type workload struct {
 	oneIn   int        // a crash is simulated at one of oneIn moments, on average
 	crashes []crashPoint
 	moments int
-	trace   []string  // the acts so far, for the report of a failure
+	trace   []string  // acts so far, for the failure report
 	seen    io.Writer // one line per moment
 
 	mu sync.Mutex // guards chance, crashes and moments, because logs are opened concurrently
 }
 
-// crashPoint is the disk after a crash, with the models of what it must contain and may contain.
+// crashPoint is the disk after a crash, with the models that describe what the disk must contain
+// and may contain.
 type crashPoint struct {
 	mem    *vfs.Mem
 	models []*partitionModel
@@ -99,8 +100,8 @@ var operations = []operation{
 	{"take up", 60, func(w *workload, p *partitionModel, _ *Log) { w.create(p) }, releasedRetained},
 }
 
-// act is one operation of a plan. It has its own seed, so that its choices stay the same when other
-// acts of the plan are left out.
+// act is one operation of a plan. It has a separate seed, so its choices stay the same when other
+// acts of the plan are removed.
 type act struct {
 	partition int
 	seed      uint64
@@ -136,12 +137,12 @@ func (w *workload) do(a act) {
 			break
 		}
 	}
-	synctest.Wait() // until released directories are deleted
+	synctest.Wait() // wait until released directories are deleted
 	w.moment("idle", "")
 }
 
-// moment is called at each moment at which a power failure may leave a new state. At some of them
-// it simulates a crash: it clones the disk as a power failure would leave it, and the models.
+// moment is called whenever a power failure could leave a new state. In some of these calls it
+// simulates a crash: it clones the models, and the disk as a power failure would leave it.
 func (w *workload) moment(what, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,7 +165,7 @@ func (w *workload) open() {
 		FlushInterval: 1000 * time.Hour, Workers: 1, indexEntriesMax: w.indexEntries})
 	w.must(err, "open")
 	w.store = store
-	synctest.Wait() // until the directories that an earlier run released are deleted
+	synctest.Wait() // wait until the directories that an earlier run released are deleted
 }
 
 var crashKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
@@ -181,7 +182,7 @@ func (w *workload) append(p *partitionModel, log *Log) {
 
 // appendOne appends a batch of a few records at the log end. If the log has lost the last batch of
 // the producer (partitionModel.outdated), it may reject the batch. The workload then does what a
-// client does (KIP-360): it increases the epoch and starts at sequence 0.
+// client does (KIP-360): it increments the producer epoch and starts at sequence 0.
 func (w *workload) appendOne(p *partitionModel, log *Log) {
 	a := w.data(p)
 	before, ok := p.latest(p.end())[a.sent.Producer]
@@ -192,7 +193,7 @@ func (w *workload) appendOne(p *partitionModel, log *Log) {
 	w.done(err, "append")
 }
 
-// data returns a random batch for the log end. Most batches are of an idempotent producer, which
+// data returns a random batch for the log end. Most batches come from an idempotent producer, which
 // sometimes begins a new epoch.
 func (w *workload) data(p *partitionModel) appended {
 	s := storetest.Batch{Timestamp: time.Now(),
@@ -224,7 +225,7 @@ func (w *workload) put(p *partitionModel, log *Log, a appended) {
 	w.done(w.tryPut(p, log, a), "append")
 }
 
-// tryPut is like put, but returns the error of a batch that the log rejects.
+// tryPut is like put, but returns the error if the log rejects the batch.
 func (w *workload) tryPut(p *partitionModel, log *Log, a appended) error {
 	p.batches = append(p.batches, a)
 	got, err := log.AppendVerified(append([]byte{}, a.wire...),
@@ -253,7 +254,7 @@ func (w *workload) acknowledge(p *partitionModel, log *Log) {
 	p.synced = max(p.synced, min(log.DurableEnd(), p.dataEnd()))
 }
 
-// appendAgain appends the last batch of each producer again, and checks that the log recognizes the
+// appendAgain appends each producer's last batch again, and checks that the log recognizes the
 // duplicates.
 func (w *workload) appendAgain(p *partitionModel, log *Log) { w.wantDuplicates(p, log) }
 
@@ -316,8 +317,8 @@ func (w *workload) configure(p *partitionModel, log *Log) {
 	retain := w.random.IntN(2) == 0
 	p.settings.Fsync = w.random.IntN(3) == 0
 	log.Configure(p.settings, p.retain)
-	// Wait for the sync that Fsync causes. Otherwise it could run before or after the sync of the
-	// reclaim policy, and the run would not be repeatable.
+	// Wait for the sync that durability Fsync causes. Otherwise this sync could run before or after
+	// the sync of the reclaim policy, and the run would not be repeatable.
 	synctest.Wait()
 	p.retain = retain
 	log.Configure(p.settings, p.retain)
@@ -329,8 +330,8 @@ func (w *workload) clean(p *partitionModel, log *Log) {
 	if !p.settings.Compact {
 		return
 	}
-	// The bound is the recovery point and not durability.Disk.SealedEnd: a reset of the first dirty
-	// offset saves the recovery point, which then applies at once.
+	// The bound is the recovery point and not durability.Disk.SealedEnd: resetting the first dirty
+	// offset also saves the recovery point, which then applies at once.
 	p.cleanable = max(p.cleanable, min(log.checkpointState().RecoveryPoint, log.LastStable()))
 	p.replicatedTo = max(p.replicatedTo, log.HighWatermark())
 	_, err := compact(context.Background(), log)
@@ -340,8 +341,7 @@ func (w *workload) clean(p *partitionModel, log *Log) {
 	}
 }
 
-// tick does what the store's goroutine does each second, or with retention what it does each
-// minute.
+// tick does what the store's goroutine does every second, or if retention is set, every minute.
 func (w *workload) tick(retention bool) {
 	forgotten := map[*partitionModel]int64{}
 	for _, p := range w.models {
@@ -365,7 +365,8 @@ func (w *workload) tick(retention bool) {
 	}
 }
 
-// idle does what the store's goroutine does if the logs are idle for a while: all files are closed.
+// idle does what the store's goroutine does when the logs are idle for a while: it closes all
+// files.
 func (w *workload) idle(_ *partitionModel, _ *Log) {
 	for range 3 { // sync the indexes, clear the marks of recent use, close the files
 		for r, done := (idleRound{}), false; !done; {
@@ -380,7 +381,7 @@ func (w *workload) idle(_ *partitionModel, _ *Log) {
 }
 
 // settle updates the model after a flush and a write of the checkpoints: the records and the
-// offsets are durable, or on a full disk may be.
+// offsets are durable. On a full disk they only may be durable.
 func (w *workload) settle(p *partitionModel, log *Log) {
 	if w.fullFor > 0 {
 		p.startMax = max(p.startMax, log.LogStart())
@@ -422,7 +423,7 @@ func (w *workload) release(p *partitionModel, _ *Log) {
 	}
 }
 
-// create creates a partition, or reopens a retained one. It uses another topic id each time.
+// create creates a partition, or reopens a retained partition. It uses another topic id each time.
 func (w *workload) create(p *partitionModel) {
 	w.freeSpace()
 	p.topic[0]++

@@ -27,20 +27,20 @@ import (
 )
 
 // world is a data directory in which every file of a log has content. The log has several segments,
-// two leader epochs, an idempotent producer, aborted transactions and an open one. Its log start is
-// above the base offset of its first segment.
+// two leader epochs, an idempotent producer, aborted transactions and an open transaction. The log
+// start is above the base offset of the first segment.
 type world struct {
-	mem, earlier *vfs.Mem // earlier is an earlier state of the same disk
+	mem, earlier *vfs.Mem // earlier: an earlier state of the same disk
 	want         state
 }
 
-// state is the state of a log as its callers see it. Damage to files that can be rebuilt must not
-// change it.
+// state is a log's state as its callers see it. Damage to files that can be rebuilt must not change
+// it.
 type state struct {
 	start, end, stable, highWatermark int64
 	keys, committed                   []string
 	epochs                            string
-	// at contains, for some timestamps, the result of a lookup by timestamp.
+	// at contains the results of lookups by timestamp, for several timestamps.
 	name string
 }
 
@@ -89,7 +89,7 @@ func newWorld(t *testing.T, stopped bool) world {
 			}
 		}
 		moment := epoch0.Add(time.Duration(log.LogEnd()) * time.Millisecond)
-		seen := time.Now() // so that a start does not expire the producers
+		seen := time.Now() // the present, because a start would expire older producers
 		if _, err := log.Append(storetest.Batch{
 			Producer: 7, Sequence: round, Timestamp: moment, Keys: []string{fmt.Sprintf("p%d", round)},
 			Value: "of producer 7",
@@ -114,8 +114,8 @@ func newWorld(t *testing.T, stopped bool) world {
 	}
 	w.want = stateOf(t, log)
 	store.tick(epoch0, false)
-	// Write a .dead file, as a pass does. It belongs to other bytes, which the next pass notices
-	// (package clean).
+	// Write a .dead file, as a pass does. The file does not match the segment's bytes, which the
+	// next pass detects (package clean).
 	dead := filepath.Join(log.dir, segment.Name(bases(log)[0], segment.DeadExtension, ""))
 	content := (&clean.DeadFile{}).Encode()
 	if err := vfs.WriteFileAtomic(w.mem, dead, content); err != nil {
@@ -131,10 +131,10 @@ func newWorld(t *testing.T, stopped bool) world {
 }
 
 // damages lists ways to damage a file. earlier is an earlier content of the same file, or the
-// content of another file of its kind.
+// content of another file of the same kind.
 var damages = []struct {
 	name   string
-	change func(content, earlier []byte) []byte // the result nil removes the file
+	change func(content, earlier []byte) []byte // new content; nil removes the file
 }{
 	{"missing", func([]byte, []byte) []byte { return nil }},
 	{"empty", func([]byte, []byte) []byte { return []byte{} }},
@@ -149,9 +149,9 @@ var damages = []struct {
 	{"too long", func(b, _ []byte) []byte { return append(bytes.Clone(b), "\x01and more\n"...) }},
 }
 
-// findFile returns the first file with a suffix, or the last one if the argument last is true. It
-// searches the directory of the partition. If this directory contains no such file, findFile
-// searches the data directory.
+// findFile returns the first file with a suffix, or the last file if the argument last is true. It
+// searches the partition's directory, and then the data directory if the partition's directory
+// contains no such file.
 func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	t.Helper()
 	var found []string
@@ -179,18 +179,18 @@ func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	return found[0]
 }
 
-// A start rebuilds a damaged file if that is possible, and the state of the log is unchanged. It
-// rejects damage to other files with an error that contains the name of the file. Other partitions
-// are not affected.
+// A start rebuilds a damaged file if possible, and the log's state is unchanged. If the file cannot
+// be rebuilt, the start fails with an error that contains the file's name. Other partitions are not
+// affected.
 func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 	for _, file := range []struct {
 		name, suffix string
 		last         bool
-		// except copies to got those parts of want that may differ, because only this file stores
+		// except copies the parts of want that may differ to got, because only this file stores
 		// them (docs/format/checkpoints.md).
 		except func(got, want *state)
-		// reject is set if the partition may be offline, or the data directory rejected, when this
-		// file is damaged.
+		// reject is set if damage to this file may take the partition offline or make the store
+		// reject the data directory.
 		reject bool
 	}{
 		{name: "offset index, sealed", suffix: ".index"},
@@ -204,7 +204,7 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 		{name: "leader epochs", suffix: checkpoint.EpochsFile},
 		{name: "recovery points", suffix: checkpoint.RecoveryPointFile},
 		{name: "log starts", suffix: checkpoint.LogStartFile, except: func(got, want *state) {
-			if got.start == 0 { // the base of the first segment: no other file stores the start
+			if got.start == 0 { // the base of the first segment, because no other file stores the start
 				got.start, got.keys, got.committed, got.name = want.start,
 					got.keys[len(got.keys)-len(want.keys):], want.committed, want.name
 				got.epochs = want.epochs
@@ -298,8 +298,8 @@ func (w world) open(t *testing.T, path string, mayReject bool, except func(got, 
 	}
 }
 
-// Verify finds a key sidecar that is damaged or belongs to other data, and the cleaner rebuilds it
-// when it opens it.
+// Verify detects a key sidecar that is damaged or belongs to other data. The cleaner rebuilds such
+// a sidecar when it opens it.
 func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 	for _, file := range []string{keys.Extension, keys.SaltFile} {
 		for _, damage := range damages {
@@ -355,8 +355,8 @@ func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 	}
 }
 
-// countKeys opens or builds the sidecar of each sealed segment, and returns the numbers of records
-// and entries in each.
+// countKeys opens or builds each sealed segment's sidecar, and returns the sidecars' numbers of
+// records and entries.
 func countKeys(t *testing.T, log *Log) (counts []string) {
 	t.Helper()
 	list := log.list.Acquire()

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// DeleteBefore deletes segments whatever the cleanup policy is (KAFKA-7400). After a crash the
-// deleted records stay deleted, and all later records exist.
+// DeleteBefore deletes segments under every cleanup policy (KAFKA-7400). After a crash the deleted
+// records stay deleted, and all later records exist.
 func TestDeleteBeforeDeletesSegments(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -52,8 +52,8 @@ func TestDeleteBeforeDeletesSegments(t *testing.T) {
 	}
 }
 
-// DeleteBefore moves the log start and fails to write it. A second call with the same offset must
-// write it: after a crash the deleted records stay deleted.
+// DeleteBefore moves the log start but fails to write it. A second call with the same offset must
+// write the log start, because otherwise a crash would restore the deleted records.
 func TestRepeatedDeleteBeforeWritesTheLogStart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -92,7 +92,7 @@ func TestDeleteBeforeStopsAtTheHighWatermark(t *testing.T) {
 }
 
 // DeleteBefore deletes the beginning of an open transaction. The last stable offset is then the log
-// start, not the lower first offset of the transaction.
+// start, although the transaction's first offset is lower.
 func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
@@ -110,8 +110,9 @@ func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// A deletion removes all records of an open transaction: the transaction blocks no reader, neither
-// before nor after a restart. Its marker ends nothing, and a later batch begins a transaction.
+// A deletion removes all records of an open transaction. The transaction then blocks no reader,
+// neither before nor after a restart. The transaction's marker has no effect, and a later batch
+// begins a new transaction.
 func TestDeletedTransactionIsNotOpen(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		mem, store, log := newLogForTest(t)

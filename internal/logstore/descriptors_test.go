@@ -106,9 +106,9 @@ func (f slowIndexFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestIdleIndexesDoNotDelayFlushes: after a crash, many segments may have unsynced indexes. While
-// these are synced on a slow disk, the records of another log are flushed in time. In the end no
-// file of an idle log is open.
+// TestIdleIndexesDoNotDelayFlushes uses many segments with unsynced indexes on a slow disk, as
+// after a crash. While those indexes are synced, the records of another log are still flushed in
+// time. At the end no file of an idle log is open.
 func TestIdleIndexesDoNotDelayFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := Open(Options{FS: slowIndexes{vfs.NewMem()}, Dir: dataDir, Logger: quiet(),

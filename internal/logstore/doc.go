@@ -31,12 +31,12 @@
 // never both; epochfile.File.writing; Log.mu; the mutex of Log.offsets; Store.mu.
 //
 //   - Log.truncating: one TruncateTo or StartAt at a time.
-//   - Log.offsets: the high watermark and the state behind the last stable offset; never held over
-//     I/O.
+//   - Log.offsets: the high watermark and the state from which the last stable offset is computed;
+//     never held during I/O.
 //   - Store.changes: one Create, Release or Close at a time.
-//   - Set.building of package sidecars: one build of key sidecars per log at a time. To publish the
-//     sidecar, the build acquires Log.maintain after it. Before it, the build acquires
-//     sidecars.Slot, the slot of package cleaner for the builds in all logs.
+//   - Set.building of package sidecars: one build of key sidecars per log at a time. A build first
+//     acquires sidecars.Slot, which package cleaner provides for the builds in all logs, then
+//     Set.building, and last Log.maintain, to publish the sidecar.
 //   - Log.maintain: one flush, retention, swap or close at a time. Each of these writes, syncs and
 //     renames files while it holds the lock.
 //   - Log.mu: producer state, leader epochs, durability, the end of the active segment, and every
@@ -48,8 +48,8 @@
 //     Group commit syncs the files without any of these locks (commit.go).
 //   - Store.mu: the map of logs. Store.saving: one writer of checkpoint files at a time.
 //
-// Readers acquire only that of Log.offsets: the segment list is an immutable snapshot behind an
-// atomic pointer, and offsets are atomics. Reports, metrics and the scheduling of the cleaner do
+// Readers acquire only the mutex of Log.offsets: the segment list is an immutable snapshot behind
+// an atomic pointer, and offsets are atomics. Reports, metrics and the scheduling of the cleaner do
 // not acquire Log.mu either, because an append may hold it for as long as a write to the disk
 // takes.
 //

@@ -101,7 +101,7 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	for _, rule := range rules {
 		fault.Inject(rule)
 	}
-	_, _ = log.Append(keyed(t, "k7"), epoch0) // fails only in the case of the failed write
+	_, _ = log.Append(keyed(t, "k7"), epoch0) // fails only in the test case of the failed write
 	time.Sleep(time.Second)
 	synctest.Wait()
 	fault.Clear()
@@ -131,7 +131,7 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	}
 }
 
-// A swap fails at any step. The log then contains either the old records or the new ones, reads
+// A swap fails at any step. The log then contains either the old or the new records, reads
 // continue, and a restart repairs the directory.
 func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
@@ -161,15 +161,14 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	}
 }
 
-// The disk is full when a log is opened, after a crash or with an index file missing. The log can
-// be read, and retention deletes from it. The next start does not rely on files that could not be
-// written.
+// A log is opened on a full disk, after a crash or with a missing index file. The log can be read,
+// and retention deletes segments. The next start does not rely on files that could not be written.
 func TestLogOpensOnFullDisk(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		mem := stopped(t, clean)
 		if !clean {
 			if err := mem.Remove(dataDir + "/" +
-				checkpoint.RecoveryPointFile); err != nil { // so that the start scans all
+				checkpoint.RecoveryPointFile); err != nil { // so the start scans everything
 				t.Fatal(err)
 			}
 		}

@@ -21,10 +21,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// The tests of this file reproduce faults that the crash test found, one fault each. docs/adr/0100
-// lists them.
+// Each test in this file reproduces one fault that the crash test found. docs/adr/0100 lists the
+// faults.
 
-// gapped appends, as a follower does, a batch of one record at an offset above the log end: the
+// gapped appends a batch of one record at an offset above the log end, like a follower whose
 // leader's log was cleaned below that offset.
 func gapped(t testing.TB, log *Log, offset int64) {
 	t.Helper()
@@ -35,8 +35,8 @@ func gapped(t testing.TB, log *Log, offset int64) {
 	}
 }
 
-// appendNow appends a batch with the current time as its time of arrival, so that a start does not
-// expire its producer.
+// appendNow appends a batch at the current time, because a start would expire the producer of an
+// older batch.
 func appendNow(t testing.TB, log *Log, s storetest.Batch) {
 	t.Helper()
 	if _, err := log.Append(s.Bytes(t), time.Now()); err != nil {
@@ -46,8 +46,8 @@ func appendNow(t testing.TB, log *Log, s storetest.Batch) {
 }
 
 // A truncation to an offset in a gap fills the gap with an empty batch. Otherwise the next segment
-// would begin after a gap, and recovery would treat the gap as lost data and remove synced records.
-// Moreover, the offsets of the gap, which readers have already passed, would be assigned again.
+// would begin after a gap. Recovery would treat the gap as lost data and remove synced records, and
+// the gap's offsets, which readers have already passed, would be assigned again.
 func TestTruncationIntoGapFillsIt(t *testing.T) {
 	for offset := int64(5); offset <= 20; offset++ {
 		mem := vfs.NewMem()
@@ -79,8 +79,8 @@ func TestTruncationIntoGapFillsIt(t *testing.T) {
 	}
 }
 
-// If a truncation leaves no record above the log start, the log restarts empty at the new log end.
-// This is so even if an offset gap is left.
+// A truncation that leaves no record above the log start restarts the log empty at the new log end,
+// even if it leaves an offset gap.
 func TestTruncationThatLeavesOnlyAGapStartsAgain(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	fill(t, log, 5)
@@ -103,7 +103,7 @@ func TestFileOfFailedRollIsRemoved(t *testing.T) {
 		store := openStore(t, mem)
 		log := createLog(t, store, settings(nil))
 		fill(t, log, 9)
-		if err := store.Close(); err != nil { // now the recovery point is 9, with a snapshot there
+		if err := store.Close(); err != nil { // now the recovery point is 9, with a snapshot at 9
 			t.Fatal(err)
 		}
 		store = openStore(t, mem)
@@ -135,9 +135,9 @@ func TestFileOfFailedRollIsRemoved(t *testing.T) {
 	}
 }
 
-// A pass keeps only the last batch of each producer. Then the log is truncated below the last batch
-// of a producer. The sequence number of the batch before it, which the pass has removed, is known
-// nevertheless, even though a start has removed the producer snapshots.
+// A pass keeps only each producer's last batch. Then the log is truncated below a producer's last
+// batch. The log still knows the sequence number of the producer's previous batch, which the pass
+// has removed, even if a start has removed the producer snapshots.
 func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -171,9 +171,9 @@ func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	}
 }
 
-// Each log start that retention stores is durable before the next one, also from one round of
-// retention to the next. If a start found only the second one, it would find an offset gap and
-// treat it as one that cleaning left.
+// Each log start that retention stores is durable before the next log start is stored, also across
+// rounds of retention. If a start found only the second log start on disk, it would find an offset
+// gap, and treat it as a gap left by cleaning.
 func TestTwoRoundsOfRetentionLeaveNoGap(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
@@ -197,8 +197,8 @@ func TestTwoRoundsOfRetentionLeaveNoGap(t *testing.T) {
 	}
 }
 
-// On a full disk, retention deletes the batches of a producer and cannot write a producer snapshot.
-// The snapshot is written when there is space again.
+// On a full disk, retention deletes a producer's batches and cannot write a producer snapshot. The
+// snapshot is written once there is space again.
 func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -230,7 +230,7 @@ func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 }
 
 // A start ignores a producer snapshot below the first segment. The batches after the snapshot are
-// deleted, so with that state the log would reject the next batch of a producer.
+// deleted, so with the snapshot's state the log would reject the producer's next batch.
 func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -248,7 +248,7 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	}
 	crashed := mem.CrashClone()
 	dir := filepath.Join(dataDir, partition.String())
-	for _, base := range all { // below, all snapshots but the first are removed too
+	for _, base := range all { // further below, all snapshots but the first are removed too
 		if err := segment.RemoveFiles(crashed, dir, base, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -269,9 +269,9 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 }
 
 // The power fails when the recovery point is the end of a segment that was rolled but not yet
-// sealed. Recovery rebuilds the transaction index of the segment. Then the power fails again, at
-// any moment of the recovery. The next recovery must rebuild the index again, and not treat the
-// segment as a sealed one without aborted transactions.
+// sealed. Recovery rebuilds the segment's transaction index, and then the power fails again at any
+// moment of the recovery. The next recovery must rebuild the index again, and must not treat the
+// segment as a sealed segment without aborted transactions.
 func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -280,7 +280,7 @@ func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	inTxn(t, log, 9, 0, "aborted")
 	endTxn(t, log, 9, false)
 	appendBatch(t, log, storetest.Batch{Producer: 7, Keys: []string{"k7"}}.Bytes(t))
-	store.tick(epoch0, false) // the recovery point is 8
+	store.tick(epoch0, false) // sets the recovery point to 8
 	rollNow(t, log)
 	fill(t, log, 2)
 	if err := log.disk.Commit(); err != nil {
@@ -305,8 +305,8 @@ func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	}
 }
 
-// StartAt on a full disk either restarts the log at the new offset or leaves it unchanged. The log
-// does not stop, and StartAt succeeds once there is space.
+// StartAt on a full disk either restarts the log at the new offset or leaves the log unchanged. The
+// log does not stop, and StartAt succeeds once there is space.
 func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	for _, offset := range []int64{0, 15, 20, 50, 70} {
 		for skip := range 14 {
@@ -352,9 +352,9 @@ func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 }
 
 // A segment with an aborted transaction is deleted. The power fails before the log start checkpoint
-// is written. The start must not restore the data file without its transaction index, because the
-// checkpoint of aborted transactions no longer includes its entries. TestCrashes found this with
-// seed 13000584.
+// is written. The start must not restore the data file without the segment's transaction index,
+// because the checkpoint of aborted transactions no longer includes this segment. TestCrashes found
+// this with seed 13000584.
 func TestDeletedSegmentDoesNotReturnWithoutItsTransactionIndex(t *testing.T) {
 	mem := vfs.NewMem()
 	deleting, clones := false, []*vfs.Mem(nil)
@@ -385,15 +385,15 @@ func TestDeletedSegmentDoesNotReturnWithoutItsTransactionIndex(t *testing.T) {
 	}
 }
 
-// Retention deletes two segments, and a crash restores the second of them. The newest producer
-// snapshot is at the end of both. A transaction began in the first segment, and its abort marker is
+// Retention deletes two segments, and a crash restores the second one. The newest producer snapshot
+// is at the end of both segments. A transaction began in the first segment, and its abort marker is
 // above the high watermark that the crash restored. If the second segment contains no batch of the
-// transaction, the transaction need not limit the last stable offset. Otherwise it limits the last
-// stable offset to this batch, and its records stay aborted.
+// transaction, the last stable offset may ignore the transaction. Otherwise the last stable offset
+// is at most the offset of that batch, and the transaction's records stay aborted.
 func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		mem := vfs.NewMem()
-		var marking string // data file of the second segment; set when its deletion begins
+		var marking string // the second segment's data file; set when its deletion begins
 		var clones []*vfs.Mem
 		store := openStore(t, newCrashDisk(mem, func(what, name string) {
 			if what == "rename" && marking != "" && strings.HasSuffix(name, marking) {
@@ -435,7 +435,7 @@ func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 		}
 		seen := 0
 		for _, crashed := range clones {
-			// Remove the snapshot at the start of the second segment. An earlier start may have
+			// Remove the snapshot at the start of the second segment, if an earlier start has not
 			// removed it.
 			err := crashed.Remove(filepath.Join(log.dir, segment.Name(second, swap.SnapshotSuffix, "")))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -67,7 +67,7 @@ func appendAt(t testing.TB, log *Log, timestamp time.Time) {
 	appendBatch(t, log, storetest.Batch{Keys: []string{"k"}, Timestamp: timestamp}.Bytes(t))
 }
 
-// rollNow rolls the log, whatever the size of its active segment.
+// rollNow rolls the log, whatever the size of the active segment.
 func rollNow(t testing.TB, log *Log) {
 	t.Helper()
 	log.mu.Lock()
@@ -77,7 +77,7 @@ func rollNow(t testing.TB, log *Log) {
 	}
 }
 
-// fill appends n batches of one record with the key k<offset>.
+// fill appends n batches, each with one record whose key is k<offset>.
 func fill(t testing.TB, log *Log, n int) {
 	t.Helper()
 	for range n {
@@ -85,8 +85,8 @@ func fill(t testing.TB, log *Log, n int) {
 	}
 }
 
-// readKeys reads the records of a log from an offset up to the log end, as a consumer does. It
-// returns "offset=key" for each record.
+// readKeys reads a log's records from an offset to the log end, as a consumer does. It returns
+// "offset=key" for each record.
 func readKeys(t testing.TB, log *Log, offset int64) []string {
 	t.Helper()
 	return storetest.ReadKeys(t, offset, log.LogEnd(),
@@ -106,7 +106,7 @@ func batchesOf(t testing.TB, slice *Slice) []record.Batch {
 	return storetest.Batches(t, slice.File, slice.Position, slice.Length)
 }
 
-// expectKeys returns what readKeys returns for the offsets [from, to) of a log that fill wrote.
+// expectKeys returns readKeys' result for the offsets [from, to) of a log that fill has written.
 func expectKeys(from, to int64) []string {
 	keys := []string{}
 	for offset := from; offset < to; offset++ {

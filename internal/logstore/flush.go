@@ -5,9 +5,10 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// noteCheckpointed stores that the recovery point is on disk. The cleaner may clean a segment only
-// after the recovery point on disk has passed it. Cleaning leaves gaps between segments, and
-// recovery treats a gap above the recovery point on disk as lost data (ADR 0015).
+// noteCheckpointed stores that the given recovery point is on disk. The cleaner may clean a segment
+// only once the recovery point on disk is at or above the segment's end. Cleaning leaves gaps
+// between segments, and recovery treats a gap above the recovery point on disk as lost data (ADR
+// 0015).
 func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,9 +35,9 @@ func (l *Log) checkpointState() checkpoint.State {
 	return l.mu.truncation.apply(state)
 }
 
-// countAborted returns the number of aborted transactions in each transaction index, in ascending
-// order of the segments' base offsets. It includes only segments that are wholly below an offset
-// and have such an index.
+// countAborted returns the number of aborted transactions in each transaction index, ordered by the
+// segments' base offsets. It includes only segments that are wholly below an offset and have a
+// transaction index.
 func countAborted(handles []*segmentlist.Handle, below int64) (counts checkpoint.AbortedCounts) {
 	for i, h := range handles {
 		if i+1 < len(handles) && handles[i+1].Base() > below || i+1 == len(handles) &&
@@ -51,19 +52,19 @@ func countAborted(handles []*segmentlist.Handle, below int64) (counts checkpoint
 }
 
 // close closes the log. It syncs all records, writes the indexes and the producer snapshot at the
-// log end, and closes the files once the last Slice is released. If it fails, the next start has to
-// scan the log.
+// log end, and closes the files once the last Slice has been released. If it fails, the next start
+// has to scan the log.
 //
-// The active segment is sealed here and not by its last reader. A reader may release the segment
-// after the clean-shutdown marker is written, or never, and the marker promises that the index
-// files are complete.
+// close seals the active segment itself and does not leave this to the segment's last reader. A
+// reader may release the segment after the clean-shutdown marker was written, or never, but the
+// marker promises that the index files are complete.
 func (l *Log) close() error {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
 	failed := l.fault.StoppedLocked()
 	l.fault.CloseLocked()
-	// The producer state is encoded under the same lock that ends appends, so it is the final state
+	// The producer state is encoded under the lock that ended the appends, so it is the final state
 	// at logEnd.
 	state := l.mu.producers.Encode(l.offsets.LogEnd())
 	l.mu.Unlock()
@@ -91,7 +92,7 @@ func (l *Log) close() error {
 }
 
 // discard closes the log of a partition whose directory will be deleted. Unlike close it writes and
-// syncs nothing: the disk may be busy for seconds, and none of the data is needed.
+// syncs nothing: the disk may be busy for seconds, and the data is not needed.
 func (l *Log) discard() {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
@@ -105,8 +106,8 @@ func (l *Log) discard() {
 	})
 }
 
-// unpublish removes the segment list of a log that is being closed, and releases its segments. It
-// first calls last with them, if the log has a list. The caller holds Log.maintain.
+// unpublish removes the segment list of a log that is being closed, and releases its segments. If
+// the log has a list, it first calls last with the segments. The caller holds Log.maintain.
 func (l *Log) unpublish(last func(handles []*segmentlist.Handle)) {
 	l.mu.Lock()
 	l.mu.aborted = countAborted(l.list.Handles(), l.disk.RecoveryPointLocked())
@@ -118,7 +119,7 @@ func (l *Log) unpublish(last func(handles []*segmentlist.Handle)) {
 	}
 	last(old.Handles)
 	for _, h := range old.Handles {
-		// Release may rename the directory next, and another log may then use its name
+		// Release may rename the directory next, and another log may then use the directory's name.
 		h.Freeze()
 	}
 	old.Release()

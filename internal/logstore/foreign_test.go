@@ -27,7 +27,8 @@ const (
 	secondLog = "tickets-0/00000000000000000020.log"
 )
 
-// foreignFiles are data directories that another program has written, and what the refusal names.
+// foreignFiles returns data directories that another program has written, with the words that the
+// refusal must contain.
 func foreignFiles(t *testing.T) map[string]struct {
 	files map[string][]byte
 	want  []string
@@ -83,7 +84,7 @@ func foreignFiles(t *testing.T) map[string]struct {
 	}
 }
 
-// foreignDirectory writes the files of a case, and those that every Kafka broker leaves.
+// foreignDirectory writes the given files, and the files that every Kafka broker leaves.
 func foreignDirectory(t *testing.T, files map[string][]byte, clean bool) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -127,9 +128,10 @@ func wantWords(t *testing.T, name string, err error, want []string) {
 	}
 }
 
-// TestForeignFilesAreRefusedUnchanged: a data directory with records in another message format, or
-// with files of a later version, is refused with the file and the offset, and no file is changed;
-// after a clean shutdown of the other program and after a crash, by a store and by log clean.
+// TestForeignFilesAreRefusedUnchanged checks that a data directory with records in another message
+// format, or with files of a later version, is refused with an error that names the file and the
+// offset, and that no file is changed. This holds after a clean shutdown of the other program and
+// after a crash, for a store and for log clean.
 func TestForeignFilesAreRefusedUnchanged(t *testing.T) {
 	for name, c := range foreignFiles(t) {
 		for _, clean := range []bool{true, false} {
@@ -144,7 +146,7 @@ func TestForeignFilesAreRefusedUnchanged(t *testing.T) {
 			wantWords(t, name, err, c.want)
 			wantUnchanged(t, name, trace)
 			if c.files[firstLog] == nil {
-				continue // log clean refuses a directory without a .log file anyway
+				continue // log clean refuses any directory without a .log file
 			}
 			_, err = OpenOffline(opts, filepath.Join(dataDir, "tickets-0"), time.Time{})
 			wantWords(t, name, err, c.want)
@@ -153,9 +155,9 @@ func TestForeignFilesAreRefusedUnchanged(t *testing.T) {
 	}
 }
 
-// TestOldRecordsInAUsedLogKeepItOffline: somebody copies old segments into the directory of a log
-// that a broker has used. The log stays offline, its data files stay as they are, and the other
-// logs are served.
+// TestOldRecordsInAUsedLogKeepItOffline checks a log that a broker has used and into whose
+// directory somebody copied old segments. The log stays offline, its data files stay unchanged, and
+// the other logs are served.
 func TestOldRecordsInAUsedLogKeepItOffline(t *testing.T) {
 	for name, c := range foreignFiles(t) {
 		if strings.Contains(name, "checkpoint") || c.files[firstLog] == nil {
@@ -185,8 +187,8 @@ func TestOldRecordsInAUsedLogKeepItOffline(t *testing.T) {
 	}
 }
 
-// TestTornEndIsStillTruncated: bytes after the valid batches that are no records in any format are
-// truncated after a crash, also in a directory that another program has written.
+// TestTornEndIsStillTruncated checks that bytes after the valid batches that are not records in any
+// format are truncated after a crash, also in a directory that another program has written.
 func TestTornEndIsStillTruncated(t *testing.T) {
 	batch := storetest.Keyed(t, "k")
 	for name, tail := range map[string][]byte{
@@ -210,8 +212,8 @@ func TestTornEndIsStillTruncated(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthersAreKept: a start removes temporary files that a crash has left, but no file of
-// somebody else, and leaves the metadata log of Kafka alone.
+// TestFilesOfOthersAreKept checks that a start removes temporary files that a crash has left, but
+// no file of another program, and does not change Kafka's metadata log.
 func TestFilesOfOthersAreKept(t *testing.T) {
 	kept := []string{"tickets-0/notes.tmp", "tickets-0/README",
 		"__cluster_metadata-0/00000000000000000000.log",
@@ -237,8 +239,8 @@ func TestFilesOfOthersAreKept(t *testing.T) {
 	}
 }
 
-// TestDamagedSmallFilesAreStillRebuilt: a file whose content is damaged is not taken for one of a
-// later version.
+// TestDamagedSmallFilesAreStillRebuilt checks that a store does not mistake a damaged file for a
+// file of a later version.
 func TestDamagedSmallFilesAreStillRebuilt(t *testing.T) {
 	for _, content := range []string{"", "\x00\x00\x00", "0\n5\n", "x", "-1\n0\n", "99999999\n0\n"} {
 		if _, err := checkpoint.DecodeOffsets([]byte(content)); !errors.Is(err,

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestFormatLevelOfADirectory: a store opens directories of levels that it supports, and changes no
-// file of others.
+// TestFormatLevelOfADirectory checks that a store opens directories whose format level it supports,
+// and changes no file of other directories.
 func TestFormatLevelOfADirectory(t *testing.T) {
 	for content, want := range map[string]string{
 		"1\n": "", "2\n": "it supports levels up to 1", "": "want one line", "1": "want one line",
@@ -54,7 +54,8 @@ func TestFormatLevelOfADirectory(t *testing.T) {
 	}
 }
 
-// TestFormatLevelRises: the level is durable, and levels that are unknown or lower change nothing.
+// TestFormatLevelRises checks that a raised level is durable, and that unknown or lower levels
+// change nothing.
 func TestFormatLevelRises(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -71,8 +72,8 @@ func TestFormatLevelRises(t *testing.T) {
 	}
 }
 
-// TestOpenDirectoriesOfEarlierVersions: every version opens the data directories of all format
-// levels up to its own, without recovery, and finds their records and no damage.
+// TestOpenDirectoriesOfEarlierVersions checks that this version opens the data directories of all
+// format levels up to its own without recovery, and finds their records and no damage.
 func TestOpenDirectoriesOfEarlierVersions(t *testing.T) {
 	for level := int32(version.FormatLevelFirst); level <= version.FormatLevel(); level++ {
 		mem := kafkaMem(t, fmt.Sprintf("../level-%d", level))

@@ -48,7 +48,7 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 	}
 }
 
-// A retained log keeps the id of the replica incarnation for which it was created, even when it is
+// A retained log keeps the id of the replica incarnation for which it was created, even after it is
 // reopened.
 func TestRetainedLogKeepsReplicaIncarnation(t *testing.T) {
 	s := openStore(t, vfs.NewMem())

@@ -15,7 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// newLog returns a log whose directory exists, without its segments and state. install adds these.
+// newLog returns a log whose directory exists. The log has no segments and no state yet; install
+// adds them.
 func newLog(env environment, id PartitionID, topic TopicID, dir string, config *config) *Log {
 	files := swap.Dir{FS: env.fs, Path: dir, Config: env.segments, Logger: env.logger}
 	l := &Log{id: id, dir: dir, env: env, files: files, snapshots: snapshots.New(files),
@@ -44,8 +45,8 @@ func unconfigured() topicconfig.Settings {
 	return s
 }
 
-// recover recovers the log in its directory, and installs what it has found. If it fails, it leaves
-// no file open.
+// recover recovers the log from its directory, and installs the recovered state. If it fails, it
+// leaves no file open.
 func (l *Log) recover(in recovery.Input) (recovery.Found, error) {
 	found, err := recovery.Run(in)
 	if err != nil {

@@ -23,11 +23,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// kafkaDirectories is the folder with data directories that Apache Kafka has written. Its README
-// describes how.
+// kafkaDirectories is the folder with data directories written by Apache Kafka. Its README
+// describes how they were made.
 const kafkaDirectories = "testdata/kafka-4.3.1"
 
-// kafkaMem returns a copy, in memory, of a data directory that Kafka has written.
+// kafkaMem returns an in-memory copy of a data directory written by Kafka.
 func kafkaMem(t *testing.T, name string) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -96,10 +96,10 @@ func kafkaStates(t *testing.T, name string) (all []kafkaState) {
 	return all
 }
 
-// A store opens a data directory that Kafka wrote, whether Kafka was stopped cleanly or killed. It
+// A store opens a data directory written by Kafka, whether Kafka was stopped cleanly or killed. It
 // returns the records that Kafka's own consumers read, with the same offsets, leader epoch,
-// producers and open transactions. Appends continue at the log end, and after a restart all records
-// are still there.
+// producers and open transactions. Appends continue at the log end, and all records still exist
+// after a restart.
 func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	for _, name := range []string{"clean", "killed"} {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	}
 }
 
-// refreshProducers sets the time at which each producer was last seen to now, in all producer
-// snapshots. Otherwise a start would expire the producers, which were not seen for a day.
+// refreshProducers sets each producer's last-seen time to now in all producer snapshots. Otherwise
+// a start would expire the producers, which have been idle for more than a day.
 func refreshProducers(t *testing.T, mem *vfs.Mem) {
 	t.Helper()
 	for _, p := range []string{"codecs-0", "transactions-0", "compacted-0"} {
@@ -209,9 +209,9 @@ func compareWithKafka(t *testing.T, log *Log, p kafkaState) {
 	}
 }
 
-// recordsOf returns the records of a log below an offset in the format of Fill.java. If the
-// argument committed is true, it instead returns the records below the last stable offset, without
-// those of aborted transactions.
+// recordsOf returns a log's records below an offset, in the format of Fill.java. If committed is
+// true, it instead returns the records below the last stable offset, without the records of aborted
+// transactions.
 func recordsOf(t *testing.T, log *Log, below int64, committed bool) (lines []string) {
 	t.Helper()
 	read := log.Read
@@ -273,7 +273,7 @@ func continueAppending(t *testing.T, log *Log, p kafkaState) int64 {
 	for _, known := range log.mu.producers.Producers() {
 		id := known.ID
 		if id == 0 {
-			continue // storetest.Batch takes id 0 as a batch without a producer
+			continue // storetest.Batch treats producer id 0 as no producer
 		}
 		if known.TxnFirst != producer.NoTransaction {
 			end := EndTxn{ProducerID: id, ProducerEpoch: known.Epoch + 1,

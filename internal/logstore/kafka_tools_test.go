@@ -48,8 +48,8 @@ func kafkaDumpLog(t *testing.T, files []string, flags ...string) string {
 	return string(out)
 }
 
-// packed returns a batch of records, compressed with a codec. It is so large that the indexes have
-// entries.
+// packed returns a batch of records, compressed with a codec. The batch is large enough to cause
+// index entries.
 func packed(t *testing.T, codec compress.Codec, id record.Identity, records int) []byte {
 	t.Helper()
 	id.LastOffsetDelta, id.LeaderEpoch = int32(records-1), -1
@@ -116,7 +116,7 @@ func writeForKafka(t *testing.T, dir string) (records int) {
 	return records
 }
 
-// Kafka's own tools read every record that Heartwood has written, of every codec. They find no
+// Kafka's own tools read every record that Heartwood has written, with every codec. They find no
 // fault in the indexes, the transaction indexes and the producer snapshots.
 func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	dir := t.TempDir()
@@ -165,8 +165,8 @@ func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	}
 }
 
-// wantNoProblem checks that the output of dump-log reports no problem, since its exit code does
-// not. It ignores one message: that the first batch of a file does not follow offset -1.
+// wantNoProblem checks the output of dump-log for reported problems, because the exit code does not
+// report them. It ignores one message: that the first batch of a file does not follow offset -1.
 func wantNoProblem(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {

@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// savedEpochs returns the content of the epoch file of the test's partition.
+// savedEpochs returns the content of the test partition's epoch file.
 func savedEpochs(t *testing.T, fsys vfs.FS) leaderepoch.Cache {
 	t.Helper()
 	content, err := fsys.ReadFile(dataDir + "/tickets-0/" + checkpoint.EpochsFile)
@@ -31,11 +31,11 @@ func savedEpochs(t *testing.T, fsys vfs.FS) leaderepoch.Cache {
 	return cache
 }
 
-// ledAt is when maintenance first finds the epochs of ledLog.
+// ledAt is the time at which maintenance first finds the epochs of ledLog.
 var ledAt = epoch0
 
-// ledLog returns a log with 10 records in each of the leader epochs 3 and 4, of which the epoch
-// file contains only 3, and with the epoch 6, in which nothing was appended.
+// ledLog returns a log with the leader epochs 3, 4 and 6. Epochs 3 and 4 have 10 records each;
+// epoch 6 has none. The epoch file contains only epoch 3.
 func ledLog(t *testing.T) (*vfs.Mem, *Store, *Log) {
 	t.Helper()
 	mem, store, log := newLogForTest(t)
@@ -60,8 +60,9 @@ func ledLog(t *testing.T) (*vfs.Mem, *Store, *Log) {
 	return mem, store, log
 }
 
-// A crash loses a leader epoch that is neither in the file nor in a batch. The epochs of batches
-// are found again, although everything is synced.
+// A crash loses a leader epoch that is neither in the file nor in a batch. Epochs that are in
+// batches are found again even if the batches were synced, because the recovery point does not pass
+// an epoch that is not in the file.
 func TestCrashKeepsEpochsOfBatches(t *testing.T) {
 	mem, _, log := ledLog(t)
 	if point := log.checkpointState().RecoveryPoint; point != 10 {
@@ -69,7 +70,7 @@ func TestCrashKeepsEpochsOfBatches(t *testing.T) {
 	}
 	want := leaderepoch.Cache{{Epoch: 3, Start: 0}, {Epoch: 4, Start: 10}}
 	crashed := mem.CrashClone()
-	for range 2 { // the second start finds the same, because the first one wrote no file
+	for range 2 { // the second start finds the same state, because the first one wrote no file
 		recovered := openStore(t, crashed).Logs()[0]
 		if got := recovered.epochs.Load(); !slices.Equal(got, want) || recovered.LogEnd() != 20 {
 			t.Fatalf("after a crash: %v, log end %d", got, recovered.LogEnd())
@@ -85,7 +86,7 @@ func TestCrashKeepsEpochsOfBatches(t *testing.T) {
 	}
 }
 
-// A clean shutdown writes all epochs to the file, also one without batches.
+// A clean shutdown writes all epochs to the file, including an epoch without batches.
 func TestCloseSavesEpochs(t *testing.T) {
 	mem, store, _ := ledLog(t)
 	if err := store.Close(); err != nil {
@@ -100,8 +101,8 @@ func TestCloseSavesEpochs(t *testing.T) {
 	}
 }
 
-// Maintenance writes the file epochfile.Delay after it has found the epoch, and then the recovery
-// point passes the epoch.
+// Maintenance writes the epoch file epochfile.Delay after it has found an unsaved epoch. The
+// recovery point then passes the start of the epoch.
 func TestMaintenanceSavesEpochsLater(t *testing.T) {
 	mem, store, log := ledLog(t)
 	store.tick(ledAt.Add(epochfile.Delay-time.Second), false)
@@ -117,8 +118,8 @@ func TestMaintenanceSavesEpochsLater(t *testing.T) {
 	}
 }
 
-// A segment with unsaved epochs that is rolled makes the file due at once: a start would have to
-// scan the segment.
+// If a segment with unsaved epochs is rolled, the epoch file is due at once. Otherwise a start
+// would have to scan the segment.
 func TestRollSavesEpochs(t *testing.T) {
 	mem, store, log := ledLog(t)
 	log.mu.Lock()
@@ -133,8 +134,8 @@ func TestRollSavesEpochs(t *testing.T) {
 	}
 }
 
-// The cleaner removes no batch whose leader epoch is not in the file: after a crash nothing would
-// contain the epoch.
+// The cleaner removes no batch whose leader epoch is not in the file, because after a crash no file
+// would contain the epoch.
 func TestUnsavedEpochsAreNotCleaned(t *testing.T) {
 	_, store, log := ledLog(t)
 	log.mu.Lock()
@@ -187,7 +188,8 @@ func TestEpochFilesAreWrittenInRounds(t *testing.T) {
 	}
 }
 
-// A failed write may have replaced the file. A truncation that removes epochs then writes it again.
+// A failed write may have replaced the epoch file. The next truncation that removes epochs
+// therefore writes the file again.
 func TestTruncationReplacesUncertainFile(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -212,8 +214,8 @@ func TestTruncationReplacesUncertainFile(t *testing.T) {
 	}
 }
 
-// After a log was restarted, a crash must not restore the epochs of its removed records: they would
-// contradict the epochs of the records that were copied afterwards.
+// After a log was emptied and restarted, a crash must not restore the epochs of its removed
+// records: they would contradict the epochs of the records that are copied afterwards.
 func TestRestartedLogForgetsSavedEpochs(t *testing.T) {
 	mem, _, log := ledLog(t)
 	if err := errors.Join(log.epochs.SaveDue(), log.StartAt(30)); err != nil {

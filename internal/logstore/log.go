@@ -53,7 +53,7 @@ var (
 	ErrStorage = segmentlist.ErrStorage
 	// all methods: the log was closed by Store.Close or Store.Release
 	ErrClosed = segmentlist.ErrClosed
-	// Append: the log is a follower, that is between Follow and the next Lead
+	// Append: the log is a follower, that is, between Follow and the next Lead
 	ErrFollows = errors.New("log follows another replica")
 )
 
@@ -71,7 +71,7 @@ type TimestampOffset = timestamps.Result
 type Log struct {
 	id PartitionID
 	// topic is an atomic pointer because Store.adopt sets the topic id later if the log's directory
-	// did not contain one.
+	// contains no topic id.
 	topic atomic.Pointer[TopicID]
 	dir   string
 	env   environment
@@ -88,8 +88,8 @@ type Log struct {
 	// disk tracks how much of the log is synced, sealed and checkpointed.
 	disk   durability.Disk
 	epochs epochfile.File
-	// files executes the file operations on segments. snapshots are the producer snapshots in the
-	// same directory.
+	// files executes the file operations on segments. snapshots manages the producer snapshots in
+	// the same directory.
 	files      swap.Dir
 	snapshots  snapshots.Files
 	fault      fault.State
@@ -117,11 +117,12 @@ type Log struct {
 		follows bool
 		// producers is the producer state as of logEnd.
 		producers producer.State
-		// of appends that fail without stopping the log, such as on a full disk
+		// appends tracks outages of appends: failures that do not stop the log, such as a full
+		// disk.
 		appends    outage.State
-		background outage.State // of failed flushes, rolls and retention
-		// firstAppend is the time at which the first batch was appended to the active segment;
-		// after a restart it may be a later time. It is zero while the segment is empty.
+		background outage.State // outages of flushes, rolls and retention
+		// firstAppend is the time of the first append to the active segment; after a restart it may
+		// be a later time. It is zero while the segment is empty.
 		firstAppend time.Time
 		// aborted is the number of aborted transactions in each segment, for the checkpoint. It is
 		// used only after the log is closed; an open log computes the numbers from its segments.
@@ -130,10 +131,10 @@ type Log struct {
 	}
 }
 
-// environment holds what a store passes to each of its logs.
+// environment holds what a store provides to each of its logs.
 type environment struct {
 	fs       vfs.FS
-	segments segment.Config // shared by all logs, and so are the open files
+	segments segment.Config // shared by all logs, like the open files
 	logger   *slog.Logger
 	failed   func(PartitionID, error) // see fault.State
 	// saveCheckpoints is Store.save. It acquires Store.saving and then Log.mu, so its caller holds
@@ -142,8 +143,8 @@ type environment struct {
 	// compress returns a compression function that updates the metrics of a site (package
 	// compressmeter).
 	compress func(site string) compress.Func
-	// commit requests a sync of the log, and does not wait for it. flushBytes is the number of
-	// unsynced bytes above which appended calls commit.
+	// commit requests a sync of the log without waiting for it. The method appended calls commit if
+	// more than flushBytes bytes are unsynced.
 	commit     func(*Log)
 	flushBytes int64
 	reserved   *atomic.Bool           // Store.reserved
@@ -154,13 +155,13 @@ type environment struct {
 // without a lock.
 type config struct {
 	settings topicconfig.Settings
-	retain   bool // reclaim policy: the data is kept when the topic is deleted
+	retain   bool // reclaim policy: true if the data is kept when the topic is deleted
 	// rules are the rules of record.Validate for produced batches. Each append adds Compress and
 	// Keys.
 	rules record.Rules
 }
 
-// newConfig derives the rules from the settings once, so that appends need not.
+// newConfig derives the rules from the settings once, instead of in each append.
 func newConfig(s topicconfig.Settings, retain bool) *config {
 	return &config{settings: s, retain: retain, rules: record.Rules{
 		BytesMax:           s.MessageBytesMax,
@@ -176,7 +177,7 @@ func newConfig(s topicconfig.Settings, retain bool) *config {
 	}}
 }
 
-// recordMax converts a limit to the form of record.Rules, where 0 means no limit.
+// recordMax converts a limit to the convention of record.Rules, where 0 means no limit.
 func recordMax(limit int) int {
 	if limit == topicconfig.RecordBytesUnlimited {
 		return 0
@@ -184,8 +185,8 @@ func recordMax(limit int) int {
 	return limit
 }
 
-// timestampMax converts a limit to the form of record.Rules, where 0 means no limit: a configured
-// limit of 0 becomes one nanosecond.
+// timestampMax converts a limit to the convention of record.Rules, where 0 means no limit. A
+// configured limit of 0 therefore becomes one nanosecond.
 func timestampMax(limit time.Duration) time.Duration {
 	if limit == topicconfig.Unlimited {
 		return 0
@@ -193,14 +194,14 @@ func timestampMax(limit time.Duration) time.Duration {
 	return max(limit, time.Nanosecond)
 }
 
-// indexes returns the configuration of a new segment: the given one, completed with the index
-// interval and index size of the topic's settings. Values that the store was opened with take
-// precedence. Existing segments keep their values, or use the defaults after a restart, because an
-// index can be read whatever the interval between its entries is.
+// indexes returns the configuration of a new segment: base, completed with the index interval and
+// index size from the topic's settings. Values that the store was opened with take precedence.
+// Existing segments keep their values, or use the defaults after a restart, because an index can be
+// read whatever the interval between its entries is.
 func (c *config) indexes(base segment.Config) segment.Config {
 	if base.IndexIntervalBytes == 0 {
-		// 0 would mean the default interval. An interval of 1 byte has the effect that the setting
-		// 0 requests, an entry for each batch, because every batch is larger than 1 byte.
+		// 0 would mean the default interval, but the setting 0 requests an entry for each batch. An
+		// interval of 1 byte has this effect, because every batch is larger than 1 byte.
 		base.IndexIntervalBytes = max(1, c.settings.IndexIntervalBytes)
 	}
 	if base.IndexBytesMax == 0 {
@@ -212,7 +213,8 @@ func (c *config) indexes(base segment.Config) segment.Config {
 // ID returns the partition.
 func (l *Log) ID() PartitionID { return l.id }
 
-// TopicID returns the id of the log's topic; zero if the log's directory does not contain one.
+// TopicID returns the id of the log's topic; zero if the log's directory does not contain a topic
+// id.
 func (l *Log) TopicID() TopicID { return *l.topic.Load() }
 
 // Notes returns the small files of the log that its replica writes.
@@ -226,8 +228,8 @@ func (l *Log) Retain() bool { return l.config.Load().retain }
 // Settings returns the settings in effect.
 func (l *Log) Settings() topicconfig.Settings { return l.config.Load().settings }
 
-// Configure puts new settings into effect, from the next append and the next round of retention on.
-// Equal settings change nothing.
+// Configure applies new settings from the next append and the next round of retention on. Equal
+// settings change nothing.
 //
 // The settings are not stored: after a restart the log deletes and cleans nothing until
 // Store.Create configures it. The reclaim policy is stored. If storing it fails, Configure logs the
@@ -242,7 +244,7 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 	config := newConfig(s, retain)
 	l.compaction.Sidecars.Enable(config.settings.Compact)
 	l.config.Store(config)
-	l.appended(config) // under Fsync, also the records that are already in the log must be synced
+	l.appended(config) // under Fsync, also sync the records that are already in the log
 	if old.retain == retain {
 		return
 	}
@@ -255,8 +257,9 @@ func (l *Log) Configure(s topicconfig.Settings, retain bool) {
 // ErrFencedLeaderEpoch if the log has a later epoch, and with ErrClosed if the log is closed. If
 // the epoch is already the current one, Lead only ends the effect of Follow.
 //
-// Lead does not access the disk. A crash may lose an epoch in which no batch was appended, so the
-// caller must know from elsewhere in which epochs an earlier process led (ADR 0252).
+// Lead does not access the disk. A crash may lose an epoch in which no batch was appended. The
+// caller therefore needs another source for the epochs in which an earlier process was the leader
+// (ADR 0252).
 func (l *Log) Lead(epoch int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,20 +279,20 @@ func (l *Log) Lead(epoch int32) error {
 }
 
 // Follow makes appends of producers and coordinators fail with ErrFollows until the next Lead.
-// Without Follow, an append that was routed to this broker while it was the leader could still be
-// stored later, with the epoch of another leader. No replica could then distinguish this batch from
-// the other leader's batch. When Follow returns, no such append is running.
+// Otherwise an append that was routed to this broker while it was the leader could be stored later,
+// with the leader epoch of another leader. Replicas could then not distinguish this batch from the
+// other leader's batch. When Follow returns, no such append is running.
 func (l *Log) Follow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.follows = true
 }
 
-// LeaderEpoch returns the latest leader epoch of the log, -1 if the log has no leader epoch yet.
+// LeaderEpoch returns the log's latest leader epoch, or -1 if the log has no leader epoch yet.
 func (l *Log) LeaderEpoch() int32 { return l.epochs.Latest() }
 
 // EpochAt returns the leader epoch of an offset. It returns -1 for an offset at or above LogEnd,
-// and for one below the first known epoch.
+// and for an offset below the first known epoch.
 func (l *Log) EpochAt(offset int64) int32 {
 	if offset >= l.offsets.LogEnd() {
 		return -1
@@ -306,8 +309,9 @@ func (l *Log) LogEnd() int64 { return l.offsets.LogEnd() }
 // HighWatermark returns the offset below which consumers may read.
 func (l *Log) HighWatermark() int64 { return l.offsets.HighWatermark() }
 
-// AdvanceHighWatermark raises the high watermark to offset (at most LogEnd) and reports whether it
-// moved. It never lowers the high watermark, so callers may run concurrently in any order.
+// AdvanceHighWatermark raises the high watermark to offset (at most LogEnd) and reports whether the
+// high watermark has changed. It never lowers the high watermark, so callers may run concurrently
+// in any order.
 func (l *Log) AdvanceHighWatermark(offset int64) bool {
 	return l.offsets.AdvanceHighWatermark(offset)
 }
@@ -327,7 +331,7 @@ func (l *Log) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, 
 	return l.reader.ReadReplica(offset, bytesMax, wholeFirst)
 }
 
-// ReadCommitted reads for consumers with read_committed, up to the last stable offset; see package
+// ReadCommitted reads for read_committed consumers, up to the last stable offset; see package
 // reader.
 func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	return l.reader.ReadCommitted(offset, limit, bytesMax, wholeFirst)
@@ -336,22 +340,22 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 // Stats is a snapshot of a log, for metrics and reports. Invariant: LogStart <= LastStable <=
 // HighWatermark <= LogEnd.
 type Stats struct {
-	SizeBytes     int64 // of the data files, without indexes; 0 once the log is closed
-	Segments      int   // including the active one; 0 once the log is closed
+	SizeBytes     int64 // size of the data files, without indexes; 0 once the log is closed
+	Segments      int   // number of segments, including the active one; 0 once the log is closed
 	LogStart      int64
 	LogEnd        int64
 	HighWatermark int64
 	LastStable    int64
-	// Syncs is the number of syncs, including the seals of rolled segments, and SyncTime the time
-	// that they took. Both only rise.
+	// Syncs is the number of syncs, including seals of rolled segments. SyncTime is the total
+	// duration of these syncs. Neither value ever falls.
 	Syncs    int64
 	SyncTime time.Duration
 }
 
 // Stats returns a snapshot of the log.
 func (l *Log) Stats() Stats {
-	// The offsets are read in this order so that each is at most the next one, even if offsets
-	// advance meanwhile.
+	// Each offset is read before the next higher one, so the order of the offsets holds even if
+	// they advance meanwhile.
 	stats := Stats{LogStart: l.LogStart(), LastStable: l.LastStable(),
 		HighWatermark: l.HighWatermark(), LogEnd: l.LogEnd()}
 	stats.Syncs, stats.SyncTime = l.disk.Syncs()
@@ -363,9 +367,9 @@ func (l *Log) Stats() Stats {
 	return stats
 }
 
-// Fault returns the error that stopped the log, nil while the log accepts appends. The error wraps
-// ErrStorage. Closing a log is not a fault. Fault acquires no lock, so a report does not wait for
-// an append that waits for the disk.
+// Fault returns the error that stopped the log, or nil while the log accepts appends. The error
+// wraps ErrStorage. Closing a log is not a fault. Fault acquires no lock, because a report must not
+// wait for an append that waits for the disk.
 func (l *Log) Fault() error {
 	return l.fault.Err()
 }

@@ -19,10 +19,10 @@ type Compaction = compaction.Compaction
 // Compaction returns the cleaner's view of the log.
 func (l *Log) Compaction() *Compaction { return &l.compaction }
 
-// compactionView is what the Compaction and the key sidecars of a log use of it.
+// compactionView is the view of a log for its Compaction and its key sidecars.
 type compactionView struct{ *Log }
 
-// environment returns the functions of the log that its Compaction uses.
+// environment returns the functions through which the Compaction uses the log.
 func (v compactionView) environment() compaction.Env {
 	l := v.Log
 	return compaction.Env{ID: l.id, FS: l.env.fs, Dir: l.dir, Logger: l.env.logger,
@@ -51,7 +51,7 @@ func (v compactionView) producers() map[int64]clean.Producer {
 
 // record calls store under Log.mu, with the base offset of the first segment. A truncation changes
 // Log.truncations and the first dirty offset under this lock. record fails with
-// segmentlist.ErrChanged if the log was truncated since it had the given number of truncations.
+// segmentlist.ErrChanged unless the log's number of truncations is still truncations.
 func (v compactionView) record(truncations int64, store func(first int64)) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -62,8 +62,8 @@ func (v compactionView) record(truncations int64, store func(first int64)) error
 	return nil
 }
 
-// keep calls do under Log.maintain for the handle of a segment, unless the segment is not in the
-// log any longer.
+// keep calls do under Log.maintain with the segment's handle, unless the segment is no longer in
+// the log.
 func (v compactionView) keep(s *segment.Segment, do func(h *segmentlist.Handle) error) error {
 	v.maintain.Lock()
 	defer v.maintain.Unlock()
@@ -80,7 +80,7 @@ func (v compactionView) keep(s *segment.Segment, do func(h *segmentlist.Handle) 
 	return do(handles[index])
 }
 
-// sidecarSource returns what the key sidecars use of the log.
+// sidecarSource returns the functions and values through which the key sidecars use the log.
 func (v compactionView) sidecarSource() sidecars.Source {
 	l := v.Log
 	return sidecars.Source{Settings: l.Settings, Acquire: l.list.Acquire,
@@ -88,9 +88,9 @@ func (v compactionView) sidecarSource() sidecars.Source {
 		OwnsSealed: v.ownsSealed}
 }
 
-// ownsSealed reports whether the segment h is sealed and in the log's segment list, and whether the
-// log has had the given number of truncations. The caller holds Log.maintain, so the result stays
-// valid while the caller holds the lock.
+// ownsSealed reports whether segment h is sealed and in the log's segment list, and the log's
+// number of truncations is still truncations. The caller holds Log.maintain, so the result stays
+// valid until it releases the lock.
 func (v compactionView) ownsSealed(h *segmentlist.Handle, truncations int64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

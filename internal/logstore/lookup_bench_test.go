@@ -93,7 +93,7 @@ func (l *lookupBench) close(b *testing.B) {
 	}
 }
 
-// fill appends n records in batches of 64, some 13 KiB, and builds the sidecars.
+// fill appends n records in batches of 64 records (about 13 KiB), and builds the sidecars.
 func (l *lookupBench) fill(b *testing.B, n int, key func(i int) int) {
 	b.Helper()
 	const perBatch = 64
@@ -110,7 +110,7 @@ func (l *lookupBench) fill(b *testing.B, n int, key func(i int) int) {
 	updateSidecars(l.log, epoch0)
 }
 
-// lookup returns the records of a key, and the bytes that were read.
+// lookup returns the records of a key, and the number of bytes that were read.
 func (l *lookupBench) lookup(b *testing.B, key string) (lookup.Records, int64) {
 	b.Helper()
 	before := l.fsys.read.Load()
@@ -122,13 +122,13 @@ func (l *lookupBench) lookup(b *testing.B, key string) (lookup.Records, int64) {
 	return found, l.fsys.read.Load() - before
 }
 
-// measure looks up random keys, and random keys that do not exist.
+// measure looks up random existing keys, and random keys that do not exist.
 func (l *lookupBench) measure(b *testing.B, keyCount int) {
 	l.close(b)
 	l.open(b)
 	random := rand.New(rand.NewPCG(1, 0))
 	var miss, sum int64
-	var hits []int64 // bytes in a segment with the key, besides those of a segment without it
+	var hits []int64 // extra bytes per segment with the key, compared with a miss
 	for b.Loop() {
 		none, missed := l.lookup(b, fmt.Sprintf("none-%d", random.IntN(keyCount)))
 		miss = max(miss, missed/int64(none.Segments-1))
@@ -151,9 +151,9 @@ func (l *lookupBench) measure(b *testing.B, keyCount int) {
 	b.ReportMetric(float64(len(bases(l.log))-1), "segments")
 }
 
-// BenchmarkLookup looks up keys in a log on the real disk, in a store that was just opened, so that
-// nothing of the log is in the memory of the process. It reports the bytes that a lookup reads in a
-// segment without the key and in one with it. HEARTWOOD_LOOKUP_KEYS is the number of keys.
+// BenchmarkLookup looks up keys in a log on the real disk. The store was just opened, so the
+// process has no part of the log in memory. The benchmark reports the bytes that a lookup reads in
+// a segment with the key and in a segment without it. HEARTWOOD_LOOKUP_KEYS is the number of keys.
 func BenchmarkLookup(b *testing.B) {
 	keyCount := lookupKeys(b)
 	l := &lookupBench{fsys: countingFS{vfs.OS{}, new(atomic.Int64)}, dir: b.TempDir(),

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// TestLookupLimitsDecompressedBytes: a lookup ends after a number of decompressed bytes, although
-// it has read few.
+// TestLookupLimitsDecompressedBytes checks that a lookup ends after a maximum number of
+// decompressed bytes, even if it has read few bytes.
 func TestLookupLimitsDecompressedBytes(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, keyedSettings(nil))
@@ -30,7 +30,8 @@ func TestLookupLimitsDecompressedBytes(t *testing.T) {
 	}
 }
 
-// TestLookupChecksTheChecksum: a batch whose bytes have changed on the disk is not reported.
+// TestLookupChecksTheChecksum checks that a lookup does not return a batch whose bytes have changed
+// on the disk.
 func TestLookupChecksTheChecksum(t *testing.T) {
 	disk := vfs.NewMem()
 	store := openStore(t, disk)

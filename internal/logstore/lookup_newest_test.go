@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// TestLookupBeginsWithTheNewestBatch: a key with very many batches in one segment is found,
-// although the limit does not suffice to locate them all.
+// TestLookupBeginsWithTheNewestBatch checks that a lookup finds a key with very many batches in one
+// segment, although the limit is too low to locate all of them.
 func TestLookupBeginsWithTheNewestBatch(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) {
@@ -56,8 +56,8 @@ func TestLookupBeginsWithTheNewestBatch(t *testing.T) {
 	}
 }
 
-// TestLookupWithDamagedSidecars flips bytes of key sidecars. A lookup then finds the same records,
-// by a scan of the segment if it needs the damaged part.
+// TestLookupWithDamagedSidecars flips bytes of key sidecars. A lookup then still finds the same
+// records. It scans the segment if it needs the damaged part of the sidecar.
 func TestLookupWithDamagedSidecars(t *testing.T) {
 	scanned := 0
 	for s := range seed.Sequence(t, 3) {
@@ -81,8 +81,8 @@ func TestLookupWithDamagedSidecars(t *testing.T) {
 	}
 }
 
-// flipAndLookUp changes a byte of a sidecar, looks up all keys, and changes it back. It returns the
-// number of sealed segments that were scanned.
+// flipAndLookUp changes a byte of a sidecar, looks up all keys, and restores the byte. It returns
+// the number of sealed segments that were scanned.
 func flipAndLookUp(t *testing.T, r *lookupRun, disk vfs.FS) (scanned int) {
 	t.Helper()
 	list := r.log.list.Acquire()
@@ -104,15 +104,15 @@ func flipAndLookUp(t *testing.T, r *lookupRun, disk vfs.FS) (scanned int) {
 	return max(scanned, 0)
 }
 
-// TestRecordsBeforeDamageAreFoundOnce: a lookup that has found records by a sidecar, and then finds
-// damage, scans the segment.
+// TestRecordsBeforeDamageAreFoundOnce checks a lookup that finds records by a sidecar and then
+// finds damage in the sidecar. It scans the segment, and returns each record once.
 func TestRecordsBeforeDamageAreFoundOnce(t *testing.T) {
 	disk := vfs.NewMem()
 	store := openStore(t, disk)
 	log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) {
 		s.SegmentBytes = 1 << 30
 	}))
-	const batches = 2500                                // entries of three pages
+	const batches = 2500                                // enough for entries of three pages
 	value := string(bytes.Repeat([]byte("value "), 50)) // small records get no sidecar
 	for range batches {
 		appendBatch(t, log, storetest.Batch{Keys: []string{"hot"}, Value: value}.Bytes(t))
@@ -139,7 +139,8 @@ func TestRecordsBeforeDamageAreFoundOnce(t *testing.T) {
 	}
 }
 
-// TestLookupOfHugeKeys: keys that differ in their last byte only, and are larger than a page.
+// TestLookupOfHugeKeys looks up keys that differ only in their last byte and are larger than a
+// page.
 func TestLookupOfHugeKeys(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, keyedSettings(func(s *topicconfig.Settings) {

@@ -24,7 +24,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// wantRecord is what the model of a lookup knows of a record.
+// wantRecord is the lookup model's description of a record.
 type wantRecord struct {
 	Offset       int64
 	Value        string
@@ -34,7 +34,7 @@ type wantRecord struct {
 	Segment      int64
 }
 
-// modelOf reads the whole log and returns the records of each key, the newest first.
+// modelOf reads the whole log and returns the key's records, the newest first.
 func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 	t.Helper()
 	list := log.list.Acquire()
@@ -128,7 +128,7 @@ func checkLookup(t testing.TB, log *Log, key string, latest bool) (found lookup.
 	if index := slices.IndexFunc(want, func(r wantRecord) bool {
 		return r.State == lookup.Live || r.State == lookup.Tombstone
 	}); latest && index >= 0 {
-		// The lookup may find more records of the last batch.
+		// The lookup may return further records of the last batch that it read.
 		if len(got) <= index || len(got) > len(want) || !reflect.DeepEqual(got, want[:len(got)]) {
 			t.Fatalf("key %s, latest: got %+v, want %+v", key, got, want)
 		}
@@ -140,7 +140,7 @@ func checkLookup(t testing.TB, log *Log, key string, latest bool) (found lookup.
 	return found
 }
 
-// lookupRun changes a log at random.
+// lookupRun applies random changes to a log.
 type lookupRun struct {
 	t      *testing.T
 	random *rand.Rand
@@ -233,7 +233,7 @@ func TestLookupEqualsScan(t *testing.T) {
 		}
 	}
 	if testing.Short() {
-		return // a few seeds need not reach every state
+		return // a few seeds do not have to reach every state
 	}
 	if bySidecar == 0 || len(states) != 5 || clocks == 0 {
 		t.Errorf("%d segments were searched by their sidecars, states %v, %d clocks", bySidecar,
@@ -241,13 +241,13 @@ func TestLookupEqualsScan(t *testing.T) {
 	}
 }
 
-// TestLookupDuringPasses looks up keys while a pass replaces segments and records are appended. The
-// latest record that was appended before the lookup began, or a later one, is found each time.
+// TestLookupDuringPasses looks up keys while a pass replaces segments and records are appended.
+// Each lookup finds the latest record that was appended before it began, or a later one.
 func TestLookupDuringPasses(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, keyedSettings(nil))
 	const keyCount, updates = 5, 1500
-	var appended [keyCount]atomic.Int64 // the latest value of each key
+	var appended [keyCount]atomic.Int64 // latest value of each key
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -312,8 +312,8 @@ func TestLookupDuringPasses(t *testing.T) {
 	}
 }
 
-// TestLookupIsBounded: a lookup that reaches its limit returns the newest records, and says that it
-// is not complete.
+// TestLookupIsBounded checks that a lookup that reaches its limit returns the newest records, and
+// reports that the result is incomplete.
 func TestLookupIsBounded(t *testing.T) {
 	store, log := swapLog(t, vfs.NewMem()) // without sidecars
 	defer func() { _ = store.Close() }()
@@ -356,7 +356,8 @@ func TestLookupIsBounded(t *testing.T) {
 	}
 }
 
-// TestLookupCutsValues: values are cut, each and all together, but their sizes are reported.
+// TestLookupCutsValues checks that a lookup limits the bytes of each value and of all values
+// together, but reports the full sizes.
 func TestLookupCutsValues(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, keyedSettings(nil))

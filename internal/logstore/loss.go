@@ -9,26 +9,28 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/recovery"
 )
 
-// evidence is what the checkpoint files, and the summary of a clean shutdown, state about a log
-// that is being opened.
+// evidence is the information about a log that is being opened, from the checkpoint files and from
+// the summary of a clean shutdown.
 type evidence struct {
-	// missing: the checkpoints list the log, and its directory does not exist.
+	// missing is true if the checkpoints list the log, but its directory does not exist.
 	missing bool
-	// clean: the store was shut down cleanly, so segments and highWatermark are exact.
+	// clean is true if the store was shut down cleanly, so segments and highWatermark are exact.
 	clean         bool
-	recoveryPoint int64 // checkpoint.UnknownOffset: no checkpoint lists the log
+	recoveryPoint int64 // checkpoint.UnknownOffset if no checkpoint lists the log
 	highWatermark int64
 	// segments are the ranges of all segments at the clean shutdown, in any order.
 	segments []checkpoint.Range
 }
 
-// lossOf compares a log with the evidence. It returns how the log shows that records are lost which
-// were synced to the disk, "" if it does not. base are the base offsets of the segments that were
-// found, ascending, next the end offsets of these segments, and end is the log end offset.
+// lossOf compares a recovered log with the evidence. If records that were synced to the disk are
+// lost, it returns a description of how the log shows this; otherwise "". base and next are the
+// base and end offsets of the segments that were found, in ascending order; end is the log end
+// offset.
 //
-// A crash loses only records above the recovery point on disk, so it is no loss. Neither are
-// records that a truncation, retention or DeleteRecords has removed: a truncation lowers the
-// checkpoints before it removes a record, and the other two only raise the log start.
+// A crash loses only records above the recovery point on disk, so their absence is not a loss.
+// Records that a truncation, retention or DeleteRecords has removed are not a loss either: a
+// truncation lowers the checkpoints before it removes a record, and the other two only raise the
+// log start.
 func lossOf(known evidence, base, next []int64, end int64) string {
 	written := known.recoveryPoint
 	if known.missing || known.clean {
@@ -54,8 +56,8 @@ func lossOf(known evidence, base, next []int64, end int64) string {
 	return ""
 }
 
-// recordLoss stores durably that the recovered log has lost records. It is called before the
-// checkpoints are written again, because these describe the log as it is then.
+// recordLoss durably stores that the recovered log has lost records. It is called before the
+// checkpoints are written again, because new checkpoints describe the log without the lost records.
 func recordLoss(notes *datadir.Notes, from start, in recovery.Input, found recovery.Found) error {
 	known := evidence{missing: from.missing, clean: in.Clean && !from.offline,
 		recoveryPoint: in.Saved.RecoveryPoint, highWatermark: in.Saved.HighWatermark}
@@ -79,9 +81,9 @@ func recordLoss(notes *datadir.Notes, from start, in recovery.Input, found recov
 	return notes.LoadLoss()
 }
 
-// noteMissing stores the state of the logs that the checkpoints list and whose directory does not
-// exist, so that later checkpoints still list them. A directory whose release was interrupted is
-// not missing: it was renamed, and the checkpoints were not written yet.
+// noteMissing stores the checkpointed state of each log that the checkpoints list but that has no
+// directory, so that later checkpoints still list it. A log whose release was interrupted is not
+// missing: its directory was renamed before the checkpoints were written.
 func (s *Store) noteMissing(listed map[PartitionID]checkpoint.State, present []PartitionID) {
 	there := make(map[PartitionID]bool, len(present))
 	for _, id := range present {
@@ -94,9 +96,10 @@ func (s *Store) noteMissing(listed map[PartitionID]checkpoint.State, present []P
 	}
 }
 
-// ForgetMissing removes the partitions from the checkpoints whose directory was missing when the
-// store was opened, except those that the function keep selects. The caller calls it when it knows
-// which partitions are assigned to this broker: the others belong to topics that were deleted.
+// ForgetMissing removes partitions whose directory was missing when the store was opened from the
+// checkpoints, except those that the function keep selects. The caller calls it once it knows which
+// partitions are assigned to this broker, because the other partitions belong to topics that were
+// deleted.
 func (s *Store) ForgetMissing(keep func(PartitionID) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

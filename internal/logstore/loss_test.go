@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// lossModel is a model of what a disk contains about one log: the records by offset, those of them
-// that are synced, and what the checkpoints list.
+// lossModel is a model of the disk content of one log: the records by offset, which of them are
+// synced, and what the checkpoints list.
 type lossModel struct {
 	bases               []int64
 	start, synced, end  int64
@@ -26,8 +26,8 @@ type lossModel struct {
 }
 
 // TestLossIsFoundExactlyWhereSyncedRecordsAreMissing plays a log's life in a model: appends, rolls,
-// flushes, checkpoints and retention. Then the log either loses what a crash may lose, which is no
-// loss, or something that was synced.
+// flushes, checkpoints and retention. Then the log loses either unsynced data, as in a crash, or
+// synced data. Only the latter is reported as a loss.
 func TestLossIsFoundExactlyWhereSyncedRecordsAreMissing(t *testing.T) {
 	for n := range seed.Sequence(t, 400) {
 		r := rand.New(rand.NewPCG(n, 1))
@@ -101,12 +101,13 @@ func (m *lossModel) cleanStopThenDamage(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// ends returns the ends of adjoining segments.
+// ends returns the end offsets of contiguous segments.
 func ends(bases []int64, end int64) []int64 {
 	return append(slices.Clone(bases[min(1, len(bases)):]), end)
 }
 
-// stoppedDisk returns the disk of a store with a log of four segments of ten records, after Close.
+// stoppedDisk returns the disk of a cleanly closed store with one log, which has four segments of
+// ten records.
 func stoppedDisk(t *testing.T) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -138,14 +139,14 @@ func segmentName(base int64) string {
 	return filepath.Join(dataDir, partition.String(), segment.Name(base, segment.LogExtension, ""))
 }
 
-// older makes the directory of the log an older copy, which contains the first segments only.
+// older replaces the log's directory with an older copy, which contains only the first segments.
 func older(t *testing.T, fsys *vfs.Mem) {
 	for _, base := range []int64{20, 30} {
 		must(t, fsys.Remove(segmentName(base)))
 	}
 }
 
-// without returns a function that removes a segment.
+// without returns a function that removes the segment with the given base offset.
 func without(base int64) func(t *testing.T, fsys *vfs.Mem) {
 	return func(t *testing.T, fsys *vfs.Mem) { must(t, fsys.Remove(segmentName(base))) }
 }
@@ -168,8 +169,8 @@ func shorten(t *testing.T, fsys vfs.FS, name string, bytes int64) {
 	must(t, file.Close())
 }
 
-// TestDamageIsFoundAtTheNextStart: each kind of damage is found, is still known after another
-// crash, and the log keeps the records that are left.
+// TestDamageIsFoundAtTheNextStart checks that each kind of damage is found, that the loss is still
+// known after another crash, and that the log keeps the remaining records.
 func TestDamageIsFoundAtTheNextStart(t *testing.T) {
 	marker := filepath.Join(dataDir, datadir.CleanShutdownFile)
 	for name, c := range map[string]struct {
@@ -228,7 +229,8 @@ func TestDamageIsFoundAtTheNextStart(t *testing.T) {
 	}
 }
 
-// TestEachMissingSegmentIsFound: also one that has a transaction index, and so no summary.
+// TestEachMissingSegmentIsFound checks that any missing segment is found, even a segment with a
+// transaction index, which has no summary.
 func TestEachMissingSegmentIsFound(t *testing.T) {
 	fsys := vfs.NewMem()
 	store, log, _ := txnLog(t, fsys)
@@ -258,8 +260,8 @@ func TestEachMissingSegmentIsFound(t *testing.T) {
 	}
 }
 
-// TestNoLoss: what a crash, a truncation, retention and DeleteRecords remove is no loss, nor is a
-// log that does not belong to this broker any more.
+// TestNoLoss checks that what a crash, a truncation, retention and DeleteRecords remove is not
+// reported as a loss, and neither is a log that no longer belongs to this broker.
 func TestNoLoss(t *testing.T) {
 	unflushed := func(t *testing.T, store *Store) {
 		log := createLog(t, store, settings(nil))
@@ -347,7 +349,7 @@ func TestNoLoss(t *testing.T) {
 			older(t, fsys)
 			for _, file := range []string{checkpoint.RecoveryPointFile, checkpoint.HorizonFile,
 				checkpoint.LogStartFile, checkpoint.HighWatermarkFile, checkpoint.FirstDirtyFile} {
-				_ = fsys.Remove(filepath.Join(dataDir, file)) // some were never written
+				_ = fsys.Remove(filepath.Join(dataDir, file)) // some files were never written
 			}
 			must(t, fsys.Remove(filepath.Join(dataDir, datadir.CleanShutdownFile)))
 			return fsys
@@ -361,8 +363,8 @@ func TestNoLoss(t *testing.T) {
 	}
 }
 
-// TestMissingLogStaysListed: while nobody has created a missing log again, its checkpoints remain,
-// so that a directory that returns is still found to be complete, or not.
+// TestMissingLogStaysListed checks that a missing log's checkpoints remain until the log is created
+// again. If the directory returns, the store can then still determine whether it is complete.
 func TestMissingLogStaysListed(t *testing.T) {
 	fsys := stoppedDisk(t)
 	must(t, fsys.Rename(filepath.Join(dataDir, partition.String()), "aside"))
@@ -373,14 +375,15 @@ func TestMissingLogStaysListed(t *testing.T) {
 	}
 }
 
-// TestOfflineCleaningIsNoLoss: a pass removes segments that the last shutdown summarized. A log
-// that has lost records is refused, and its checkpoints remain.
+// TestOfflineCleaningIsNoLoss checks that segments which an offline pass removes are not reported
+// as a loss, although the summaries of the last shutdown contain them. A log that has lost records
+// is refused, and its checkpoints remain.
 func TestOfflineCleaningIsNoLoss(t *testing.T) {
 	fsys, dir := stoppedDisk(t), filepath.Join(dataDir, partition.String())
 	offline, err := OpenOffline(Options{FS: fsys, Logger: quiet()}, dir, epoch0)
 	must(t, err)
 	must(t, offline.Close())
-	must(t, fsys.Remove(segmentName(10))) // as a pass may, which leaves no batch of a segment
+	must(t, fsys.Remove(segmentName(10))) // like a pass that leaves no batch of a segment
 	if loss := reopened(t, fsys).Notes().Loss(); loss != "" {
 		t.Errorf("after cleaning: loss %q", loss)
 	}
@@ -395,7 +398,8 @@ func TestOfflineCleaningIsNoLoss(t *testing.T) {
 	}
 }
 
-// TestMissingLogOfADeletedTopicIsForgotten: a later topic of the same name has lost nothing.
+// TestMissingLogOfADeletedTopicIsForgotten checks that a later topic of the same name is not
+// reported as a loss.
 func TestMissingLogOfADeletedTopicIsForgotten(t *testing.T) {
 	fsys := stoppedDisk(t)
 	must(t, fsys.RemoveAll(filepath.Join(dataDir, partition.String())))
@@ -406,8 +410,8 @@ func TestMissingLogOfADeletedTopicIsForgotten(t *testing.T) {
 	}
 }
 
-// TestReleasedNamesAreRecognized: the names of released directories are recognized, also those of
-// partitions whose names are shortened.
+// TestReleasedNamesAreRecognized checks that the names of released directories are recognized,
+// including names that contain a shortened partition name.
 func TestReleasedNamesAreRecognized(t *testing.T) {
 	for _, topic := range []string{"a", "a.b", strings.Repeat("x", 249)} {
 		id, other := PartitionID{Topic: topic, Index: 7}, PartitionID{Topic: topic + "c", Index: 7}

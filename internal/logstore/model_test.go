@@ -28,30 +28,32 @@ type model struct {
 	config  topicconfig.Settings
 	now     time.Time
 	start   int64
-	keys    []string // keys[i] is at offset start+i; "": a marker or a gap, not a record
+	keys    []string // key of the record at offset start+i; "" for a marker or a gap
 	batches []modelBatch
 	synced  int64
 	appends int
 }
 
-// modelBatch is a batch of a model. The model keeps all batches, even those below the log start.
+// modelBatch is a batch of a model. The model keeps all batches, including batches below the log
+// start.
 type modelBatch struct {
 	base     int64
 	records  int64
-	producer int64 // 0: none
+	producer int64 // producer id; 0 if the batch has none
 	txn      bool
-	marker   bool // the batch is a marker, which ends the producer's transaction
+	marker   bool // true if the batch is a marker, which ends the producer's transaction
 	commit   bool
 }
 
 func (b modelBatch) end() int64 { return b.base + b.records }
 
-// Random appends, transactions, replicated appends, rolls, reads, retention, restarts and crashes
-// are applied to a log and to a model, which is a list of records. Both must agree.
+// TestLogFollowsTheModel applies random appends, transactions, replicated appends, rolls, reads,
+// retention, restarts and crashes to a log and to a model, which is a list of records. The log must
+// match the model.
 func TestLogFollowsTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 30) {
-		// Run in a bubble of synctest: a log reads the clock when it is opened, and with the real
-		// time it would expire the producers.
+		// Run in a synctest bubble: an opened log reads the clock, and with the real time it would
+		// expire the producers.
 		synctest.Test(t, func(t *testing.T) {
 			config := settings(func(s *topicconfig.Settings) { s.RetentionBytes = 4000 })
 			m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), fsys: vfs.NewMem(),
@@ -111,9 +113,9 @@ func (m *model) step() {
 	}
 }
 
-// deleteBefore deletes some records at the start of the log. It deletes only synced ones: after a
-// crash the log could have lost the state of producers with unsynced batches, which the model does
-// not cover.
+// deleteBefore deletes some synced records at the start of the log. It deletes no unsynced records:
+// after a crash the log could have lost the state of their producers, which the model does not
+// cover.
 func (m *model) deleteBefore() {
 	if m.synced <= m.start || m.random.IntN(3) > 0 {
 		return
@@ -126,8 +128,8 @@ func (m *model) deleteBefore() {
 	m.start = offset
 }
 
-// truncate truncates the log to a random offset within a batch or at its start, and leaves at least
-// one batch.
+// truncate truncates the log to a random offset, at the start of a batch or within a batch, and
+// leaves at least one batch.
 func (m *model) truncate() {
 	for index := m.random.IntN(len(m.batches) + 1); index < len(m.batches); index++ {
 		b := m.batches[index]
@@ -138,7 +140,7 @@ func (m *model) truncate() {
 			m.t.Fatal(err)
 		}
 		below := m.batches[index-1].end()
-		m.synced = min(m.synced, below) // the batch that fills a gap above it is not synced
+		m.synced = min(m.synced, below) // the batch that fills a gap above below is not synced
 		if m.removeFrom(b.base); below < b.base {
 			m.batches = append(m.batches, modelBatch{base: below, records: b.base - below})
 		}
@@ -146,8 +148,8 @@ func (m *model) truncate() {
 	}
 }
 
-// removeFrom removes the batches at or above the offset end from the model. This offset must be the
-// base of a batch or the log end.
+// removeFrom removes the batches at or above the offset end from the model. The offset must be the
+// base offset of a batch or the log end.
 func (m *model) removeFrom(end int64) {
 	m.keys = m.keys[:end-m.start]
 	m.batches = slices.DeleteFunc(m.batches, func(b modelBatch) bool { return b.base >= end })
@@ -215,8 +217,8 @@ func (m *model) endTransaction() {
 		commit: end.Commit}, "")
 }
 
-// replicate appends a batch that was fetched from a leader, in one case of three after an offset
-// gap.
+// replicate appends a batch as if it was fetched from a leader, in one case of three after an
+// offset gap.
 func (m *model) replicate() {
 	gap := max(0, m.random.Int64N(12)-8)
 	keys := []string{"r", "s", "t"}
@@ -258,8 +260,8 @@ func (m *model) append() {
 	m.add(modelBatch{base: m.end(), records: int64(len(keys)), producer: 5}, keys...)
 }
 
-// retained checks that retention has deleted as many records as its settings require, and removes
-// them from the model.
+// retained checks that retention has deleted as many records as the settings require, and removes
+// these records from the model.
 func (m *model) retained() {
 	start := m.log.LogStart()
 	size := m.log.Stats().SizeBytes
@@ -277,8 +279,8 @@ func (m *model) retained() {
 	m.start = start
 }
 
-// crash opens the log on the disk that a power failure left. The failure may have lost unsynced
-// batches, which crash then removes from the model.
+// crash opens the log on the disk that a power failure left. It removes unsynced batches that the
+// power failure has lost from the model.
 func (m *model) crash() {
 	m.fsys = crash(m.fsys, m.random.Uint64N(10))
 	m.open()
@@ -305,8 +307,8 @@ func (m *model) check() {
 		m.t.Fatalf("%+v, want [%d, %d)", stats, m.start, m.end())
 	}
 	// low and high are the limits of the last stable offset. The log may use the first offset of a
-	// transaction or that of its first batch above the log start, which it knows only if it has
-	// read the batches again.
+	// transaction, or the offset of the transaction's first batch above the log start. It knows the
+	// latter only if it has read the batches again.
 	open, _ := m.transactions()
 	low, high := m.end(), m.end()
 	for producer := range int64(20) {
@@ -347,8 +349,7 @@ func (m *model) read() {
 		}
 	}
 	stable := committedKeys(m.t, m.log, offset)
-	// committedKeys also returns the records of the first batch that are below the offset. Drop
-	// them.
+	// committedKeys also returns the records of the first batch below the offset. Remove them.
 	stable = stable[max(0, len(stable)-len(committed)):]
 	if !slices.Equal(stable, committed) {
 		m.t.Fatalf("committed from %d: %v, want %v", offset, got, committed)
@@ -359,7 +360,7 @@ func (m *model) read() {
 	m.readSome(offset)
 }
 
-// readSome reads once with a random limit, as a consumer and as a replica, and checks the first and
+// readSome reads once with a random limit, as a consumer and as a replica. It checks the first and
 // the last batch of each result.
 func (m *model) readSome(offset int64) {
 	limits := []int64{m.end()}
@@ -386,8 +387,8 @@ func (m *model) readSome(offset int64) {
 }
 
 // firstBatch returns the batch that a read from offset must return first: the first batch below the
-// limit that ends above offset. If this is a filled gap, which has no record, a consumer gets it
-// only if no other batch follows. A replica always gets it.
+// limit that ends above offset. If this batch is a filled gap, which contains no record, a consumer
+// receives it only if no other batch follows. A replica always receives it.
 func (m *model) firstBatch(offset, limit int64, replica bool) (first modelBatch, found bool) {
 	for _, b := range m.batches {
 		if b.end() <= offset || b.end() > limit {

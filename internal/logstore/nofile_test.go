@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fullTable is a filesystem of a process that has no file descriptor left: while none is set, every
+// fullTable is the filesystem of a process without a free file descriptor: while none is set, every
 // open of a file fails with EMFILE.
 type fullTable struct {
 	vfs.FS
@@ -32,9 +32,10 @@ type pathFault struct{ name string }
 func (e *pathFault) Error() string { return e.name + ": too many open files" }
 func (e *pathFault) Unwrap() error { return syscall.EMFILE }
 
-// A process has no file descriptor left, perhaps because connections use all of them. Operations
-// that have to open a file fail, and succeed once there are file descriptors again. The log does
-// not stop, because a stopped log would stay offline until the process is restarted.
+// TestNoFileDescriptorsLeft checks a process without a free file descriptor, for example because
+// connections use all of them. Operations that have to open a file fail, and succeed once
+// descriptors are free again. The log does not stop, because a stopped log would stay offline until
+// the process is restarted.
 func TestNoFileDescriptorsLeft(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	open := func() *Store {
@@ -50,7 +51,7 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	store = open() // no file of a segment is open
+	store = open() // without an open segment file
 	t.Cleanup(func() { _ = store.Close() })
 	log := createLog(t, store, settings(fsync))
 	fails := func(what string, do func() error) {
@@ -66,8 +67,8 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 			t.Fatalf("%s, with file descriptors again: %v", what, err)
 		}
 	}
-	// Read from the first segment: OpenFilesMax is 1, so this closes the data file of the active
-	// segment, if it is open.
+	// Read from the first segment. Because OpenFilesMax is 1, this read closes the active segment's
+	// data file if that file is open.
 	first, err := log.Read(0, 1, 100, true)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 	}
 }
 
-// fewFiles is a filesystem of a process that may have max files open, including directories. It
+// fewFiles is the filesystem of a process that may have max files open, including directories. It
 // needs no lock, because the store's background goroutine is idle during the test.
 type fewFiles struct {
 	vfs.FS
@@ -157,9 +158,9 @@ func (f *fewFile) Close() error {
 	return f.File.Close()
 }
 
-// A log is truncated, or emptied by StartAt, with each number of file descriptors from 0 on. The
-// operation either succeeds or changes nothing: TruncateTo opens the files that it needs before it
-// renames the first one, and StartAt reverts its renames.
+// A log is truncated, or emptied by StartAt, with each possible number of free file descriptors,
+// starting with 0. The operation either succeeds or changes nothing: TruncateTo opens the files
+// that it needs before it renames the first file, and StartAt reverts its renames.
 func TestTruncationWithFewFileDescriptors(t *testing.T) {
 	const spareMax = 40
 	for name, truncation := range map[string]struct {
@@ -187,8 +188,8 @@ func TestTruncationWithFewFileDescriptors(t *testing.T) {
 	}
 }
 
-// truncateWithFewFiles truncates a log with spare file descriptors, and again with plenty of them.
-// It reports whether the first truncation succeeded.
+// truncateWithFewFiles truncates a log when only spare file descriptors are free, and again with
+// plenty of descriptors. It reports whether the first truncation succeeded.
 func truncateWithFewFiles(t *testing.T, spare int, truncate func(*Log) error,
 	end int64) (made bool) {
 	t.Helper()
@@ -204,7 +205,7 @@ func truncateWithFewFiles(t *testing.T, spare int, truncate func(*Log) error,
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if store, err = Open(opts); err != nil { // no file of a segment is open
+	if store, err = Open(opts); err != nil { // without an open segment file
 		t.Fatal(err)
 	}
 	log := createLog(t, store, settings(nil))
@@ -231,8 +232,8 @@ func truncateWithFewFiles(t *testing.T, spare int, truncate func(*Log) error,
 	return err == nil
 }
 
-// The rename of a segment fails because one of its files cannot be opened. Its other files must not
-// stay open after that.
+// Renaming a segment fails because one of its files cannot be opened. Its other files must not stay
+// open afterwards.
 func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour,
@@ -273,13 +274,13 @@ func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	}
 }
 
-// An append rolls the log while a flush is running. The rolled segment is synced but not sealed, so
-// recovery must scan it. Therefore the recovery point stays at its base offset.
+// An append rolls the log during a flush. The rolled segment is synced but not sealed, so recovery
+// must scan it. Therefore the recovery point stays at the base offset of the rolled segment.
 func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)
 	log := createLog(t, store, settings(nil))
-	fill(t, log, 10) // the segment is full
+	fill(t, log, 10) // fills the segment
 	held := disk.hold(vfs.OpSync, "*.log")
 	done := make(chan error, 1)
 	go func() { done <- log.disk.Flush() }()

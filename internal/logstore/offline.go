@@ -19,8 +19,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// ErrNoPartition is returned by OpenOffline for a directory that is not the directory of a
-// partition, or that contains anything but regular files and directories.
+// ErrNoPartition is the error of OpenOffline for a directory that is not a partition's directory,
+// or that contains anything but regular files and directories.
 var ErrNoPartition = errors.New("not the directory of a partition")
 
 // metadataLog is the topic of Kafka's own metadata (KRaft). Its records have no keys, and Kafka's
@@ -29,10 +29,10 @@ const metadataLog = "__cluster_metadata"
 
 // Offline is one partition of a data directory that no broker serves, opened for a manual
 // compaction (heartwood log clean). It is a Store with one log and without a permanent goroutine.
-// The code of Store repairs the partition's directory and writes the checkpoints, which keep the
-// lines of the other partitions. Outside the partition's directory, only the checkpoints and the
-// lock file are changed. The clean-shutdown marker is kept: nothing is appended, and a start of a
-// broker repairs a partial swap with or without the marker.
+// Store's code repairs the partition's directory and writes the checkpoints, which keep the lines
+// of the other partitions. Outside the partition's directory, only the checkpoints and the lock
+// file are changed. The clean-shutdown marker is kept: nothing is appended, and a start of a broker
+// repairs a partial swap with or without the marker.
 type Offline struct {
 	store *Store
 	log   *Log
@@ -47,9 +47,8 @@ type Offline struct {
 // broker. The whole log is treated as replicated, unless the checkpoints list the partition with a
 // lower high watermark.
 //
-// The argument now is the time at which passes run; zero means the real time. Producers expire at
-// this time already when the log is opened, so it is an argument of OpenOffline and not of each
-// pass.
+// The argument now is the time at which passes run; zero means the real time. It is an argument of
+// OpenOffline and not of each pass, because opening the log already expires producers at this time.
 func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 	if now.IsZero() {
 		now = time.Now()
@@ -115,12 +114,12 @@ func offlineID(opts Options, dir string) (id PartitionID, err error) {
 	return id, nil
 }
 
-// open opens the one log.
+// open opens the log.
 //
-// Malformed checkpoints are rebuilt, as at the start of a broker. If the checkpoint of high
-// watermarks or of recovery points is malformed, it is not known whether it listed the partition.
-// In this case only the part of the log that the other checkpoint lists as replicated is treated as
-// replicated. If the checkpoint of recovery points is malformed, every segment is verified.
+// Malformed checkpoints are rebuilt, as at the start of a broker. A malformed checkpoint of high
+// watermarks or recovery points may have listed the partition. In this case, only the part of the
+// log that the other of these two checkpoints lists as replicated is treated as replicated. If the
+// checkpoint of recovery points is malformed, every segment is verified.
 func (o *Offline) open(id PartitionID) error {
 	s := o.store
 	checkpoints, malformed, err := s.saving.files.Load()
@@ -163,12 +162,13 @@ func (o *Offline) open(id PartitionID) error {
 	if err := o.completeTxnIndexes(); err != nil {
 		return err
 	}
-	// No maintenance writes the leader epochs later, and unsaved ones would hold back the recovery
-	// point and with it the cleaner.
+	// No maintenance will write the leader epochs later, and unsaved epochs would hold back the
+	// recovery point, and therefore the cleaner.
 	if err := o.log.epochs.Save(); err != nil {
 		return err
 	}
-	// A pass removes segments that the summaries of the last clean shutdown contain.
+	// A pass removes segments that the summaries of the last clean shutdown contain, so delete the
+	// summaries.
 	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir,
 		checkpoint.SegmentsFile)); !errors.Is(err, fs.ErrNotExist) {
 		if err = errors.Join(err, s.opts.FS.SyncDir(s.opts.Dir)); err != nil {
@@ -179,9 +179,9 @@ func (o *Offline) open(id PartitionID) error {
 }
 
 // checkFrom verifies the log above the recovery point, as the start of a broker does, but truncates
-// nothing. It then syncs the log, so that the recovery point may rise. If no recovery point is
-// listed, it verifies only the active segment: the other segments were sealed, and a pass checks
-// the checksum of each batch that it reads.
+// nothing. It then syncs the log, so the recovery point may rise. If no recovery point is listed,
+// it verifies only the active segment: the other segments were sealed, and a pass checks the
+// checksum of each batch that it reads.
 func (o *Offline) checkFrom(recoveryPoint int64) error {
 	list := o.log.list.Acquire()
 	defer list.Release()
@@ -210,10 +210,10 @@ func (o *Offline) checkFrom(recoveryPoint int64) error {
 }
 
 // completeTxnIndexes rebuilds the transaction indexes that were not copied together with the log.
-// Without them, a pass would treat an aborted transaction whose marker is above the cleanable bound
-// as committed. It would then remove committed records that records of this transaction seem to
-// supersede. An index with entries is complete, because opening the log has repaired damaged
-// indexes.
+// Without these indexes, a pass would treat an aborted transaction whose marker is above the
+// cleanable bound as committed. It would then remove committed records because records of the
+// aborted transaction seem to supersede them. An index that has entries is complete, because
+// opening the log has repaired damaged indexes.
 func (o *Offline) completeTxnIndexes() error {
 	list := o.log.list.Acquire()
 	defer list.Release()
@@ -277,7 +277,7 @@ func (o *Offline) SegmentBytesMax() (size int64) {
 }
 
 // Sealed returns the current segments except the active one, without acquiring references to them.
-// The caller only compares the pointers, to find the segments that a pass has rewritten.
+// The caller only compares the pointers to find the segments that a pass has rewritten.
 func (o *Offline) Sealed() []*segment.Segment {
 	list := o.log.list.Acquire()
 	defer list.Release()

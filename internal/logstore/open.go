@@ -23,8 +23,8 @@ import (
 )
 
 // Open locks the directory, recovers every log in it, and starts the background flush and
-// retention. After an unclean shutdown, the recovery of a log scans it from the recovery point on.
-// If a log cannot be opened, Open still opens the others; see Store.Offline. The error wraps
+// retention. After an unclean shutdown, recovery scans each log from its recovery point on. If a
+// log cannot be opened, Open still opens the others; see Store.Offline. The error wraps
 // vfs.ErrLocked if another process holds the lock of the directory.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)
@@ -43,15 +43,15 @@ func Open(opts Options) (*Store, error) {
 		}
 		return nil, errors.Join(err, lock.Close())
 	}
-	// The goroutine starts only after load, which uses the store without locks. From here on Close
-	// ends the goroutine.
+	// The goroutine starts after load, because load uses the store without locks. From here on,
+	// Close stops the goroutine.
 	go s.run()
-	s.deleteSoon() // the directories whose deletion was interrupted
+	s.deleteSoon() // deletes the directories whose deletion was interrupted
 	return s, nil
 }
 
-// makeDirectory creates the data directory if it does not exist. It changes nothing if the
-// directory exists: the directory may be the mount point of a volume, whose parent belongs to
+// makeDirectory creates the data directory if it does not exist. It does not change an existing
+// directory, because that may be the mount point of a volume, whose parent directory belongs to
 // another user.
 func (s *Store) makeDirectory() error {
 	if _, err := s.opts.FS.Stat(s.opts.Dir); !errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +63,7 @@ func (s *Store) makeDirectory() error {
 	return s.opts.FS.SyncDir(filepath.Dir(s.opts.Dir))
 }
 
-// newStore returns a store with the defaults of the options. It accesses no file.
+// newStore returns a store with the options' default values filled in. It accesses no file.
 func newStore(opts Options) *Store {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -96,16 +96,17 @@ func newStore(opts Options) *Store {
 	return s
 }
 
-// load reads the data directory and opens its logs. It fails if the directory or a file of the
-// whole store cannot be read or written. A log that cannot be opened becomes offline instead. The
-// store's goroutine does not run yet, so only the workers that open logs acquire Store.mu.
+// load reads the data directory and opens its logs. It fails if the directory, or a file that
+// belongs to the whole store, cannot be read or written. A log that cannot be opened becomes
+// offline instead. The store's goroutine does not run yet, so only the workers that open logs
+// acquire Store.mu.
 func (s *Store) load() (err error) {
 	level, err := datadir.SupportedFormatLevel(s.opts.FS, s.opts.Dir)
 	if err != nil {
 		return err
 	}
 	s.formatLevel.Store(level)
-	// Everything that another program may have written is read before the first file is changed.
+	// Read everything that another program may have written before the first file is changed.
 	checkpoints, _, err := s.saving.files.Load()
 	if err != nil {
 		return err
@@ -147,7 +148,8 @@ func (s *Store) load() (err error) {
 		s.cleanEpoch = -1 // a log that existed at the clean shutdown cannot be opened
 	}
 	// The marker is durably removed before the first append, but only after all logs are open. If
-	// the start is interrupted before that, the next start can still rely on the clean shutdown.
+	// the start is interrupted before the removal, the next start can still rely on the clean
+	// shutdown.
 	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir, datadir.CleanShutdownFile)); err != nil {
 		return fmt.Errorf("remove %s: %w", datadir.CleanShutdownFile, err)
 	}
@@ -155,10 +157,10 @@ func (s *Store) load() (err error) {
 }
 
 // saveAfterRecovery writes the checkpoints after an unclean shutdown, before the first append.
-// Recovery lowers the checkpointed offsets that are above the end of their log. If the old offsets
-// stayed on disk, the log could grow past them, and recovery from the next crash would accept them.
-// An example is a high watermark above every record that was ever replicated. If the write fails,
-// such as on a full disk, the start continues.
+// Recovery lowers checkpointed offsets that are above the end of their log. If the old offsets,
+// such as a high watermark above every record that was ever replicated, stayed on disk, the log
+// could grow past them. Recovery from the next crash would then accept them. If the write fails,
+// for example on a full disk, the start continues.
 func (s *Store) saveAfterRecovery() {
 	if err := s.save(); err != nil {
 		s.opts.Logger.Warn(
@@ -198,22 +200,23 @@ func (s *Store) partitions() ([]PartitionID, error) {
 // processors, because opening a log mostly waits for the disk.
 const openWorkers = 16
 
-// start is the information that is available about a log before it is opened.
+// start is the information about a log that is available before the log is opened.
 type start struct {
 	saved         checkpoint.State
-	clean         bool // the store was shut down cleanly
+	clean         bool // true if the store was shut down cleanly
 	closed        checkpoint.ClosedLog
-	allSummarized bool // closed summarizes every segment without a transaction index
-	current       bool // closed was written at the last clean shutdown
-	missing       bool // the directory was missing when the store was opened
-	// offline: the log is opened by OpenOffline, which does not know whether clean is true
+	allSummarized bool // true if closed summarizes every segment without a transaction index
+	current       bool // true if closed was written at the last clean shutdown
+	missing       bool // true if the directory was missing when the store was opened
+	// offline is true if OpenOffline opens the log. OpenOffline does not know whether clean is
+	// true.
 	offline bool
 	now     time.Time
 }
 
 // openLog opens one log. If this fails, the log is offline, and Store.mu.offline stores the error.
-// The checkpoints keep the values of an offline log, so a start after a repair of the disk finds
-// the log unchanged.
+// The checkpoints keep the values of an offline log, so a start after the disk's repair finds the
+// log unchanged.
 func (s *Store) openLog(id PartitionID, from start) {
 	began := time.Now()
 	log, known, err := s.recover(id, from)
@@ -230,8 +233,8 @@ func (s *Store) openLog(id PartitionID, from start) {
 		"end", log.LogEnd(), "took", time.Since(began))
 }
 
-// recover opens the log in a partition's directory. It returns the log's known state from the
-// checkpoints even if it fails.
+// recover opens the log in a partition's directory. Even if it fails, it returns the log's state
+// from the checkpoints.
 func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.State, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
@@ -248,9 +251,9 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.
 		return nil, known, err
 	}
 	if wasRetained {
-		// The file "retained" exists in two cases. The log may have been reopened, and the
-		// checkpoints may not list it yet. Or its release was interrupted, and the checkpoints may
-		// still list it.
+		// The file "retained" exists in two cases: the log was reopened, and the checkpoints may
+		// not list it yet; or the log's release was interrupted, and the checkpoints may still list
+		// it.
 		known = known.Merge(released.Saved)
 		from.clean = from.clean && released.Clean
 	}
@@ -275,7 +278,7 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.
 	return log, known, nil
 }
 
-// environment returns the functions of the store that a log may call. A log has no reference to the
+// environment returns the store's functions that a log may call. A log has no reference to the
 // store itself, because Store.mu must be acquired after the locks of the log.
 func (s *Store) environment() environment {
 	return environment{
@@ -288,13 +291,13 @@ func (s *Store) environment() environment {
 	}
 }
 
-// FormatLevel returns the format level of the data directory: that of the newest format that its
+// FormatLevel returns the data directory's format level: the level of the newest format that its
 // files may have.
 func (s *Store) FormatLevel() int32 { return s.formatLevel.Load() }
 
-// RaiseFormatLevel durably records that the files of the data directory may have the formats of a
-// level. It must be called before the first such file is written. A level that is not higher
-// changes nothing. It fails if this binary does not support the level.
+// RaiseFormatLevel durably records that the data directory's files may have the formats of the
+// given level. It must be called before the first such file is written. If the level is not higher
+// than the current one, it changes nothing. It fails if this binary does not support the level.
 func (s *Store) RaiseFormatLevel(level int32) error {
 	if level <= s.formatLevel.Load() {
 		return nil
@@ -316,13 +319,13 @@ func (s *Store) RaiseFormatLevel(level int32) error {
 // still use the directory.
 var ErrForeign = errors.New("files of another program or version; nothing was changed")
 
-// foreignShown is the number of logs that the error of Open lists.
+// foreignShown is the maximum number of logs that the error of Open lists.
 const foreignShown = 10
 
 // refuseForeign fails if a log that no Heartwood broker has used yet contains a file that this
-// program cannot read. Open calls it before it changes the first file: if only this log stayed
-// offline, the other logs and the checkpoints would be changed, and the directory could not be
-// returned to the other program as it was.
+// program cannot read. Open calls it before it changes the first file. If only this log stayed
+// offline, the other logs and the checkpoints would be changed, and the other program could no
+// longer use the directory as it was.
 func (s *Store) refuseForeign(ids []PartitionID) error {
 	var mu sync.Mutex
 	faults := map[PartitionID]error{}
@@ -347,8 +350,8 @@ func (s *Store) refuseForeign(ids []PartitionID) error {
 	return errors.Join(all...)
 }
 
-// checkForeign checks a log that no broker has used yet. Every log that a broker has used has a
-// reclaim policy.
+// checkForeign checks a log that no broker has used yet. A log that a broker has used is recognized
+// by its reclaim policy.
 func checkForeign(fsys vfs.FS, dir string) error {
 	_, err := fsys.Stat(filepath.Join(dir, datadir.PolicyFile))
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -381,7 +384,7 @@ func checkForeign(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// checkSmallFile fails if a file has a later version than this program supports.
+// checkSmallFile fails if the file's version is later than the versions that this program supports.
 func checkSmallFile(fsys vfs.FS, dir, name string, decode func([]byte) error) error {
 	content, err := fsys.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A full disk causes one log message per log when the failures begin, and one when they end,
-// whatever the number and kind of failures is.
+// TestFullDiskIsLoggedWhenItBeginsAndEnds checks that a full disk causes one log message per log
+// when the failures begin, and one when they end, whatever the number and kind of failures.
 func TestFullDiskIsLoggedWhenItBeginsAndEnds(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	var out strings.Builder

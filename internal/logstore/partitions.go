@@ -18,7 +18,7 @@ type LogSpec struct {
 	ID       PartitionID
 	Topic    TopicID
 	Settings topicconfig.Settings
-	Retain   bool // reclaim policy
+	Retain   bool // reclaim policy; see Log.Retain
 }
 
 // createWorkers is the number of logs that are created concurrently. Creating a log needs about ten
@@ -41,18 +41,18 @@ func (s *Store) Create(id PartitionID, topic TopicID, settings topicconfig.Setti
 
 // CreateAll creates the logs of several partitions. The results are in the order of specs. If the
 // log of a partition exists with the same topic id, CreateAll configures and returns it. If Release
-// kept a log of the same partition, CreateAll reopens the one that was released last, with the new
+// kept a log of the same partition, CreateAll reopens the log that was released last, with the new
 // topic id.
 //
-// The error of a result is ErrOtherTopic if the log of another topic id exists and was not
+// The error of a result is ErrOtherTopic if a log with another topic id exists and was not
 // released. It is ErrStorage if the disk failed or the existing log is offline, and ErrClosed if
 // the store is closed.
 //
 // The partitions must be different, and Kafka must allow their names, because a start does not find
 // a log under another name (datadir.ParsePartition).
 //
-// The checkpoints are written once for all logs. If each of a thousand logs wrote the checkpoints,
-// they would write half a million lines together.
+// The checkpoints are written once for all logs. If each of a thousand logs wrote them, half a
+// million lines would be written in total.
 func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -76,8 +76,8 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	}
 	parallel.Each(missing, s.opts.workers(createWorkers), func(i int) {
 		if results[i].Err = errors.Join(results[i].Err, err); results[i].Err == nil {
-			// clean is only true for a new log. For a reopened log recover also uses the file
-			// "retained", which contains whether the log was closed cleanly.
+			// clean is true only for a new log. For a reopened log, recover also uses the file
+			// "retained", which states whether the log was closed cleanly.
 			results[i].Log, _, results[i].Err = s.recover(specs[i].ID, s.startOfNew(specs[i].ID))
 		}
 	})
@@ -85,8 +85,8 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	return results
 }
 
-// startOfNew returns what is known about a log that CreateAll opens: nothing, unless the directory
-// of the log was missing when the store was opened.
+// startOfNew returns the information about a log that CreateAll opens. There is none, unless the
+// log's directory was missing when the store was opened.
 func (s *Store) startOfNew(id PartitionID) start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,8 +97,8 @@ func (s *Store) startOfNew(id PartitionID) start {
 	return start{saved: saved, missing: missing, clean: true, now: time.Now()}
 }
 
-// existing returns the result for a log that exists, mostly without access to the disk. there is
-// false if the log has to be created.
+// existing returns the result for a log that exists, mostly without access to the disk. If the log
+// has to be created, there is false.
 func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 	s.mu.Lock()
 	log, broken, closed := s.mu.logs.get(w.ID), s.mu.offline[w.ID].err, s.mu.closed
@@ -119,8 +119,8 @@ func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 }
 
 // addCreated adds the created logs to the store, and writes the checkpoints. No caller can use the
-// logs yet, so their recovery points are on disk before the first append. Without a recovery point,
-// recovery could not distinguish an offset gap that cleaning left from lost data (ADR 0015).
+// logs yet, so the logs' recovery points are on disk before the first append. Without a recovery
+// point, recovery could not distinguish an offset gap left by cleaning from lost data (ADR 0015).
 func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []int) {
 	for _, i := range missing {
 		id := specs[i].ID
@@ -130,7 +130,7 @@ func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []in
 		}
 		results[i].Log.Configure(specs[i].Settings, specs[i].Retain)
 		s.mu.Lock()
-		delete(s.mu.missing, id) // the directory contains the loss now
+		delete(s.mu.missing, id) // the loss is now stored in the directory
 		s.mu.logs.put(results[i].Log)
 		s.mu.Unlock()
 	}
@@ -141,7 +141,7 @@ func (s *Store) addCreated(specs []LogSpec, results []CreateResult, missing []in
 }
 
 // adopt checks that a log belongs to the topic. If the log's directory contains no topic id,
-// because it was copied from elsewhere, adopt stores the id of the topic.
+// because the directory was copied from elsewhere, adopt stores the topic's id.
 func (s *Store) adopt(log *Log, topic TopicID) error {
 	switch log.TopicID() {
 	case topic:
@@ -156,14 +156,14 @@ func (s *Store) adopt(log *Log, topic TopicID) error {
 	return fmt.Errorf("create log %s: %w: %s, not %s", log.id, ErrOtherTopic, log.TopicID(), topic)
 }
 
-// makeDirectoryOf creates the directory of a log, or renames retainedDir if that is not "". In both
-// cases the directory contains a durable topic id and reclaim policy. The name of the directory is
-// durable only after the data directory is synced.
+// makeDirectoryOf creates a log's directory, or renames retainedDir if retainedDir is not "". In
+// both cases the directory contains a durable topic id and reclaim policy. The name of the
+// directory is durable only after the data directory is synced.
 func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 	dir := filepath.Join(s.opts.Dir, w.ID.String())
 	if _, err := s.opts.FS.Stat(dir); err == nil {
-		// An earlier Create failed after it had created the directory, which is used now.
-		// retainedDir cannot be renamed to it, and must not be changed.
+		// An earlier Create failed after it had created the directory. That directory is used now,
+		// so retainedDir cannot be renamed and must not be changed.
 		retainedDir = ""
 	}
 	from := dir
@@ -189,7 +189,7 @@ func (s *Store) makeDirectoryOf(w LogSpec, retainedDir string) error {
 	return nil
 }
 
-// newestRetainedDirs returns, for each partition with retained logs, the directory of the one that
+// newestRetainedDirs returns, for each partition with retained logs, the directory of the log that
 // was released last.
 func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 	all, err := datadir.ListRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
@@ -205,10 +205,10 @@ func (s *Store) newestRetainedDirs() (map[PartitionID]string, error) {
 	return newest, nil
 }
 
-// retainedName returns the name for the directory of a retained log, which contains the topic id.
-// It contains a random id instead in two cases: the topic id is unreadable, which may be the reason
-// that the log is offline, or the name exists already. The name can exist because directories that
-// were copied from elsewhere may have no topic id.
+// retainedName returns the name for a retained log's directory, which contains the topic id. It
+// contains a random id instead in two cases. Either the topic id is unreadable, which may be the
+// reason that the log is offline, or the name already exists, because directories that were copied
+// from elsewhere may have no topic id.
 func (s *Store) retainedName(id PartitionID, dir string) string {
 	topic, err := datadir.ReadTopicID(s.opts.FS, dir)
 	if err != nil {

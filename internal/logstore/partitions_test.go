@@ -221,7 +221,7 @@ func TestSliceSurvivesRelease(t *testing.T) {
 	}
 }
 
-// randomID matches the random id in the name of a directory that is to be deleted.
+// randomID matches the random id in the name of a directory whose deletion is pending.
 var randomID = regexp.MustCompile(`\.[0-9a-f]{32}-delete`)
 
 func TestReleaseTraces(t *testing.T) {
@@ -231,7 +231,7 @@ func TestReleaseTraces(t *testing.T) {
 		fill(t, createLog(t, store, settings(nil)), 5)
 		store.tick(epoch0, false)
 		close(store.stop)
-		<-store.done // so that the background does not mix into the trace
+		<-store.done // keeps background operations out of the trace
 		trace.Take()
 		if err := store.Release(partition, retain); err != nil {
 			t.Fatal(err)
@@ -258,8 +258,8 @@ func TestReleaseTraces(t *testing.T) {
 // contain times and ids.
 var sizes = regexp.MustCompile(`0\+\d+`)
 
-// The power fails at any step of Release, and of Create after it. The log is then complete, or
-// retained, or durably deleted, and never partly deleted.
+// The power fails at any step of Release or of the following Create. The log is then complete,
+// retained or durably deleted, but never partly deleted.
 func TestCrashAtEveryStepOfRelease(t *testing.T) {
 	for _, retain := range []bool{false, true} {
 		for step := 0; ; step++ {
@@ -294,7 +294,8 @@ func TestCrashAtEveryStepOfRelease(t *testing.T) {
 	}
 }
 
-// dead reports whether the injected fault is in effect: all operations of the disk fail.
+// dead reports whether the injected fault is in effect, which makes all operations of the disk
+// fail.
 func dead(fault *vfs.Fault) bool {
 	_, err := fault.Stat(dataDir)
 	return err != nil
@@ -343,7 +344,7 @@ func TestUnreadableDirectoryDoesNotAffectOthers(t *testing.T) {
 	if err := fsys.MkdirAll(filepath.Join(dataDir, "lost+found")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // in the second round the checkpoints must still list the offline log
+	for range 2 { // the checkpoints must still list the offline log in the second round
 		store = openStore(t, fsys)
 		if got := readKeys(t, store.Log(partition), 0); len(got) != 5 {
 			t.Errorf("read %v", got)
@@ -398,7 +399,7 @@ func reopenUnlisted(t *testing.T, store *Store) {
 	}
 }
 
-// releaseAndReopen releases a log of 50 records whose first dirty offset is 20, and reopens it by
+// releaseAndReopen releases a log of 50 records with the first dirty offset 20, and reopens it with
 // reopenUnlisted.
 func releaseAndReopen(t *testing.T, mem *vfs.Mem) *Store {
 	t.Helper()
@@ -411,7 +412,7 @@ func releaseAndReopen(t *testing.T, mem *vfs.Mem) *Store {
 	return store
 }
 
-// checkReopened opens the disk as after a crash, and checks that the log of releaseAndReopen has
+// checkReopened opens the disk as after a crash, and checks that the log from releaseAndReopen has
 // kept its offsets.
 func checkReopened(t *testing.T, mem *vfs.Mem) {
 	t.Helper()
@@ -422,8 +423,8 @@ func checkReopened(t *testing.T, mem *vfs.Mem) {
 	}
 }
 
-// Checkpoints are written while a log is being reopened, and do not list it yet. The file
-// "retained" of the log must stay until the checkpoints list the log.
+// Checkpoints are written while a log is being reopened, and do not list the log yet. The log's
+// file "retained" must stay until the checkpoints list the log.
 func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store := releaseAndReopen(t, mem)
@@ -433,8 +434,8 @@ func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	checkReopened(t, mem)
 }
 
-// A reopened log keeps its file "retained", which contains its offsets, if the next start cannot
-// open the log.
+// If the next start cannot open a reopened log, the log keeps its file "retained", which contains
+// its offsets.
 func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	releaseAndReopen(t, mem)

@@ -11,7 +11,7 @@ import (
 )
 
 // cachedAfterPass runs a pass over a log on a real disk. It returns the share of the log, 0 to 1,
-// that is in the page cache afterwards. If cold is set, no part of the log is in the page cache
+// that is in the page cache after the pass. If cold is set, no part of the log is in the page cache
 // before the pass.
 func cachedAfterPass(t *testing.T, cold bool) float64 {
 	t.Helper()
@@ -24,7 +24,7 @@ func cachedAfterPass(t *testing.T, cold bool) float64 {
 		compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 8 << 20 }))
 	value := make([]byte, 20_000)
 	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 1500 { // 30 MB, of which a third of the batches is superseded
+	for i := range 1500 { // 30 MB; a third of the batches is superseded
 		for j := range value {
 			value[j] = byte('a' + random.IntN(26))
 		}

@@ -41,8 +41,7 @@ func cleanedBatch(t testing.TB, base, last int64, codec compress.Codec,
 	return batch
 }
 
-// cleanedLog returns the log of swapLog in which the given batches have replaced the offsets [10,
-// 30).
+// cleanedLog returns swapLog's log after the given batches have replaced the offsets [10, 30).
 func cleanedLog(t testing.TB, batches ...record.Batch) *Log {
 	t.Helper()
 	_, log := swapLog(t, vfs.NewMem())
@@ -94,8 +93,8 @@ func TestReadSkipsBatchesWithoutRecords(t *testing.T) {
 	}
 }
 
-// A read returns a batch without records if no other batch follows, so that the reader can advance
-// beyond it.
+// A read returns a batch without records if no other batch follows, because otherwise the reader
+// could not advance past it.
 func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 10, 29, compress.None))
 	slice, err := log.Read(12, 30, 1<<20, true)
@@ -109,7 +108,7 @@ func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 	}
 }
 
-// A log was cleaned. A read at any of its offsets, even one without a record, returns the records
+// A read at any offset of a cleaned log, even at an offset without a record, returns the records
 // from this offset on (KAFKA-15388).
 func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 12, 14, compress.LZ4, 13),
@@ -155,8 +154,8 @@ func TestReadOutsideTheLogIsRejected(t *testing.T) {
 
 func TestTimestampLookups(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
-	// Both records of batch i have the timestamp 10*i seconds. Batch 15 has a smaller one, as with
-	// a client whose clock is slow.
+	// Both records of batch i have the timestamp 10*i seconds. Batch 15 has smaller timestamps, as
+	// from a client whose clock is behind.
 	for i := range 30 {
 		moment := epoch0.Add(time.Duration(10*i) * time.Second)
 		if i == 15 {
@@ -170,7 +169,7 @@ func TestTimestampLookups(t *testing.T) {
 	}
 	for _, test := range []struct {
 		seconds, limit int64
-		offset         int64 // -1: none
+		offset         int64 // -1 if none is expected
 	}{
 		{-1, 60, 0}, {0, 60, 0}, {1, 60, 2}, {10, 60, 2}, {140, 60, 28}, {141, 60, 32},
 		{150, 60, 32}, {290, 60, 58}, {291, 60, -1},
@@ -233,7 +232,7 @@ func hugeBatch(t *testing.T, codec compress.Codec, valueBytes ...int) []byte {
 }
 
 // lookups creates a log of two records, the huge batch and one more record. It looks up timestamps
-// in it and compares the results.
+// in this log and compares the results with the expected ones.
 func lookups(t *testing.T, huge []byte, tests []timeLookup) {
 	t.Helper()
 	log := createLog(t, openStore(t, vfs.NewMem()),
@@ -261,12 +260,12 @@ func lookups(t *testing.T, huge []byte, tests []timeLookup) {
 
 type timeLookup struct {
 	ms, logStart, limit int64
-	want, timestamp     int64 // of the first record with a timestamp >= ms; want is -1 for none
-	latest              int64 // offset of the largest timestamp
+	want, timestamp     int64 // first record with a timestamp >= ms; want is -1 if there is none
+	latest              int64 // offset of the record with the largest timestamp
 }
 
-// A lookup finds the records of a batch whatever the decompressed size of the batch is, because it
-// keeps one record in memory at a time.
+// A lookup finds the records of a batch whatever the batch's decompressed size is, because it keeps
+// one record in memory at a time.
 func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	const half = segmentlist.DecompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []timeLookup{
@@ -284,7 +283,8 @@ func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	})
 }
 
-// A read at an offset below the log end returns the record, even while the log rolls.
+// A read at any offset below the log end returns the record at this offset, even while the log
+// rolls.
 func TestReadsAtTheEndDuringRolls(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))

@@ -66,8 +66,8 @@ func TestCrashKeepsSyncedRecords(t *testing.T) {
 	}
 }
 
-// stopped returns the disk of a log that was closed cleanly or crashed. The log is that of swapLog
-// with ten more batches, of producer 7 and in a second leader epoch.
+// stopped returns the disk of a log that was closed cleanly or crashed. The log is swapLog's log
+// with ten more batches by producer 7 in a second leader epoch.
 func stopped(t *testing.T, clean bool) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -151,7 +151,7 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 				t.Errorf("epoch at 55 is %d", epoch)
 			}
 			// The producer can append at the log end, and the log recognizes a repeated batch of
-			// it.
+			// the producer.
 			next := storetest.Batch{Producer: 7, Sequence: int32(test.end - 50),
 				Keys: []string{"next"}}
 			if appended := appendBatch(t, log, next.Bytes(t)); appended.BaseOffset != test.end ||
@@ -171,8 +171,8 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 	}
 }
 
-// The start deletes the segments after a corrupt batch, because the log ends at this batch and
-// assigns their offsets again.
+// The start deletes the segments after a corrupt batch, because the log now ends at this batch and
+// assigns the segments' offsets again.
 func TestSegmentsAfterCorruptBatchAreDeleted(t *testing.T) {
 	mem := stopped(t, false)
 	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
@@ -195,8 +195,8 @@ func TestSegmentsAfterCorruptBatchAreDeleted(t *testing.T) {
 	}
 }
 
-// Retention has deleted all records. The log end is then known only from the name of the empty
-// active segment, and a start must keep it (KAFKA-17076).
+// Retention has deleted all records. Then only the name of the empty active segment contains the
+// log end, and a start must keep it (KAFKA-17076).
 func TestEmptyActiveSegmentKeepsLogEnd(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
@@ -235,8 +235,8 @@ func TestLogThatEndsBelowItsStartStartsAgain(t *testing.T) {
 	}
 }
 
-// A directory that Kafka wrote lacks the files that only Heartwood writes, and may have gaps
-// between segments.
+// A directory that Kafka wrote is opened, although it lacks the files that only Heartwood writes
+// and may have gaps between segments.
 func TestDirectoryOfKafkaIsOpened(t *testing.T) {
 	mem := stopped(t, false)
 	for _, name := range []string{datadir.PartitionFile, datadir.PolicyFile, checkpoint.EpochsFile} {
@@ -269,8 +269,8 @@ func TestDirectoryOfKafkaIsOpened(t *testing.T) {
 	}
 }
 
-// Records below the log start are still in their segment, and a truncation removes their leader
-// epoch. The next start must not restore the epoch from these records. (Seed 13000475 of
+// Deleted records below the log start are still in their segment, and a truncation removes their
+// leader epoch. The next start must not restore the epoch from these records. (Seed 13000475 of
 // TestCrashes found this.)
 func TestRemovedEpochStaysRemovedAfterDeletion(t *testing.T) {
 	mem := vfs.NewMem()
@@ -297,12 +297,11 @@ func TestRemovedEpochStaysRemovedAfterDeletion(t *testing.T) {
 }
 
 // All segments below the log start are deleted, and the segment that begins at the log start was
-// never synced. Then only the producer snapshot at the log start contains the state of the
-// producers.
+// never synced. Then only the producer snapshot at the log start contains the producers' state.
 func TestProducersSurviveTheLastSegment(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		end  int64 // end of the segments that are left
+		end  int64 // end offset of the remaining segments
 	}{{"no segment is left", 0}, {"segments below the log start are left", 20}} {
 		t.Run(test.name, func(t *testing.T) {
 			mem := stopped(t, true)

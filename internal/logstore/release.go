@@ -14,21 +14,21 @@ import (
 // Removal names a partition that ReleaseAll removes from this broker.
 type Removal struct {
 	ID     PartitionID
-	Retain bool // the data is kept for a later Create
+	Retain bool // true if the data is kept for a later Create
 }
 
-// Release is ReleaseAll for one partition.
+// Release calls ReleaseAll for one partition.
 func (s *Store) Release(id PartitionID, retain bool) error {
 	return s.ReleaseAll([]Removal{{id, retain}})
 }
 
-// ReleaseAll removes partitions from this broker. A goroutine of the store deletes the data, or, if
-// Retain is true, the data is kept for a later Create. A Slice that a reader holds can still be
+// ReleaseAll removes partitions from this broker. If Retain is true, the data is kept for a later
+// Create; otherwise a goroutine of the store deletes it. A Slice that a reader holds can still be
 // read. Releasing an unknown partition succeeds. The error joins all failures: after ErrStorage the
 // partition is offline, and the caller may call ReleaseAll again.
 //
-// Logs whose data is deleted are closed without a sync. All renames together cost one sync, and one
-// write of the checkpoints, so that the removal of a topic with many partitions does not occupy the
+// Logs whose data is deleted are closed without a sync. All renames together cost one sync and one
+// write of the checkpoints, because removing a topic with many partitions must not occupy the
 // caller for long.
 func (s *Store) ReleaseAll(removals []Removal) error {
 	s.changes.Lock()
@@ -51,9 +51,10 @@ func (s *Store) ReleaseAll(removals []Removal) error {
 	}
 	parallel.Each(released, s.opts.workers(backgroundWorkers), s.closeReleased)
 	faults := s.renameReleased(released)
-	// The directories are deleted after the checkpoints omit their partitions. Otherwise a start
-	// after a crash would treat a deleted directory as one that is missing (noteMissing). If the
-	// checkpoints cannot be written, as on a full disk, the deletion has priority.
+	// The directories are deleted only after the checkpoints omit their partitions. Otherwise a
+	// start after a crash would treat a deleted directory as missing (noteMissing). If the
+	// checkpoints cannot be written, for example on a full disk, the directories are deleted
+	// nevertheless.
 	faults = append(faults, s.save())
 	s.deleteSoon()
 	return errors.Join(faults...)
@@ -63,7 +64,7 @@ func (s *Store) ReleaseAll(removals []Removal) error {
 type released struct {
 	Removal
 	log   *Log             // nil if the partition is offline
-	state datadir.Retained // the content of the file "retained", if the data is kept
+	state datadir.Retained // content of the file "retained", if the data is kept
 	name  string           // new name of the directory
 	err   error            // failure to rename the directory
 }
@@ -73,7 +74,7 @@ func newReleased(r Removal, log *Log, broken offline) *released {
 		state: datadir.Retained{ID: r.ID, Released: time.Now(), Saved: broken.saved}}
 }
 
-// closeReleased closes the log of a released partition.
+// closeReleased closes a released partition's log.
 func (s *Store) closeReleased(r *released) {
 	if r.log == nil {
 		return
@@ -96,7 +97,7 @@ func (s *Store) closeReleased(r *released) {
 // directory may have either name after a crash, and a start handles both.
 func (s *Store) renameReleased(all []*released) (faults []error) {
 	// No checkpoints may be written meanwhile. Store.save removes the file "retained" of a reopened
-	// log, so it could remove the new file of this log.
+	// log, and could remove this log's new file.
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	for _, r := range all {
@@ -127,7 +128,7 @@ func (s *Store) renameReleased(all []*released) (faults []error) {
 	return faults
 }
 
-// renameOne renames the directory of a released partition.
+// renameOne renames a released partition's directory.
 func (s *Store) renameOne(r *released) error {
 	dir := filepath.Join(s.opts.Dir, r.ID.String())
 	r.name = datadir.ReleasedName(r.ID, datadir.NewID(), datadir.DeleteSuffix)
@@ -142,8 +143,8 @@ func (s *Store) renameOne(r *released) error {
 }
 
 // deleteReleasedDirectories is the function of the goroutine that deletes the directories of
-// released partitions. The deletion of a large directory takes seconds, and flushes must not wait
-// for it. If the store stops before all directories are deleted, the next start deletes the rest.
+// released partitions. Deleting a large directory takes seconds, and flushes must not wait for it.
+// If the store stops before all directories are deleted, the next start deletes the remaining ones.
 func (s *Store) deleteReleasedDirectories() {
 	for {
 		select {
@@ -161,7 +162,7 @@ func (s *Store) deleteReleasedDirectories() {
 	}
 }
 
-// deleteNext deletes the directory of one released partition, and reports whether there was one.
+// deleteNext deletes one released partition's directory, and reports whether there was one.
 func (s *Store) deleteNext() bool {
 	s.mu.Lock()
 	if len(s.mu.released) == 0 {
@@ -189,19 +190,19 @@ func (s *Store) deleteSoon() {
 // ErrNotReleased is the error of RemoveRetained if a matching partition is still open or offline.
 var ErrNotReleased = errors.New("the partition has not been released")
 
-// Retained returns the retained logs, sorted by partition and time of release. A directory that
-// cannot be read, or is reopened or removed meanwhile, is left out.
+// Retained returns the retained logs, sorted by partition and time of release. It omits a directory
+// that cannot be read, or is reopened or removed meanwhile.
 func (s *Store) Retained() ([]RetainedLog, error) {
-	// The lock changes is not acquired: metadata images must not wait for the listing of many files.
+	// Store.changes is not acquired: metadata images must not wait for the listing of many files.
 	return datadir.MeasureRetained(s.opts.FS, s.opts.Dir, s.opts.Logger)
 }
 
 // RemoveRetained removes the retained logs that match, and returns them. A goroutine of the store
 // deletes the data. When RemoveRetained returns without an error, the removal is durable, and
-// CreateAll finds none of these logs: after a crash the next start deletes the rest.
+// CreateAll finds none of these logs: after a crash the next start deletes the remaining data.
 //
-// The error wraps ErrNotReleased if a partition that matches is open or offline. RemoveRetained
-// then removes the others.
+// If a matching partition is open or offline, the error wraps ErrNotReleased, and RemoveRetained
+// removes only the other matching logs.
 func (s *Store) RemoveRetained(match func(PartitionID, TopicID) bool) ([]RetainedLog, error) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -242,8 +243,9 @@ func (s *Store) RemoveRetained(match func(PartitionID, TopicID) bool) ([]Retaine
 	return removed, errors.Join(faults...)
 }
 
-// notReleased returns an error if a partition that is open or offline matches. The topic id of an
-// offline partition is read from its directory; one that cannot be read matches nothing.
+// notReleased returns an error if a partition that is open or offline matches. It reads the topic
+// id of an offline partition from the partition's directory; an unreadable topic id matches
+// nothing.
 func (s *Store) notReleased(match func(PartitionID, TopicID) bool) error {
 	for _, log := range s.Logs() {
 		if match(log.ID(), log.TopicID()) {

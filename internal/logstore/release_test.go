@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// createLogs creates partitions of a topic, each with some records that are not synced.
+// createLogs creates partitions of a topic, each with some unsynced records.
 func createLogs(t *testing.T, store *Store, topic string, count int) (removals []Removal) {
 	t.Helper()
 	for i := range count {
@@ -26,8 +26,8 @@ func createLogs(t *testing.T, store *Store, topic string, count int) (removals [
 	return removals
 }
 
-// TestReleaseOfManyLogsSyncsOnce: the syncs of ReleaseAll do not depend on the number of logs whose
-// data is deleted.
+// TestReleaseOfManyLogsSyncsOnce checks that the number of ReleaseAll's syncs does not depend on
+// the number of logs whose data is deleted.
 func TestReleaseOfManyLogsSyncsOnce(t *testing.T) {
 	syncs := map[int]int{}
 	for _, count := range []int{1, 40} {
@@ -42,7 +42,7 @@ func TestReleaseOfManyLogsSyncsOnce(t *testing.T) {
 			fill(t, store.Log(r.ID), 5)
 		}
 		close(store.stop)
-		<-store.done // so that the background does not mix into the trace
+		<-store.done // keeps background operations out of the trace
 		trace.Take()
 		if err := store.ReleaseAll(removals); err != nil {
 			t.Fatal(err)
@@ -60,8 +60,8 @@ func TestReleaseOfManyLogsSyncsOnce(t *testing.T) {
 	}
 }
 
-// TestReleaseOfManyLogsKeepsAndDeletes: some logs are retained and others deleted, and one of them
-// is unknown. After a crash the retained logs are complete.
+// TestReleaseOfManyLogsKeepsAndDeletes releases logs to retain, logs to delete and an unknown log
+// together. After a crash the retained logs are complete.
 func TestReleaseOfManyLogsKeepsAndDeletes(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -81,8 +81,8 @@ func TestReleaseOfManyLogsKeepsAndDeletes(t *testing.T) {
 	}
 }
 
-// TestFailedRenameKeepsOneLogOffline: if the directory of one log cannot be renamed, this partition
-// is offline until another release, and the others are removed.
+// TestFailedRenameKeepsOneLogOffline checks that if one log's directory cannot be renamed, this
+// partition is offline until another release, and the other partitions are removed.
 func TestFailedRenameKeepsOneLogOffline(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)
@@ -99,8 +99,8 @@ func TestFailedRenameKeepsOneLogOffline(t *testing.T) {
 	}
 }
 
-// TestDeletionOfDirectoriesDoesNotDelayFlushes: while a directory is being deleted, other logs are
-// flushed and released.
+// TestDeletionOfDirectoriesDoesNotDelayFlushes checks that other logs can be flushed and released
+// while a directory is being deleted.
 func TestDeletionOfDirectoriesDoesNotDelayFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fault := vfs.NewFault(vfs.NewMem())

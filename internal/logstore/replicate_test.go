@@ -32,8 +32,8 @@ func bytesOf(t testing.TB, log *Log) []byte {
 	return all
 }
 
-// A follower that has appended all batches of the leader has the same bytes, leader epochs,
-// producers and transactions.
+// A follower that has appended all batches of its leader has the same bytes, leader epochs,
+// producers and transactions as the leader.
 func TestFollowerHasTheLeadersLog(t *testing.T) {
 	leaderDisk := vfs.NewMem()
 	_, leader, want := txnLog(t, leaderDisk)
@@ -151,9 +151,9 @@ func TestAppendReplicatedRejects(t *testing.T) {
 }
 
 // A leader's log was cleaned and has an offset gap between the records of two leader epochs. The
-// gap belongs to neither epoch. A copy of this log must report that the earlier epoch ends with its
-// last record. Otherwise another replica that has records in the gap would keep them, although this
-// log does not have them.
+// gap belongs to neither epoch. A copy of this log must report that the earlier epoch ends with
+// that epoch's last record. Otherwise another replica that has records in the gap would keep them,
+// although this log does not contain them.
 func TestEpochEndsBeforeOffsetGap(t *testing.T) {
 	mem, store, log := newLogForTest(t)
 	batch := func(offset int64, epoch int32) []byte {

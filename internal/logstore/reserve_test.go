@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// TestReserveEndsAppends: while the remaining space is reserved, records of clients and of the
-// leader are refused without stopping the log. Reads and deletions continue, and appends succeed
-// again afterwards.
+// TestReserveEndsAppends checks that while the remaining space is reserved, records from clients
+// and from the leader are refused without stopping the log. Reads and deletions continue, and
+// appends succeed again afterwards.
 func TestReserveEndsAppends(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(nil))

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// retain creates the log of a partition with five records, and releases it with its data.
+// retain creates a partition's log with five records, and releases it with Retain.
 func retain(t *testing.T, store *Store, id PartitionID, topic TopicID) {
 	t.Helper()
 	log, err := store.Create(id, topic, settings(nil), true)
@@ -20,8 +20,8 @@ func retain(t *testing.T, store *Store, id PartitionID, topic TopicID) {
 	}
 }
 
-// TestRetainedLogsAreRemovedByTopicID: RemoveRetained removes the logs of one topic id only. After
-// a crash a new log of the partition is empty, and other retained logs are complete.
+// TestRetainedLogsAreRemovedByTopicID checks that RemoveRetained removes only the logs of one topic
+// id. After a crash a new log of the partition is empty, and other retained logs are complete.
 func TestRetainedLogsAreRemovedByTopicID(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -53,9 +53,9 @@ func TestRetainedLogsAreRemovedByTopicID(t *testing.T) {
 	}
 }
 
-// TestOpenLogIsNotRemoved: the log of a topic that was created again has another topic id, and is
-// not removed with that of its predecessor. A log with the topic id itself is not removed either,
-// and RemoveRetained reports that.
+// TestOpenLogIsNotRemoved checks that RemoveRetained does not remove the open log of a topic that
+// was created again, because the log has another topic id than its retained predecessor. It does
+// not remove an open log with the matching topic id either, and reports that.
 func TestOpenLogIsNotRemoved(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	id := PartitionID{Topic: "tickets"}
@@ -76,8 +76,8 @@ func TestOpenLogIsNotRemoved(t *testing.T) {
 	}
 }
 
-// TestFailedRemovalIsReported: a retained log that cannot be renamed stays, and another attempt
-// removes it.
+// TestFailedRemovalIsReported checks that a retained log whose directory cannot be renamed stays,
+// and that another attempt removes it.
 func TestFailedRemovalIsReported(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)

@@ -14,25 +14,26 @@ import (
 type segmentInfo struct {
 	end       int64 // end offset, which is the base offset of the next segment
 	sizeBytes int64
-	// ms; the largest timestamp, or the modification time if no batch has a timestamp
+	// newest is the largest timestamp in ms, or the modification time if no batch has a timestamp.
 	newest int64
 }
 
 // logInfo holds the properties of a log that retention uses.
 type logInfo struct {
-	// segments that end at or below the log start are deleted whatever the policy
+	// logStart is the log start. Segments that end at or below it are deleted whatever the policy
+	// is.
 	logStart      int64
 	highWatermark int64
 	sizeBytes     int64 // size of all segments, including the active one
 }
 
-// countExpired returns the number of segments at the front of the log that are to be deleted.
-// Segments wholly below the log start are deleted whatever the policy. The others are deleted by
-// retention by time or by size. Nothing above the high watermark is deleted. Counting ends at the
-// first segment that is not deleted. segments are all segments except the active one, oldest first.
+// countExpired returns how many segments at the front of the log are to be deleted. Segments wholly
+// below the log start are deleted whatever the policy is. Other segments are deleted by retention
+// by time or by size. Nothing above the high watermark is deleted. Counting ends at the first
+// segment that is not deleted. segments are all segments except the active one, oldest first.
 //
-// Retention by size deletes a segment only if the remaining segments have at least RetentionBytes
-// together. As in Kafka, the limit is the minimum size that is kept.
+// Retention by size deletes a segment only if the remaining segments together still have at least
+// RetentionBytes. As in Kafka, the limit is the minimum size that is kept.
 func countExpired(segments []segmentInfo, log logInfo, s topicconfig.Settings,
 	now time.Time) int {
 	excess := int64(0)
@@ -58,9 +59,9 @@ func expired(newest int64, s topicconfig.Settings, now time.Time) bool {
 }
 
 // applyRetention deletes the segments that have expired, and moves the log start to the first
-// remaining segment. If the active segment has expired, it rolls that segment first. A rolled
-// segment may be deleted before it is sealed: on a full disk there may be no room to seal any
-// segment, and retention makes room.
+// remaining segment. If the active segment has expired, applyRetention rolls it first. A rolled
+// segment may be deleted before it is sealed: on a full disk there may be no space to seal any
+// segment, and retention frees space.
 func (l *Log) applyRetention(now time.Time) error {
 	settings := l.Settings()
 	// The active segment is rolled only when its end is at the high watermark. Retention deletes
@@ -82,15 +83,15 @@ func (l *Log) applyRetention(now time.Time) error {
 }
 
 // deletedAtOnce is the maximum number of segments that are marked as deleted together. The number
-// is limited because the files of these segments are open until they are deleted.
+// is limited because the files of these segments stay open until they are deleted.
 const deletedAtOnce = 64
 
-// deleteExpired deletes expired segments, at most deletedAtOnce, and returns their number.
+// deleteExpired deletes expired segments, at most deletedAtOnce of them, and returns their number.
 func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
-	// The settings are loaded under Log.maintain, which Configure holds too. So no segment is
-	// deleted by outdated settings.
+	// The settings are loaded under Log.maintain, which Configure holds too. So outdated settings
+	// never delete a segment.
 	settings := l.Settings()
 	l.mu.Lock()
 	handles := l.list.Handles()
@@ -115,20 +116,21 @@ func (l *Log) deleteExpired(now time.Time) (count int, err error) {
 	return count, frontDeletion{log: l, handles: handles}.run(count)
 }
 
-// frontDeletion deletes segments at the front of a log. Its caller holds Log.maintain.
+// frontDeletion deletes segments at the front of a log. The caller of its methods holds
+// Log.maintain.
 type frontDeletion struct {
 	log     *Log
 	handles []*segmentlist.Handle
 }
 
-// run deletes segments from the front of the list. Parameter count is the number of segments to
-// delete. The caller holds Log.maintain, so only the end of the segment list can change meanwhile.
+// run deletes the first count segments of the list. The caller holds Log.maintain, so only the end
+// of the segment list can change meanwhile.
 //
 // The files are renamed before the segments leave the list. A reader may use the files for a long
 // time, and a restart must not treat them as segments of the log. If a segment cannot be renamed,
-// it stays in the list together with all segments behind it, and the next round retries. If such a
-// segment left the list, its last reader would remove files whose names a new log in the same
-// directory may use.
+// this segment and all later ones stay in the list, and the next round retries. If such a segment
+// left the list, its last reader would remove files whose names a new log in the same directory may
+// use.
 func (d frontDeletion) run(count int) error {
 	l, handles := d.log, d.handles
 	if err := l.snapshots.EnsureForDeletion(handles, count); err != nil {
@@ -145,16 +147,16 @@ func (d frontDeletion) run(count int) error {
 	return errors.Join(failed, d.publish(count))
 }
 
-// mark durably renames segments at the front of the list, and returns the number of renamed
-// segments. Parameter count is the number of segments to rename.
+// mark durably renames the first count segments of the list, and returns the number of renamed
+// segments.
 //
-// Each rename is durable before the next step, because a filesystem need not keep the order of
-// operations. Otherwise a crash could revert the rename of one segment, with one of these results:
+// Each rename is durable before the next step, because a filesystem may reorder operations.
+// Otherwise a crash could revert the rename of one segment, with one of these results:
 //
 //   - If the rename of the next segment was not reverted, there is a gap between segments. Above
 //     the recovery point on disk, recovery ends the log at a gap.
-//   - If the segment was not sealed, the next flush moves the recovery point past it, and recovery
-//     treats the segment as synced.
+//   - If the segment was not sealed, the next flush moves the recovery point past the segment, and
+//     recovery treats it as synced.
 //   - The next checkpoints omit the number of the segment's aborted transactions. If the segment's
 //     data file reappears without its transaction index, aborted records are returned as committed.
 func (d frontDeletion) mark(count int) (marked int, err error) {
@@ -170,9 +172,8 @@ func (d frontDeletion) mark(count int) (marked int, err error) {
 	return count, nil
 }
 
-// publish moves the log start, and publishes the segment list without its first segments. Parameter
-// count is the number of segments that it omits. It does both even if it then fails to write the
-// epoch file.
+// publish moves the log start, and publishes the segment list without its first count segments. It
+// does both even if it then fails to write the epoch file.
 func (d frontDeletion) publish(count int) error {
 	l, logStart := d.log, d.handles[count].Base()
 	for _, h := range d.handles[:count] {
@@ -180,8 +181,8 @@ func (d frontDeletion) publish(count int) error {
 	}
 	l.mu.Lock()
 	l.disk.ForgetLocked(func(h *segmentlist.Handle) bool { return h.Base() < logStart })
-	// The log start is stored before the list. So a reader whose list lacks a deleted segment also
-	// finds that its offset is below the log start.
+	// The log start is stored before the list. So if a reader's list lacks a deleted segment, the
+	// reader also finds that its offset is below the log start.
 	l.offsets.RaiseLogStart(max(l.offsets.LogStart(), logStart), &l.mu.producers)
 	old := l.list.Publish(l.list.Handles()[count:])
 	l.mu.Unlock()
@@ -198,15 +199,15 @@ func (d frontDeletion) publish(count int) error {
 // It fails with ErrOffsetOutOfRange if the offset is above the high watermark, because records that
 // are not replicated must not be deleted. It fails with ErrClosed if the log is closed. It fails
 // with ErrStorage if the disk fails. After ErrStorage the log start may have moved in memory; a
-// repeated call, or the next checkpoints, then store it.
+// repeated call or the next checkpoints then store the new log start.
 //
 // The steps run in this order:
 //
 //  1. A flush writes a producer snapshot at the end of each segment that will be deleted. It also
 //     ensures that the log does not end below its start after a crash.
-//  2. The log start moves in memory, so that readers do not read deleted records.
-//  3. The segments are deleted. In a compacted log a pass is planned that removes the deleted
-//     records of the first remaining segment.
+//  2. The log start moves in memory. From then on, readers do not read deleted records.
+//  3. The segments are deleted. In a compacted log, a pass is planned to remove the deleted records
+//     of the first remaining segment.
 //  4. The checkpoints are written.
 //  5. The leader epochs that end below the log start are removed.
 //
@@ -220,9 +221,9 @@ func (l *Log) DeleteBefore(offset int64) error {
 	if !moved && offset <= l.savedStart.Load() {
 		return nil
 	}
-	// If the log start has not moved now, an earlier call moved it and failed to write it.
+	// If the log start has not moved in this call, an earlier call moved it and failed to write it.
 	// No lock is held here, because writing the checkpoints reads the offsets of every log. The
-	// checkpoints also contain the first dirty offset, which the log start may have passed.
+	// checkpoints also contain the first dirty offset, which may now be below the log start.
 	l.compaction.Progress.LogStartRaised()
 	if err := l.env.saveCheckpoints(); err != nil {
 		return fmt.Errorf("%w: save the log start: %w", ErrStorage, err)
@@ -230,8 +231,8 @@ func (l *Log) DeleteBefore(offset int64) error {
 	return l.epochs.TruncateFront(l.offsets.LogStart())
 }
 
-// deleteBefore executes the steps 1 to 3 of DeleteBefore, and reports whether the log start has
-// moved. It holds Log.maintain, which serializes the deletion of segments.
+// deleteBefore executes steps 1 to 3 of DeleteBefore, and reports whether the log start has moved.
+// It holds Log.maintain, which serializes deletions of segments.
 func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 	l.maintain.Lock()
 	defer l.maintain.Unlock()

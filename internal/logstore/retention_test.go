@@ -64,8 +64,8 @@ func TestCountExpired(t *testing.T) {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
-	// Retention deletes only from the start of the log: if a segment is kept, all later ones are
-	// kept.
+	// Retention deletes only from the start of the log: if a segment is kept, all later segments
+	// are kept.
 	segments[0].newest = now.UnixMilli()
 	if got := countExpired(segments, all, byTime(time.Minute), now); got != 0 {
 		t.Errorf("%d segments, want 0 because the first one is young", got)
@@ -100,7 +100,7 @@ func TestExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
 		t.Fatalf("deleted to %d a millisecond too early", log.LogStart())
 	}
 	later := epoch0.Add(time.Hour + time.Millisecond)
-	store.tick(later, true) // rolls the segment, but does not seal it yet
+	store.tick(later, true) // rolls the segment without sealing it yet
 	store.tick(later, true)
 	if log.LogStart() != 50 || len(bases(log)) != 1 {
 		t.Errorf("log start %d, segments %v", log.LogStart(), bases(log))
@@ -147,7 +147,7 @@ func TestIdleSegmentsRoll(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := createLog(t, openStore(t, vfs.NewMem()), settings(test.change))
-			// The old timestamp of the record does not matter, because rollIdle uses the broker's
+			// The old timestamp of the record has no effect, because rollIdle uses the broker's
 			// clock.
 			appendAt(t, log, epoch0.Add(-1000*time.Hour))
 			if err := log.rollIdle(epoch0.Add(test.after)); err != nil {
@@ -178,8 +178,8 @@ func TestAppendRollsByTimestamps(t *testing.T) {
 	}
 }
 
-// Retention cannot rename a file of a segment that it is about to delete. The segment stays, and so
-// do all later segments. They are deleted once the disk works.
+// Retention cannot rename a file of a segment that is to be deleted. This segment and all later
+// ones stay. They are deleted once the disk works.
 func TestSegmentThatCannotBeRenamedStays(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	_, log := swapLog(t, fault)
@@ -201,7 +201,7 @@ func TestSegmentThatCannotBeRenamedStays(t *testing.T) {
 }
 
 // Appends fill the disk before any segment is sealed, and sealing needs space. Retention must
-// delete segments nevertheless, or the log could never accept appends again.
+// delete segments nevertheless, because otherwise the log could never accept appends again.
 func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -234,9 +234,9 @@ func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	}
 }
 
-// The power fails at any step of a retention that deletes several segments. The remaining log has
-// no gap at its start: it is the end of the old log, or all of it. The records were flushed, but
-// the checkpoint of this was not yet written, as in the middle of a tick.
+// The power fails at any step of a retention round that deletes several segments. The remaining log
+// is the whole old log or its end, without a gap. As in the middle of a tick, the records were
+// flushed, but the checkpoint with the new recovery point was not yet written.
 func TestCrashAtEveryStepOfRetention(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()

@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// rollBefore reports whether a batch whose offsets are assigned needs a new segment. It does if the
-// segment would exceed its maximum size, an index has no room, or the relative offset would exceed
-// 31 bits. It also does if the timestamp of the batch is later than the first timestamp of the
-// segment by more than the segment's maximum age.
+// rollBefore reports whether a batch with assigned offsets needs a new segment. This is the case if
+// the active segment would exceed its maximum size, an index has no room, or the relative offset
+// would exceed 31 bits. It is also the case if the batch's timestamp is later than the segment's
+// first timestamp by more than the segment's maximum age.
 func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	size := active.SizeBytes()
 	if size == 0 {
@@ -30,7 +30,7 @@ func rollBefore(active *segment.Segment, b record.Parts, config *config) bool {
 	return ok && b.MaxTimestamp()-first > segmentAge(config.settings, active.Base()).Milliseconds()
 }
 
-// segmentAge returns the age at which an active segment with this base offset is rolled: the
+// segmentAge returns the age at which an active segment with the given base offset is rolled: the
 // configured age minus the jitter. In a compacted topic the age is at most MaxLag, because the
 // active segment is never cleaned.
 func segmentAge(s topicconfig.Settings, base int64) time.Duration {
@@ -41,9 +41,9 @@ func segmentAge(s topicconfig.Settings, base int64) time.Duration {
 	return age - jitter(min(s.SegmentJitter, age), base)
 }
 
-// jitter returns the jitter of a segment, less than the maximum jitter. Kafka chooses it at random
-// for each segment. Here it depends only on the base offset. So a restart does not change when a
-// segment is rolled, and the replicas of a partition roll at the same offsets.
+// jitter returns the jitter of a segment, which is less than the maximum jitter longest. Kafka
+// chooses it at random for each segment. Here it depends only on the base offset. So a restart does
+// not change when a segment is rolled, and the replicas of a partition roll at the same offsets.
 func jitter(longest time.Duration, base int64) time.Duration {
 	if longest <= 0 {
 		return 0
@@ -54,14 +54,15 @@ func jitter(longest time.Duration, base int64) time.Duration {
 	return time.Duration(mixed % uint64(longest))
 }
 
-// rollLocked creates a new active segment. The next flush seals and syncs the old one, so that an
-// append does not wait for a sync. Before that flush, a crash may lose the end of the old segment
-// and keep the new one. Recovery detects this as a gap (ADR 0015). The caller holds Log.mu.
+// rollLocked creates a new active segment. The next flush seals and syncs the old segment, because
+// an append must not wait for a sync. Before that flush, a crash may lose the end of the old
+// segment and keep the new segment. Recovery detects this as a gap (ADR 0015). The caller holds
+// Log.mu.
 func (l *Log) rollLocked() error {
 	end := l.offsets.LogEnd()
 	next, err := l.files.Create(end, l.config.Load().indexes(l.env.segments))
 	if err != nil {
-		return err // the old segment is unchanged; when the disk has room, a later append rolls it
+		return err // the old segment is unchanged; a later append rolls it once the disk has space
 	}
 	handles := l.list.Handles()
 	old := handles[len(handles)-1]
@@ -69,7 +70,7 @@ func (l *Log) rollLocked() error {
 	// Compaction.limits.
 	l.disk.RolledLocked(old, end, l.mu.producers.Encode(end))
 	l.mu.firstAppend = time.Time{}
-	// The new list contains all segments of the old one, so releasing the old list closes no file.
+	// The new list contains all segments of the old list, so releasing the old list closes no file.
 	l.list.Publish(append(handles[:len(handles):len(handles)], next)).Release()
 	l.compaction.Sidecars.Spools.RollLocked(old)
 	return nil
@@ -88,8 +89,8 @@ func (l *Log) rollIf(due func(active *segmentlist.Handle) bool) error {
 
 // rollIdle rolls an active segment that has reached its maximum age although no append has rolled
 // it. (Kafka does not roll such a segment, so an idle compacted partition exceeds its maxLag.) The
-// age is measured by the broker's clock, from the first append to the segment. If it was measured
-// by the timestamps of records, a producer that sends old data would cause a roll at every tick.
+// age is measured by the broker's clock, from the first append to the segment. If record timestamps
+// measured the age, a producer that sends old data would cause a roll at every tick.
 func (l *Log) rollIdle(now time.Time) error {
 	return l.rollIf(func(active *segmentlist.Handle) bool {
 		return !l.mu.firstAppend.IsZero() &&
@@ -110,15 +111,15 @@ func (l *Log) rollNow() (end int64, err error) {
 	return l.offsets.LogEnd(), err
 }
 
-// tooFar reports whether a batch is so far behind the log end that a segment which begins at the
-// log end cannot contain it: the batch's offset relative to the segment has 31 bits. The log of a
-// leader contains such a gap if cleaning has removed more than 2^31 records.
+// tooFar reports whether a batch is so far above the log end that a segment which begins at the log
+// end cannot contain it: relative offsets in a segment have 31 bits. A leader's log contains such a
+// gap if cleaning has removed more than 2^31 records.
 func tooFar(b record.Batch, logEnd int64) bool { return b.LastOffset()-logEnd > math.MaxInt32 }
 
 // skipTo raises the log end to an offset and begins a segment there. The caller ensures that no
 // record below the offset will be appended later.
 //
-// Above the recovery point segments must follow each other without gaps, because recovery treats a
+// Above the recovery point, segments must follow each other without gaps, because recovery treats a
 // gap as lost data (ADR 0015). So the recovery point on disk must be above the gap before a record
 // is appended above the gap. The steps run in this order:
 //
@@ -170,6 +171,6 @@ func (l *Log) rollAt(offset int64) error {
 	if err != nil {
 		return err
 	}
-	// an unsaved leader epoch would hold back the recovery point on disk
+	// An unsaved leader epoch would hold back the recovery point on disk.
 	return errors.Join(l.disk.FlushMaintained(), l.epochs.Save())
 }

@@ -21,9 +21,9 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	log.env.segments.IndexIntervalBytes, log.env.segments.IndexBytesMax = 1,
 		5*segment.TimeEntryBytes
 	fill(t, log, 1)
-	rollNow(t, log) // later segments have the small indexes
+	rollNow(t, log) // gives later segments the small indexes
 	for range 30 {
-		// Every timestamp is larger than the one before. Otherwise the time index would get no
+		// Each timestamp is larger than the previous one. Otherwise the time index would get no
 		// entry, and the offset index has space for more entries.
 		position := epoch0.UnixMilli() + log.LogEnd()
 		appendAt(t, log, time.UnixMilli(position))
@@ -39,9 +39,9 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	}
 }
 
-// Relative offsets have 31 bits. So an append rolls the log if the batch is further from the base
-// offset of the segment, however small the segment is. Only a log that is replicated from a cleaned
-// leader has such offsets.
+// Relative offsets have 31 bits. So an append rolls the log if the batch is more than 2^31 offsets
+// above the segment's base offset, however small the segment is. Only a log that is replicated from
+// a cleaned leader has such offsets.
 func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
@@ -64,21 +64,21 @@ func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	}
 }
 
-// The settings of the topic determine the size of an index, at which the log rolls, and the
-// interval of its entries.
+// TestIndexSettingsOfTopic checks that the topic's settings determine the index size at which the
+// log rolls, and the interval between index entries.
 func TestIndexSettingsOfTopic(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.IndexIntervalBytes, s.SegmentIndexBytes = 1<<30, 0, 1024
 	}))
 	fill(t, log, 1)
-	rollNow(t, log) // Create made the first segment before it was configured
+	rollNow(t, log) // Create made the first segment before the log was configured
 	for range 200 {
 		position := epoch0.UnixMilli() + log.LogEnd()
 		appendAt(t, log, time.UnixMilli(position))
 	}
-	// An index has an entry for each batch but the first. 1024 bytes are 85 time index entries, one
-	// of which is reserved for the seal.
+	// An index has an entry for each batch except the first. 1024 bytes are 85 time index entries,
+	// one of which is reserved for the seal.
 	if got := bases(log); !slices.Equal(got, []int64{0, 1, 86, 171}) {
 		t.Errorf("segments begin at %v", got)
 	}
@@ -87,7 +87,7 @@ func TestIndexSettingsOfTopic(t *testing.T) {
 	}
 }
 
-// The jitter of a segment is neither negative nor above the configured one, and varies from segment
+// A segment's jitter is neither negative nor above the configured maximum, and varies from segment
 // to segment.
 func TestJitterIsBounded(t *testing.T) {
 	different := map[time.Duration]bool{}

@@ -17,9 +17,9 @@ import (
 // files may describe different moments, because recovery only relies on values that the log itself
 // confirms.
 //
-// save reads the state of every log before it writes any file. After the writes it reports to each
-// log the recovery point that was written. If a flush advances a recovery point meanwhile, the next
-// save writes the new value. The caller holds no lock of a log (doc.go).
+// save reads the state of every log before it writes any file. After the writes it passes the
+// written recovery point to each log. If a flush advances a recovery point meanwhile, the next save
+// writes the new value. The caller holds no lock of a log (doc.go).
 func (s *Store) save() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -49,8 +49,9 @@ func (s *Store) save() error {
 // checkpoint lists the log before the partition is in mu.reopened. If the checkpoints do not list
 // the log yet, its file stays until a later save. The caller holds Store.saving.
 //
-// The removal is synced. Otherwise a crash during a later truncation could restore the file with
-// its higher recovery point, and recovery would not detect segments that the truncation removed.
+// The removal is synced. Otherwise a crash during a later truncation could restore the file, which
+// contains a higher recovery point. Recovery would then not detect segments that the truncation
+// removed.
 func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpoint.State) error {
 	s.mu.Lock()
 	var ids []PartitionID
@@ -73,15 +74,15 @@ func (s *Store) removeRetainedFiles(listed map[PartitionID]checkpoint.State) err
 	return nil
 }
 
-// forgetReopened removes a partition from mu.reopened, so that save does not remove the partition's
-// file "retained".
+// forgetReopened removes a partition from mu.reopened. As a result, save does not remove the
+// partition's file "retained".
 func (s *Store) forgetReopened(id PartitionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.reopened, id)
 }
 
-// summarize describes the sealed segments and the leader epochs of a log. If a segment has no
+// summarize returns a summary of a log's sealed segments and leader epochs. If a segment has no
 // summary, the next start opens it by reading its files.
 func summarize(handles []*segmentlist.Handle, epochs leaderepoch.Cache) checkpoint.ClosedLog {
 	closed := checkpoint.ClosedLog{Epochs: checkpoint.SummarizeEpochs(epochs)}

@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// openingDisk is a filesystem that notes which files are opened.
+// openingDisk is a filesystem that records which files are opened.
 type openingDisk struct {
 	vfs.FS
 	mu     sync.Mutex
@@ -40,7 +40,7 @@ func (d *openingDisk) OpenReadWrite(name string) (vfs.File, error) {
 }
 
 // A start after a clean shutdown opens no data file and no index, because the checkpoints contain
-// all that it needs. Reads and appends work afterwards.
+// everything that it needs. Reads and appends work afterwards.
 func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -81,8 +81,9 @@ func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	}
 }
 
-// Files were changed after a clean shutdown. The start does not use the summary of their segment,
-// but reads them. It reads all files if the summaries are missing or damaged.
+// Files of a segment were changed after a clean shutdown. The start does not use the segment's
+// summary, but reads its files. It reads the files of all segments if the summaries are missing or
+// damaged.
 func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 	for name, touch := range map[string]func(*vfs.Mem) error{
 		"an index is gone": func(m *vfs.Mem) error {
@@ -112,7 +113,7 @@ func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 		},
 		"a flipped bit": func(m *vfs.Mem) error {
 			content, err := m.ReadFile(dataDir + "/" + checkpoint.SegmentsFile)
-			// this wrong end contradicts no size or time of a file
+			// This wrong end offset contradicts no file size or file time.
 			changed := strings.Replace(string(content), "tickets 0 50 60", "tickets 0 50 62", 1)
 			if changed == string(content) {
 				t.Errorf("no such line in %s", content)
@@ -134,14 +135,14 @@ func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 
 // A sync fails, and the kernel drops the pages that it could not write. The process starts again
 // without a reboot, so the page cache still contains the records. The records that recovery then
-// reports as durable must be on disk. A mere sync would not write them, but would succeed.
+// reports as durable must be on disk. A sync alone would succeed without writing them.
 func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	store := openStore(t, fault)
 	signal := durableSignal(store)
 	log := createLog(t, store, settings(fsync))
-	for range 13 { // enough for two segments
+	for range 13 { // fills two segments
 		fill(t, log, 1)
 		awaitDurable(t, log, signal)
 	}
@@ -157,7 +158,7 @@ func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	if log.Fault() == nil || end < 14 {
 		t.Fatalf("the log did not stop; it ends at %d", end)
 	}
-	_ = store.Close() // returns the failure
+	_ = store.Close() // returns the failure of the sync
 	fault.Clear()
 	if err := mem.LoseUnsynced(log.dir + "/00000000000000000010.log"); err != nil {
 		t.Fatal(err)
@@ -185,7 +186,7 @@ func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 }
 
 // Recovery cannot rewrite the end of the log, because the disk is full. The log can be opened, but
-// reports these records as durable only after they were rewritten.
+// reports the records at its end as durable only after they were rewritten.
 func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	mem := vfs.NewMem()
 	log := createLog(t, openStore(t, mem), settings(fsync))

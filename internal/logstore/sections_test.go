@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// compactLog returns the log of swapLog with the policy compact: it has segments at 0, 10, 20 and
-// 30, and the active segment at 40.
+// compactLog returns swapLog's log with the cleanup policy compact. Its segments begin at 0, 10, 20
+// and 30, and the active segment at 40.
 func compactLog(t testing.TB, fsys vfs.FS, change func(*topicconfig.Settings)) (*Store, *Log) {
 	t.Helper()
 	store, log := swapLog(t, fsys)
@@ -134,7 +134,7 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 	})
 }
 
-// A first dirty offset outside the log is reset once, and the new value is saved (I3, KAFKA-1641,
+// A first dirty offset outside the log is reset once, and the new offset is saved (I3, KAFKA-1641,
 // KAFKA-6266, KAFKA-8724).
 func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	mem := vfs.NewMem()

@@ -38,8 +38,8 @@ func rowsOf(t testing.TB, log *Log, limit int, now time.Time) (all compaction.Se
 	}
 }
 
-// modelState is the state of a segment by the definitions of docs/cleaner.md, computed for each
-// segment anew.
+// modelState computes a segment's state from the definitions in docs/cleaner.md, without any stored
+// state.
 func modelState(log *Log, handles []*segmentlist.Handle, index int,
 	now time.Time) (compaction.SegmentState,
 	string) {
@@ -133,7 +133,7 @@ func TestSegmentStatesMatchDefinitions(t *testing.T) {
 	}
 }
 
-// fileFacts are the facts of one segment, read from its files as a whole.
+// fileFacts are the facts about one segment, computed by reading all of its files.
 type fileFacts struct {
 	records, tombstones, nullKeys int
 	dead                          *clean.DeadFile
@@ -165,7 +165,7 @@ func factsOf(t testing.TB, log *Log, h *segmentlist.Handle) (f fileFacts) {
 	return f
 }
 
-// checkRow compares a row with the files of its segment.
+// checkRow compares a row with the files of the row's segment.
 func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row compaction.SegmentRow) {
 	t.Helper()
 	f := factsOf(t, log, h)
@@ -183,7 +183,7 @@ func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row compaction.Segm
 	var want *compaction.SegmentGarbage
 	var clocks []progress.TombstoneClock
 	switch {
-	case f.dead != nil && f.dead.ComputedThrough > log.LogEnd(): // truncated since
+	case f.dead != nil && f.dead.ComputedThrough > log.LogEnd(): // the log was truncated since
 	case f.dead != nil && f.dead.Lineage == uint64(log.EpochAt(f.dead.ComputedThrough-1)):
 		want = &compaction.SegmentGarbage{Bytes: f.dead.DeadBytes,
 			Records: int64(f.dead.DeadRecords), CountedMs: f.dead.PassedAtMs}
@@ -202,8 +202,8 @@ func checkRow(t testing.TB, log *Log, h *segmentlist.Handle, row compaction.Segm
 	}
 }
 
-// TestSegmentRowsEqualFiles compares rows with the files of their segments: after appends, passes
-// that leave garbage, truncations, and restarts.
+// TestSegmentRowsEqualFiles compares rows with the segments' files: after appends, after passes
+// that leave garbage, after truncations, and after restarts.
 func TestSegmentRowsEqualFiles(t *testing.T) {
 	garbage, clocks := 0, 0
 	for s := range seed.Sequence(t, 3) {
@@ -262,7 +262,7 @@ func TestSegmentRowsEqualFiles(t *testing.T) {
 	}
 }
 
-// TestSegmentHeadersAreReadOnce: the second report needs no sidecar and no .dead file.
+// TestSegmentHeadersAreReadOnce checks that the second report reads no sidecar and no .dead file.
 func TestSegmentHeadersAreReadOnce(t *testing.T) {
 	fsys, _, log := keyedLog(t, 60)
 	updateSidecars(log, epoch0)
@@ -283,7 +283,7 @@ func TestSegmentHeadersAreReadOnce(t *testing.T) {
 	}
 }
 
-// names returns the paths of the files of the log.
+// names returns the paths of the log's files.
 func names(t testing.TB, fsys vfs.FS) (all []string) {
 	t.Helper()
 	dir := dataDir + "/" + partition.String()
@@ -297,8 +297,8 @@ func names(t testing.TB, fsys vfs.FS) (all []string) {
 	return all
 }
 
-// TestSegmentRowsOfOtherLogs: a log that is not compacted has rows without a section; a closed log
-// has none.
+// TestSegmentRowsOfOtherLogs checks that a log that is not compacted has rows without a section,
+// and that a closed log has no rows.
 func TestSegmentRowsOfOtherLogs(t *testing.T) {
 	store, log := swapLog(t, vfs.NewMem())
 	rows := rowsOf(t, log, 2, epoch0)

@@ -17,8 +17,8 @@ import (
 )
 
 // BenchmarkAppendKeys measures the CPU time that the spooling of keys adds to an append, on a real
-// disk. The batches have 100 records with keys of 36 bytes. cpu-ns/record is user and system time
-// of the process. with=made includes the time to build the sidecars.
+// disk. The batches have 100 records with keys of 36 bytes. cpu-ns/record is the process's user and
+// system time per record. with=made includes the time to build the sidecars.
 func BenchmarkAppendKeys(b *testing.B) {
 	for _, size := range []int{100, 1000} {
 		for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
@@ -64,8 +64,8 @@ func benchmarkAppendKeys(b *testing.B, size int, codec compress.Codec, with stri
 	b.ReportMetric(float64(cpuTime(b)-began)/float64(100*done), "cpu-ns/record")
 }
 
-// benchmarkTend does the work of the store's and the cleaner's background goroutines, so that the
-// disk does not fill up.
+// benchmarkTend does the work of the store's and the cleaner's background goroutines. Otherwise the
+// disk would fill up.
 func benchmarkTend(b *testing.B, store *Store, log *Log, with string) {
 	log.AdvanceHighWatermark(log.LogEnd())
 	store.tick(epoch0, false)

@@ -22,8 +22,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// keyedSettings returns settings of a compacted topic, after change has modified them. A segment
-// has room for about five batches of fillKeyed.
+// keyedSettings returns the settings of a compacted topic, modified by change. A segment has room
+// for about five batches of fillKeyed.
 func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return settings(func(s *topicconfig.Settings) {
 		s.Compact, s.Delete = true, false
@@ -33,8 +33,8 @@ func keyedSettings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	})
 }
 
-// fillKeyed appends n batches of one record, like fill. The records are so large that the cleaner
-// builds key sidecars in the background.
+// fillKeyed appends n batches of one record, like fill. The records are large enough that the
+// cleaner builds key sidecars in the background.
 func fillKeyed(t testing.TB, log *Log, n int) {
 	t.Helper()
 	for range n {
@@ -43,8 +43,8 @@ func fillKeyed(t testing.TB, log *Log, n int) {
 	}
 }
 
-// keyedLog creates a store and a compacted log of n records, and syncs them to disk. So the cleaner
-// may build the sidecars of all segments but the active one.
+// keyedLog creates a store and a compacted log of n records, and syncs the records to disk. The
+// cleaner may then build the sidecars of all segments except the active one.
 func keyedLog(t testing.TB, n int) (*vfs.Mem, *Store, *Log) {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -55,8 +55,8 @@ func keyedLog(t testing.TB, n int) (*vfs.Mem, *Store, *Log) {
 	return fsys, store, log
 }
 
-// randomTexts counts the calls of randomText. The count is the seed of the next text, so that the
-// texts differ, but are the same in each run.
+// randomTexts counts the calls of randomText. The count is the seed of the next text: the texts
+// differ from each other, but are the same in each run.
 var randomTexts atomic.Uint64
 
 // randomText returns text that does not compress.
@@ -69,7 +69,7 @@ func randomText(n int) string {
 	return string(text)
 }
 
-// keyedSegments returns the segments of a log but the active one. They stay readable until the test
+// keyedSegments returns a log's segments except the active one. They stay readable until the test
 // ends.
 func keyedSegments(t testing.TB, log *Log) []*segmentlist.Handle {
 	t.Helper()
@@ -110,8 +110,7 @@ func expectedKeys(h *segmentlist.Handle, hasher keys.Hasher) (entries []keys.Ent
 	return entries, records, err
 }
 
-// compareKeys returns an error if the content of a key sidecar does not match the records of its
-// segment.
+// compareKeys returns an error if a key sidecar's content does not match its segment's records.
 func compareKeys(log *Log, h *segmentlist.Handle, reader *keys.Reader) error {
 	wantEntries, wantRecords, err := expectedKeys(h, log.compaction.Sidecars.Salt.Load().Hasher())
 	if err != nil {
@@ -133,8 +132,8 @@ func compareKeys(log *Log, h *segmentlist.Handle, reader *keys.Reader) error {
 	if err := errors.Join(entries.Err(), records.Err(), batches.Err()); err != nil {
 		return err
 	}
-	// The cleaner may have rebuilt a batch. Its records then have other deltas, so their sizes may
-	// differ by a few bytes.
+	// The cleaner may have rebuilt a batch. Its records then have different offset and timestamp
+	// deltas, so their sizes may differ by a few bytes.
 	alike := func(a, b keys.Record) bool {
 		return a.Tombstone == b.Tombstone && a.NullKey == b.NullKey &&
 			max(a.BodyBytes, b.BodyBytes)-min(a.BodyBytes, b.BodyBytes) < 20
@@ -145,8 +144,8 @@ func compareKeys(log *Log, h *segmentlist.Handle, reader *keys.Reader) error {
 	return nil
 }
 
-// checkSidecars checks that each segment but the active one has a correct key sidecar. It builds no
-// sidecar.
+// checkSidecars checks that each segment except the active one has a correct key sidecar, without
+// building any.
 func checkSidecars(t testing.TB, log *Log) {
 	t.Helper()
 	segments := keyedSegments(t, log)

@@ -25,7 +25,7 @@ func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
 	log := createLog(t, store, settings(nil))
-	// a record without a key, which is allowed as long as the policy is delete
+	// A record without a key is allowed while the policy is delete.
 	appendBatch(t, log, storetest.Encode(t, storetest.NoProducer,
 		record.Record{Value: []byte(strings.Repeat("v", 200))}))
 	fillKeyed(t, log, 35)
@@ -51,7 +51,7 @@ func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 }
 
 // A segment with very small records has a key sidecar only during a pass: the cleaner builds none
-// in the background, and deletes that of the pass.
+// in the background, and deletes the sidecar that the pass has built.
 func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -97,8 +97,8 @@ func TestKeepsSidecarByTheSizeOfRecords(t *testing.T) {
 	}
 }
 
-// The estimated number of records of a segment is exact if all batches have the same size, even if
-// there are offset gaps.
+// The estimated number of records of a segment is exact if all batches have the same size, even
+// with offset gaps.
 func TestEstimateRecords(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store,
@@ -124,7 +124,7 @@ func TestEstimateRecords(t *testing.T) {
 	}
 }
 
-// A swap and retention delete the key sidecars together with the segments.
+// Swaps and retention delete key sidecars together with their segments.
 func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	fsys, _, log := keyedLog(t, 50)
 	updateSidecars(log, epoch0)
@@ -165,8 +165,8 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	}
 }
 
-// A segment is replaced while its key sidecar is built. The sidecar must not appear under its final
-// name, because its ordinals are those of the replaced segment.
+// A segment is replaced while its key sidecar is being built. The sidecar must not appear under its
+// final name, because its ordinals refer to the replaced segment.
 func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	fsys, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
@@ -191,8 +191,8 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// The log is truncated while a key sidecar is built. The sidecar does not appear under its final
-// name, and the spools are discarded. The sidecars that are built afterwards are correct.
+// The log is truncated while a key sidecar is being built. The sidecar does not appear under its
+// final name, and the spools are discarded. Sidecars that are built afterwards are correct.
 func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	_, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
@@ -215,7 +215,7 @@ func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// The number of spools of rolled segments is limited, even if no sidecars are built from them.
+// The number of rolled segments' spools is limited, even if no sidecars are built from them.
 func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -231,7 +231,7 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 }
 
 // The salt is durable before the first sidecar is written, and a sidecar gets its final name only
-// when it is complete.
+// when the sidecar is complete.
 func TestSidecarIsPublishedInOrder(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)

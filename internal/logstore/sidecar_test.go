@@ -22,7 +22,7 @@ import (
 )
 
 // A leader hashes the keys while it validates a produced batch. It builds the key sidecars from
-// these hashes and scans no segment.
+// these hashes, and therefore scans no segment.
 func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 	// The leader stores the batches as sent, or recompresses them.
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
@@ -52,7 +52,7 @@ func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 }
 
 // A batch that is not appended adds no key hashes to the spool, from which the key sidecar is
-// built. One extra hash would shift the ordinals of all later records.
+// built. An extra hash would shift the ordinals of all later records.
 func TestFailedAppendsAreNotSpooled(t *testing.T) {
 	for seed := range seed.Sequence(t, 3) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -108,8 +108,8 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 }
 
 // A spool is a temporary file with the key hashes of the appended records, from which the key
-// sidecar is built. If the disk rejects it, the append succeeds, and the cleaner scans the segment
-// to build the sidecar.
+// sidecar is built. If the disk rejects the spool, the append succeeds, and the cleaner scans the
+// segment to build the sidecar.
 func TestSpoolOnFailingDisk(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)
@@ -121,7 +121,7 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 		many = append(many, fmt.Sprint("key", i))
 	}
 	for range 3 {
-		// more hashes than a spool keeps in memory
+		// These are more hashes than a spool keeps in memory.
 		appendBatch(t, log, storetest.Batch{Keys: many, Value: strings.Repeat("v", 100)}.Bytes(t))
 	}
 	fault.Clear()
@@ -133,8 +133,8 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 	}
 }
 
-// A follower does not hash the keys of replicated batches, so it scans a segment to build its key
-// sidecar. Transaction markers have no key that the sidecar includes.
+// A follower does not hash the keys of replicated batches, so it scans a segment to build the
+// segment's key sidecar. The sidecar omits the keys of transaction markers.
 func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	leaderStore := openStore(t, vfs.NewMem())
 	leader := createLog(t, leaderStore, keyedSettings(nil))
@@ -183,8 +183,8 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	}
 }
 
-// After a restart there are no spools, but the salt and the sidecars still exist. The missing
-// sidecars are built by scanning the segments, once.
+// After a restart there are no spools, but the salt and the sidecars still exist. Missing sidecars
+// are built by scanning their segments once.
 func TestSidecarsAfterRestart(t *testing.T) {
 	fsys, store, log := keyedLog(t, 35)
 	updateSidecars(log, epoch0)
@@ -279,7 +279,7 @@ func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	} {
 		for _, restarted := range []bool{false, true} {
 			if restarted {
-				h.Sidecar.Store(nil) // forget that it was verified, as a start does
+				h.Sidecar.Store(nil) // forget that it was verified, as at a start
 			}
 			overwrite(t, fsys, name, damage(slices.Clone(whole)))
 			reader, err := log.compaction.Sidecars.OpenOrBuild(context.Background(), h.Segment,

@@ -18,8 +18,8 @@ func farBatch(t *testing.T, offset int64, epoch int32, values ...string) []byte 
 	return b
 }
 
-// A follower replicates a log with a gap of more than 2^31 offsets, between records or at its
-// start. After a crash at any moment its log is intact, and it can continue.
+// A follower replicates a log with a gap of more than 2^31 offsets, between records or at the log's
+// start. After a crash at any moment, the follower's log is intact, and replication can continue.
 func TestFollowerSkipsHugeGap(t *testing.T) {
 	for _, first := range []int64{0, 5} {
 		mem := vfs.NewMem()
@@ -87,8 +87,8 @@ func TestFollowRejectsProducers(t *testing.T) {
 	}
 }
 
-// The clean-shutdown marker contains the broker epoch of the last broker process, if it closed the
-// store cleanly. The epoch can be read once: after a crash of the next process, the marker is gone.
+// If the last broker process closed the store cleanly, the clean-shutdown marker contains its
+// broker epoch. The epoch can be read once: after a crash of the next process, the marker is gone.
 func TestBrokerEpochIsReadAfterCleanShutdownOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	for _, c := range []struct{ note, found int64 }{{7, -1}, {8, 7}, {-1, 8}, {9, -1}} {

@@ -12,9 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Retention deletes three segments, and a crash restores the third. This segment has no producer
-// snapshot at its base, because recovery once scanned it. The start must still know the producers
-// whose batches were in the deleted segments. (Seed 3000962 of TestCrashes found this.)
+// Retention deletes three segments, and a crash restores the third one. This segment has no
+// producer snapshot at its base offset, because recovery once scanned it. The start must still know
+// the producers whose batches were in the deleted segments. (Seed 3000962 of TestCrashes found
+// this.)
 func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	mem := vfs.NewMem()
 	var crashed *vfs.Mem
@@ -43,8 +44,8 @@ func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	if err != nil || crashed == nil {
 		t.Fatalf("%v; crashed %t", err, crashed != nil)
 	}
-	// Without recovery points, recovery scans every segment and uses no snapshot above the first
-	// one.
+	// Without recovery points, recovery scans every segment, and uses no snapshot above the first
+	// segment.
 	if err := crashed.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// unsyncedDisk is a real disk without syncs, because the data of a benchmark need not survive a
+// unsyncedDisk is a real disk without syncs, because a benchmark's data does not have to survive a
 // power failure.
 type unsyncedDisk struct{ vfs.OS }
 
@@ -31,7 +31,7 @@ func (unsyncedFile) Sync() error { return nil }
 
 // BenchmarkStart opens 1,000 logs of 10 segments, after a clean and after an unclean shutdown. It
 // reports the time and the CPU time of a start, and the number of segment files that are open after
-// it. docs/bench/start.md contains results.
+// the start. docs/bench/start.md contains results.
 func BenchmarkStart(b *testing.B) {
 	const logs, segments = 1000, 10
 	for _, clean := range []bool{true, false} {

@@ -25,14 +25,14 @@ const (
 	steadyBatch         = 50
 	steadySegmentBytes  = 1000 * steadyRecordBytes
 	steadyRecordBytes   = 500
-	steadyRecordsSecond = 100 // appended records per second of simulated time
+	steadyRecordsSecond = 100 // records appended per second of simulated time
 )
 
 // BenchmarkSteadyState measures how many bytes passes write for each appended byte, in the second
 // half of a long run. It appends to a log in memory and runs a pass whenever the dirty ratio
-// requires one. One iteration is the whole run. Metrics: written/appended and read/appended are for
-// data files; sidecars/appended is for sidecars, read and written; peak-% is the share of garbage
-// at the start of a pass.
+// requires one. One iteration is the whole run. The metrics written/appended and read/appended are
+// for data files; sidecars/appended is for sidecars, read and written; peak-% is the share of
+// garbage at the start of a pass.
 func BenchmarkSteadyState(b *testing.B) {
 	for _, order := range []string{"uniform", "zipf"} {
 		for _, c := range []struct{ dirty, garbage int }{{50, 20}, {10, 45}, {50, 0}} {
@@ -54,7 +54,7 @@ type steady struct {
 	key   func() int
 	now   time.Time
 
-	sum        clean.Stats // of the passes in the second half
+	sum        clean.Stats // sum of the passes' stats in the second half
 	appended   int64       // bytes appended in the second half
 	peaks      float64
 	passes     int

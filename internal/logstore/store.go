@@ -20,7 +20,7 @@ import (
 )
 
 // ErrOtherTopic is the error of Create if the partition's directory belongs to another topic id.
-// The caller must then call Release first.
+// The caller must call Release first.
 var ErrOtherTopic = errors.New("the directory belongs to another topic")
 
 // PartitionID names a partition; its directory is <Topic>-<Index>.
@@ -29,7 +29,7 @@ type PartitionID = checkpoint.PartitionID
 // TopicID is a topic's id, stored in partition.metadata.
 type TopicID = datadir.TopicID
 
-// RetainedLog is the log of a partition that was released with its data.
+// RetainedLog is the log of a partition that was released with Retain.
 type RetainedLog = datadir.RetainedLog
 
 // ErrFormatLevel is wrapped by errors about a format level that this binary does not support.
@@ -40,22 +40,23 @@ type Options struct {
 	FS     vfs.FS       // required
 	Dir    string       // data directory; created if it does not exist
 	Logger *slog.Logger // default slog.Default()
-	// FlushInterval is how often unsynced data is synced and checkpoints are written; default 1 s.
+	// FlushInterval is the interval at which unsynced data is synced and checkpoints are written;
+	// default 1 s.
 	FlushInterval time.Duration
-	// RetentionInterval is how often retention runs, but not more often than the flush; default 1
-	// min.
+	// RetentionInterval is the interval at which retention runs; default 1 min. Retention does not
+	// run more often than the flush.
 	RetentionInterval time.Duration
 	// FlushBytes is the number of bytes that may be appended to a log before a sync is requested
 	// ahead of the next flush; default 64 MiB.
 	FlushBytes int64
-	// OpenFilesMax is the maximum number of open segment files. Files with unsynced writes stay
-	// open in addition. Default: half of OpenFilesLimit, at most 10,000.
+	// OpenFilesMax is the maximum number of open segment files, not counting files with unsynced
+	// writes, which stay open. Default: half of OpenFilesLimit, at most 10,000.
 	OpenFilesMax int
-	// OpenFilesLimit is the number of file descriptors that the process may have; the store warns
-	// when its partitions approach it. Default: the soft limit of the process.
+	// OpenFilesLimit is the maximum number of file descriptors of the process. The store warns when
+	// its partitions approach the limit. Default: the process's soft limit.
 	OpenFilesLimit uint64
 	// Workers is the maximum number of logs that are opened, created, flushed or closed
-	// concurrently. Default: depends on the work, up to 16. With 1, the order of the calls
+	// concurrently. Default: depends on the work, up to 16. With 1 worker, the order of the calls
 	// determines the order of all disk operations, except for the syncs that AppendReplicated and
 	// Append request in the background.
 	Workers int
@@ -66,7 +67,7 @@ type Options struct {
 	Failed func(PartitionID, error)
 }
 
-// workers returns the number of concurrent workers: standard, or Options.Workers if that is
+// workers returns the number of concurrent workers: standard, or Options.Workers if that is set and
 // smaller.
 func (o Options) workers(standard int) int {
 	if o.Workers > 0 {
@@ -75,8 +76,8 @@ func (o Options) workers(standard int) int {
 	return standard
 }
 
-// Store is one data directory, with one log per partition. It holds the lock of the directory, so
-// no other process uses the directory.
+// Store is one data directory, with one log per partition. It holds the directory's lock, so no
+// other process uses the directory.
 type Store struct {
 	opts        Options
 	lock        io.Closer // held from Open to the end of Close
@@ -103,27 +104,28 @@ type Store struct {
 		closed  bool
 		logs    logTable
 		offline map[PartitionID]offline // directories whose log could not be opened
-		// logs that stopped and were not reported to Options.Failed yet
+		// failures are logs that have stopped and were not yet reported to Options.Failed.
 		failures []failure
-		released []string // names of the directories that are to be deleted
+		released []string // names of directories whose deletion is pending
 		// missing are the checkpointed logs whose directory did not exist when the store was
 		// opened.
 		missing map[PartitionID]checkpoint.State
-		// checkpoints tracks failures to write the checkpoints in the background.
+		// checkpoints tracks outages of the checkpoint writes in the background.
 		checkpoints outage.State
-		// reopened are the partitions whose retained log was reopened, or whose release was
-		// interrupted. Their file "retained" is removed once the checkpoints list them.
+		// reopened contains partitions whose retained log was reopened, or whose release was
+		// interrupted. The partition's file "retained" is removed once the checkpoints list the
+		// partition.
 		reopened map[PartitionID]bool
 	}
 
 	wake   chan struct{} // signal that failures is not empty; its buffer has 1 element
-	doomed chan struct{} // the same for released
+	doomed chan struct{} // signal that released is not empty; its buffer has 1 element
 	stop   chan struct{}
 	done   chan struct{}
 }
 
-// offline is a log that could not be opened: the error, and the log's values from the checkpoints,
-// which must not be lost.
+// offline is a log that could not be opened: the error, and the log's values from the checkpoints.
+// These values must not be lost.
 type offline struct {
 	err   error
 	saved checkpoint.State
@@ -140,25 +142,25 @@ type failure struct {
 // meta.properties.
 func (s *Store) DirectoryID() TopicID { return s.directoryID }
 
-// Compressed returns the meter of what the logs compress.
+// Compressed returns the meter of the logs' compression.
 func (s *Store) Compressed() *compressmeter.Meter { return &s.compressed }
 
-// Log returns a partition's log, nil if the store has no log of the partition.
+// Log returns a partition's log, or nil if the store has no log of the partition.
 func (s *Store) Log(id PartitionID) *Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.logs.get(id)
 }
 
-// Logs returns all logs, sorted by partition. The caller must not modify the slice. It can find the
-// logs of deleted topics by TopicID and Retain.
+// Logs returns all logs, sorted by partition. The caller must not modify the slice. TopicID and
+// Retain identify the logs of deleted topics.
 func (s *Store) Logs() []*Log {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.logs.all()
 }
 
-// Offline returns the partitions whose log could not be opened, each with the error.
+// Offline returns the error of each partition whose log could not be opened.
 func (s *Store) Offline() map[PartitionID]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,9 +171,9 @@ func (s *Store) Offline() map[PartitionID]error {
 	return causes
 }
 
-// CleanEpoch returns the epoch of the broker process that last shut down cleanly in this directory,
-// and closed all its logs. It returns -1 if the last shutdown was not clean, or if the epoch is
-// unknown. The logs contain the same records as at that shutdown (KIP-966).
+// CleanEpoch returns the broker epoch of the last process in this directory if that process shut
+// down cleanly and closed all logs. The logs then contain the same records as at that shutdown
+// (KIP-966). It returns -1 if the last shutdown was not clean, or if the epoch is unknown.
 func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 
 // SetBrokerEpoch sets the epoch of this broker process, which Close writes into the clean-shutdown
@@ -179,7 +181,7 @@ func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 func (s *Store) SetBrokerEpoch(epoch int64) { s.epoch.Store(epoch) }
 
 // Close syncs everything, writes the checkpoints and the clean-shutdown marker, and unlocks the
-// directory. It waits for the end of the store's goroutine first, so Options.Failed must not call
+// directory. First it waits for the end of the store's goroutine, so Options.Failed must not call
 // Close. The error joins all failures. The store is closed even if Close fails; a second call does
 // nothing. A Slice that a reader holds can still be read.
 func (s *Store) Close() error {
@@ -203,8 +205,8 @@ func (s *Store) Close() error {
 	if err := datadir.SaveClosed(s.opts.FS, s.opts.Dir, sealed, s.epoch.Load()); err != nil {
 		failed = append(failed, err)
 	}
-	// Without the marker, the next start scans every log from its recovery point. The scan is short
-	// for logs that were closed without an error.
+	// Without the marker, the next start scans every log from the log's recovery point on. This
+	// scan is short for logs that were closed without an error.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
 		if err := datadir.WriteCleanShutdown(s.opts.FS, s.opts.Dir, s.epoch.Load()); err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", datadir.CleanShutdownFile, err))
@@ -217,7 +219,7 @@ func (s *Store) Close() error {
 }
 
 // closeLogs closes all logs, several concurrently, because each log syncs its last files. It
-// returns the errors, and the summaries of the closed logs.
+// returns the errors and the closed logs' summaries.
 func (s *Store) closeLogs() (failed []error, sealed map[PartitionID]checkpoint.ClosedLog) {
 	var mu sync.Mutex
 	sealed = map[PartitionID]checkpoint.ClosedLog{}
@@ -243,7 +245,7 @@ func (s *Store) logFailed(id PartitionID, err error) {
 }
 
 // wakeUp makes the store's goroutine process Store.mu.failures. It never blocks: if a wake-up is
-// pending already, that one is enough.
+// already pending, no second one is needed.
 func (s *Store) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
@@ -254,9 +256,9 @@ func (s *Store) wakeUp() {
 // logTable is a set of logs. It is not safe for concurrent use. The zero value is an empty table.
 type logTable struct {
 	byID map[PartitionID]*Log
-	// sorted contains the logs in the order of their partitions; nil: it must be built again. The
-	// rounds of maintenance and of the cleaner iterate over thousands of logs each second, and logs
-	// are added and removed rarely. The slice is replaced, never modified.
+	// sorted contains the logs in the order of their partitions; nil if the slice has to be built
+	// again. Every second, rounds of maintenance and of the cleaner iterate over thousands of logs,
+	// but logs are rarely added or removed. The slice is replaced, never modified.
 	sorted []*Log
 }
 

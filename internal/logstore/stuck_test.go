@@ -17,14 +17,13 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// stuckDisk is a disk on which the operations that hold selects do not return until the test allows
-// it.
+// stuckDisk is a disk on which operations selected by hold do not return until the test allows it.
 type stuckDisk struct {
 	vfs.FS
 	now atomic.Pointer[stuck]
 }
 
-// stuck selects operations, which do not return before free is closed.
+// stuck selects operations. They do not return before free is closed.
 type stuck struct {
 	op      vfs.Op
 	name    string // pattern of the file's base name
@@ -93,9 +92,9 @@ func (f *stuckFile) Sync() error {
 	return f.File.Sync()
 }
 
-// An operation waits for the disk and may hold a lock. Meanwhile reads, lookups, reports, the
-// scheduling of the cleaner and a scrape of the metrics must not wait for that lock. If one of them
-// waited, this test would not end.
+// TestReadersDoNotWaitForTheDisk checks that reads, lookups, reports, the scheduling of the cleaner
+// and a metrics scrape do not wait for the locks of an operation that waits for the disk. If one of
+// them waited, this test would not end.
 func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -179,7 +178,7 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 	if _, ok := log.Compaction().Sections(time.Now()); !ok {
 		t.Error("the log is closed for the cleaner")
 	}
-	// the other methods that a scrape of the metrics calls (package collector)
+	// These are the other methods that a metrics scrape calls (package collector).
 	_, _ = log.OpenTransactions()
 	_ = log.Compaction().Progress.TombstoneClean() +
 		log.Compaction().Progress.ReportedReplicasTombstoneClean()
@@ -188,14 +187,14 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 	}
 }
 
-// Sealing a rolled segment takes several syncs. While one segment waits for the disk, a flush seals
-// the other rolled segments of the same log. One after the other, the shutdown of a log with many
-// segments would take minutes.
+// Sealing a rolled segment takes several syncs. While one segment's syncs wait for the disk, a
+// flush seals the log's other rolled segments. Otherwise closing a log with many rolled segments
+// would take minutes.
 func TestManySegmentsAreSealedConcurrently(t *testing.T) {
 	mem := vfs.NewMem()
 	disk := &stuckDisk{FS: mem}
 	log := createLog(t, openStore(t, disk), settings(nil))
-	const many = 20 // segments; a few would be sealed one after the other
+	const many = 20 // number of segments; a few would be sealed sequentially
 	fill(t, log, 20*many)
 	bases := bases(log)
 	if len(bases) < many {

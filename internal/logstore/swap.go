@@ -10,25 +10,25 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/swap"
 )
 
-// segmentSwap is one replacement of neighbouring segments by cleaned ones. Log.maintain is held
+// segmentSwap is one replacement of adjacent segments by cleaned segments. Log.maintain is held
 // while it runs.
 type segmentSwap struct {
 	log *Log
-	// sources are neighbours in the log's list, below the active segment.
+	// sources are adjacent segments in the log's list, below the active segment.
 	sources []*segment.Segment
 	// cleaned are sealed segments whose files have the suffix .cleaned.
 	cleaned []*segment.Segment
 }
 
 // replaceIn replaces the segments in sources by the segments in cleaned. The replacement has one
-// commit point and survives a crash (docs/format/swap.md). Readers of the old files can continue.
-// The caller must not use the cleaned segments afterwards, even if replaceIn fails.
+// commit point and survives a crash (docs/format/swap.md). Readers of the old files can continue
+// reading. The caller must not use the cleaned segments afterwards, even if replaceIn fails.
 //
 // truncations is the number of truncations of the log (Compaction.Truncations) when the cleaned
 // segments were computed. replaceIn fails with segmentlist.ErrChanged, and changes nothing, if the
-// log was truncated after that: the truncation may have removed a record that supersedes records
-// that the cleaned segments lack. It fails in the same way if the source segments are no longer
-// neighbours in the log's segment list.
+// log was truncated since then: the truncation may have removed a record that superseded records
+// which the cleaned segments lack. It fails in the same way if the source segments are no longer
+// adjacent in the log's segment list.
 //
 // Before any source is removed, replaceIn ensures that a producer snapshot exists at the end of the
 // sources. A pass keeps only the last batch of each producer. If a truncation later removes this
@@ -52,8 +52,8 @@ func (l *Log) replaceIn(truncations int64, sources, cleaned []*segment.Segment) 
 
 // run renames the files and publishes the new list.
 func (s segmentSwap) run() error {
-	// Renaming a segment opens its files. They are opened in advance, because a rename after the
-	// commit point must not fail for lack of a file descriptor.
+	// Renaming a segment opens its files. They are opened in advance, because after the commit
+	// point a rename must not fail for lack of a file descriptor.
 	unpin, err := swap.PinAll(slices.Concat(s.sources, s.cleaned))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
@@ -62,17 +62,17 @@ func (s segmentSwap) run() error {
 	files := s.log.files
 	if err := files.Commit(s.sources, s.cleaned); err != nil {
 		unpin()
-		// The commit point was not reached, so everything is reverted. If that fails too, a restart
-		// removes the files.
+		// The commit point was not reached, so everything is reverted. If the revert fails too, a
+		// restart removes the files.
 		return errors.Join(fmt.Errorf("%w: replace segments: %w", ErrStorage, err),
 			files.Withdraw(s.cleaned))
 	}
 	err = files.Finish(s.sources, s.cleaned)
-	unpin() // the files are unpinned before any segment is closed
+	unpin() // unpin the files before any segment is closed
 	if err != nil {
 		// After the commit point the directory is newer than the segment list, and only a restart
-		// reconciles the two. Until the restart, readers continue with the sources: their files
-		// stay open under whatever name they have.
+		// reconciles the two. Until the restart, readers continue with the sources. The sources'
+		// files stay open, whatever their current names are.
 		err = fmt.Errorf("finish replacing segments: %w", err)
 		s.log.fault.Fail(err)
 		return errors.Join(fmt.Errorf("%w: %w", ErrStorage, err), swap.CloseSegments(s.cleaned))
@@ -82,8 +82,8 @@ func (s segmentSwap) run() error {
 }
 
 // check verifies the preconditions of a swap. It returns the log's segments up to and including the
-// first one after the sources. The caller holds Log.maintain, so the result stays valid: only a
-// roll can still change the list, at its end.
+// first segment after the sources. The caller holds Log.maintain, so the result stays valid: only a
+// roll can still change the list, at the list's end.
 func (s segmentSwap) check() (behind []*segmentlist.Handle, err error) {
 	l := s.log
 	l.mu.Lock()
@@ -128,7 +128,7 @@ func (s segmentSwap) publish() {
 	}
 	l.mu.Lock()
 	handles := l.list.Handles()
-	// found, because Log.maintain is held since check
+	// Find succeeds, because Log.maintain has been held since check.
 	first, _ := segmentlist.Find(handles, s.sources)
 	for _, h := range handles[first : first+len(s.sources)] {
 		h.Doomed.Store(true)

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares the text got with a file in the directory testdata.
+// golden compares the text got with the content of a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -37,8 +37,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// swapLog returns a log of 50 records in five segments of ten. Its first four segments are sealed
-// and synced, so that a swap may replace them.
+// swapLog returns a log of 50 records in five segments of ten. The first four segments are sealed
+// and synced, so a swap may replace them.
 func swapLog(t testing.TB, fsys vfs.FS) (*Store, *Log) {
 	t.Helper()
 	store := openStore(t, fsys)
@@ -52,7 +52,7 @@ func swapLog(t testing.TB, fsys vfs.FS) (*Store, *Log) {
 }
 
 // cleanedOf creates one segment for each list of kept offsets, and copies the batches at these
-// offsets into it.
+// offsets into the segment.
 func cleanedOf(t testing.TB, log *Log, sources []*segment.Segment,
 	kept ...[]int64) ([]*segment.Segment, error) {
 	t.Helper()
@@ -96,12 +96,13 @@ func sourcesOf(log *Log, from, to int) []*segment.Segment {
 }
 
 // swapKept lists the offsets that swapFiles keeps, per new segment. The second and the third
-// segment begin within a replaced one. There are three of them because a disk may reorder the
-// renames of a swap: then the second one may have its final name while those before and after it do
-// not have theirs.
+// segment begin within a replaced segment. Three segments are needed because a disk may reorder the
+// renames of a swap: the second segment may have its final name while the first and the third do
+// not.
 var swapKept = [][]int64{{10, 13}, {18, 22}, {25, 28}}
 
-// swapFiles replaces the two segments of [10, 30) by three segments with the offsets of swapKept.
+// swapFiles replaces the two segments with the offsets [10, 30) by three segments with the offsets
+// in swapKept.
 func swapFiles(t testing.TB, log *Log) error {
 	sources := sourcesOf(log, 1, 3)
 	cleaned, err := cleanedOf(t, log, sources, swapKept...)
@@ -245,8 +246,8 @@ func TestSwapTrace(t *testing.T) {
 	golden(t, "swap.trace", trace.Take())
 }
 
-// The power fails at any step of a swap, and again at any step of the recovery after that. The log
-// contains either the old records or the new ones.
+// The power fails at any step of a swap, and again at any step of the following recovery. The log
+// contains either the old or the new records.
 func TestCrashAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -270,8 +271,8 @@ func TestCrashAtEveryStepOfSwap(t *testing.T) {
 	}
 }
 
-// crash returns the disk as a power failure leaves it: with seed 0 without any unsynced change,
-// with another seed with a random part of them.
+// crash returns the disk as a power failure leaves it. With seed 0 no unsynced change is kept, with
+// another seed a random part of the unsynced changes.
 func crash(mem *vfs.Mem, seed uint64) *vfs.Mem {
 	if seed == 0 {
 		return mem.CrashClone()

@@ -11,13 +11,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// This file contains tests of known faults of transactions in Kafka, Redpanda and AutoMQ.
+// The tests in this file check that known transaction faults of Kafka, Redpanda and AutoMQ do not
+// occur.
 
-// A producer of which the log knows only a marker keeps its epoch (KAFKA-9144): after the deletion
-// of its batches, and after restarts with and without snapshots, a batch of an earlier epoch is
-// refused.
+// A producer keeps its epoch even if the log knows only a marker of it (KAFKA-9144). After the
+// producer's batches were deleted, and after restarts with and without snapshots, a batch with an
+// earlier epoch is refused.
 func TestEpochOfAProducerWithAMarkerOnlyNeverFalls(t *testing.T) {
-	now := time.Now() // a producer that has not written for a day is forgotten
+	now := time.Now() // a start expires producers that have not written for a day
 	for name, prepare := range map[string]func(t *testing.T, log *Log){
 		"the marker is its only entry": func(*testing.T, *Log) {},
 		"its batches were deleted": func(t *testing.T, log *Log) {
@@ -61,10 +62,10 @@ func TestEpochOfAProducerWithAMarkerOnlyNeverFalls(t *testing.T) {
 	}
 }
 
-// The aborted transactions that a read returns are those of all batches in it, wherever segments
-// end (AutoMQ issue 754), and also if the last stable offset bounds the read (Redpanda issue 3036).
-// The markers of the aborted transactions lie in another segment than their batches, one of them
-// above a transaction that is still open.
+// A read returns the aborted transactions of all its batches, wherever segments end (AutoMQ issue
+// 754), and also if the last stable offset limits the read (Redpanda issue 3036). The markers of
+// the aborted transactions are in another segment than their batches; one marker is above a
+// transaction that is still open.
 func TestAbortedListAtTheEndOfASegmentAndAtTheLastStableOffset(t *testing.T) {
 	for segmentBytes := int64(150); segmentBytes <= 600; segmentBytes += 50 {
 		store := openStore(t, vfs.NewMem())
@@ -105,9 +106,9 @@ func TestAbortedListAtTheEndOfASegmentAndAtTheLastStableOffset(t *testing.T) {
 	}
 }
 
-// After a crash a log first knows a low high watermark, and a new leader has not learned the high
-// watermark of its predecessor. Meanwhile its last stable offset is exact for the high watermark
-// that it knows, and never decreases (Redpanda issue 10671, KAFKA-7544).
+// After a crash a log first has a low high watermark, and a new leader does not know its
+// predecessor's high watermark yet. Meanwhile the last stable offset is exact for the log's own
+// high watermark, and never decreases (Redpanda issue 10671, KAFKA-7544).
 func TestLastStableOffsetOfANewLeaderNeverDecreases(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

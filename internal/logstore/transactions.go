@@ -25,11 +25,12 @@ type Transaction = producer.Transaction
 type ProducerInfo = producer.Info
 
 // NeedsVerification reports whether a transactional batch must be verified with the transaction
-// coordinator before it is appended: the producer has no open transaction in its epoch here. The
-// caller asks the coordinator after this call, and passes the verification guard to AppendVerified.
+// coordinator before it is appended: this is necessary if the log contains no open transaction of
+// the producer in its epoch. After this call, the caller asks the coordinator, and passes the
+// verification guard to AppendVerified.
 //
 // NeedsVerification fails with ErrInvalidProducerEpoch if the log contains a later epoch of the
-// producer, whatever the coordinator would answer (KAFKA-19690). It fails with ErrFollows if this
+// producer, whatever the coordinator's answer is (KAFKA-19690). It fails with ErrFollows if this
 // replica is a follower.
 func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed bool, guard Guard,
 	err error) {
@@ -48,16 +49,16 @@ func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed b
 		l.mu.producers.Guard(producerID, l.epochs.Latest()), nil
 }
 
-// Producers is the state of the producers of a log, as of its log end.
+// Producers is the state of a log's producers, as of the log end.
 type Producers struct {
-	mu    sync.Locker // the lock of the log
+	mu    sync.Locker // Log.mu
 	state *producer.State
 }
 
 // Producers returns the state of the log's producers.
 func (l *Log) Producers() Producers { return Producers{&l.mu.Mutex, &l.mu.producers} }
 
-// All returns all known producers, ascending by id (DescribeProducers, KIP-664).
+// All returns all known producers in ascending order of their ids (DescribeProducers, KIP-664).
 func (p Producers) All() []ProducerInfo {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,16 +80,16 @@ func (p Producers) HasOpenTransaction(producerID int64, producerEpoch int16) boo
 	return p.state.HasOpen(producerID, producerEpoch)
 }
 
-// expire removes idle producers. It visits every producer of the log under Log.mu, so it runs in
-// each round of retention and not at each append.
+// expire removes idle producers. It visits every producer of the log under Log.mu, so each round of
+// retention calls it, but an append does not.
 func (p Producers) expire(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state.Expire(now)
 }
 
-// OpenTransactions returns the number of open transactions, and the one with the lowest first
-// offset.
+// OpenTransactions returns the number of open transactions, and the open transaction with the
+// lowest first offset.
 func (l *Log) OpenTransactions() (count int, oldest Transaction) {
 	return l.offsets.Open()
 }
@@ -99,11 +100,11 @@ func (l *Log) OpenTransactions() (count int, oldest Transaction) {
 // is acknowledged.
 //
 // A marker of transaction version 2 or higher that the log already contains is not written again.
-// Then the result has Duplicate set, and its offsets are those of the last record of the log: the
-// marker is replicated once that record is.
+// Then the result has Duplicate set, and its offsets are the offsets of the log's last record: once
+// that record is replicated, the marker is replicated too.
 //
 // AppendControl fails with ErrInvalidProducerEpoch or ErrCoordinatorFenced for an outdated marker.
-// Its other errors are those of Append.
+// It also fails with the errors of Append.
 func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 	config := l.config.Load()
 	marker := record.Control{Type: record.ControlAbort, CoordinatorEpoch: end.CoordinatorEpoch}
@@ -153,9 +154,8 @@ func (l *Log) AppendControl(end EndTxn, now time.Time) (Appended, error) {
 		Duplicate: repeated}, nil
 }
 
-// LastStable returns the last stable offset, below which consumers with read_committed may read.
-// This is the high watermark, or the first offset of the first transaction that is open or whose
-// marker is not below the high watermark. It is at least the log start, even if DeleteBefore has
-// deleted the beginning of an open transaction. LastStable acquires only a mutex that is never held
-// during I/O.
+// LastStable returns the last stable offset, below which read_committed consumers may read. This is
+// the high watermark, or the first offset of the first transaction that is open or whose marker is
+// not below the high watermark. It is at least the log start, even if DeleteBefore has deleted the
+// beginning of an open transaction. LastStable acquires only a mutex that is never held during I/O.
 func (l *Log) LastStable() int64 { return l.offsets.LastStable() }

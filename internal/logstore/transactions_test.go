@@ -44,8 +44,8 @@ func endTxn(t testing.TB, log *Log, producer int64, commit bool) Appended {
 	return appended
 }
 
-// committedKeys returns "offset=key" for the records that a consumer with read_committed reads.
-// Like Kafka's Fetcher, it skips the transactions in Slice.Aborted.
+// committedKeys returns "offset=key" for the records that a read_committed consumer reads. Like
+// Kafka's Fetcher, it skips the transactions in Slice.Aborted.
 func committedKeys(t testing.TB, log *Log, offset int64) []string {
 	t.Helper()
 	keys := []string{}
@@ -124,9 +124,9 @@ func TestLastStableOffsetFollowsTransactions(t *testing.T) {
 	}
 }
 
-// A marker that is not yet replicated decides nothing: the next leader may decide the transaction
-// otherwise. So the last stable offset passes a transaction only when its marker is replicated
-// (KIP-98).
+// A marker that is not yet replicated has no effect, because the next leader may end the
+// transaction differently. So the last stable offset passes a transaction only once the
+// transaction's marker is replicated (KIP-98).
 func TestLastStableOffsetWaitsForReplicatedMarker(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	add := func(producer int64, sequence int32) {
@@ -282,8 +282,8 @@ func TestTransactionRules(t *testing.T) {
 	}
 }
 
-// A producer with an open transaction does not expire: otherwise its transaction would never be
-// decided.
+// A producer with an open transaction does not expire, because otherwise its transaction would
+// never end.
 func TestProducerWithOpenTransactionDoesNotExpire(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
@@ -298,9 +298,9 @@ func TestProducerWithOpenTransactionDoesNotExpire(t *testing.T) {
 	}
 }
 
-// txnLog returns a log of six segments with transactions that span segments: those of producer 7
-// are aborted, those of producer 8 committed, and that of producer 9 stays open. It also returns
-// the committed records.
+// txnLog returns a log of six segments with transactions that span segments: the transactions of
+// producer 7 are aborted, the transactions of producer 8 are committed, and the transaction of
+// producer 9 stays open. It also returns the committed records.
 func txnLog(t testing.TB, fsys vfs.FS) (*Store, *Log, []string) {
 	t.Helper()
 	store := openStore(t, fsys)
@@ -347,7 +347,7 @@ func TestTransactionsSurviveRestart(t *testing.T) {
 	for name, damageIt := range map[string]func(t *testing.T, mem *vfs.Mem){
 		"no damage": func(*testing.T, *vfs.Mem) {},
 		"damaged transaction indexes": func(t *testing.T, mem *vfs.Mem) {
-			damageAll(t, mem, ".txnindex", flip(1)) // the version field; entries have no checksum
+			damageAll(t, mem, ".txnindex", flip(1)) // changes the version field; entries have no checksum
 		},
 		"no snapshots": func(t *testing.T,
 			mem *vfs.Mem) {
@@ -409,8 +409,8 @@ func damageAll(t *testing.T, mem *vfs.Mem, suffix string, change func([]byte) []
 	}
 }
 
-// Several producers write random transactions. The committed records are compared with a model,
-// which is a list of all records.
+// Several producers write random transactions. The committed records must match a model, which is a
+// list of all records.
 func TestCommittedReadsFollowTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -419,7 +419,7 @@ func TestCommittedReadsFollowTheModel(t *testing.T) {
 			producer int64
 			key      string
 		}
-		// open maps a producer to the offsets of its open transaction.
+		// open contains the offsets of each producer's open transaction.
 		open, sequences := map[int64][]int{}, map[int64]int32{}
 		var all []written
 		dead := map[int]bool{}

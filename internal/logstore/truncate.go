@@ -19,22 +19,22 @@ import (
 // checkpoints of a truncation are not written yet.
 var errTruncating = errors.New("the log is being truncated")
 
-// truncateWait is how long a truncation waits for the readers of the segment that it has to
-// truncate. After this time it replaces the segment by a copy of its remaining part.
+// truncateWait is the time for which a truncation waits for the readers of the segment that it has
+// to truncate. After this time it replaces the segment by a copy of the segment's remaining part.
 const truncateWait = time.Second
 
 // TruncateTo removes all records at or above an offset. A follower calls it when the leader's log
-// does not contain the end of the follower's log (KIP-101). The batch that contains the offset is
-// removed as a whole, so the log may end below the offset. If there is an offset gap below the
-// first removed batch, an empty batch fills the gap: other records had those offsets, and readers
-// may have passed them. If the offset is at or above the log end, only the leader epochs that start
-// at or above the offset are removed. If no batch remains, the log starts again, empty, as with
-// StartAt.
+// does not contain the end of the follower's log (KIP-101). TruncateTo removes the batch that
+// contains the offset as a whole, so the log may end below the offset. If there is an offset gap
+// below the first removed batch, an empty batch fills the gap: other records had the gap's offsets,
+// and readers may have passed them. If the offset is at or above the log end, only the leader
+// epochs that start at or above the offset are removed. If no batch remains, the log is empty at
+// its new start, as after StartAt.
 //
 // The log end, the high watermark and the last stable offset fall. The leader epochs, producers and
 // transactions are restored as of the new log end. A Slice that a reader holds can still be read. A
 // concurrent pass of the cleaner fails with segmentlist.ErrChanged. TruncateTo fails with
-// ErrStorage if the disk fails. If the log has not stopped then (Fault), the caller may try again.
+// ErrStorage if the disk fails. The caller may then try again, unless the log has stopped (Fault).
 // docs/format/truncate.md describes the order of operations.
 func (l *Log) TruncateTo(offset int64) error {
 	l.truncating.Lock()
@@ -45,10 +45,10 @@ func (l *Log) TruncateTo(offset int64) error {
 	case offset <= l.offsets.LogStart():
 		return (&truncation{log: l}).restart(max(offset, 0))
 	}
-	// The new log end is the end of the last remaining batch and not the offset. The offset may be
-	// higher, and the recovery point on disk must not exceed the log end. The log must not end
-	// within an offset gap either (ADR 0100), because a start could not distinguish such a gap from
-	// lost data.
+	// The new log end is the end of the last remaining batch and not the given offset. The offset
+	// may be higher, and the recovery point on disk must not exceed the log end. The log must not
+	// end within an offset gap either, because a start could not distinguish such a gap from lost
+	// data (ADR 0100).
 	list := l.list.Acquire()
 	if list == nil {
 		return ErrClosed
@@ -74,10 +74,10 @@ func (l *Log) TruncateTo(offset int64) error {
 	return nil
 }
 
-// StartAt removes all records. The log starts again, empty, at an offset that may be above or below
-// the old log end. A follower calls it when its leader's log begins above the follower's log end
-// (KIP-107). The log then has no leader epochs and no producers. StartAt fails with the same errors
-// as TruncateTo.
+// StartAt removes all records. Afterwards the log is empty and starts at the given offset, which
+// may be above or below the old log end. A follower calls StartAt when its leader's log begins
+// above the follower's log end (KIP-107). The log then has no leader epochs and no producers.
+// StartAt fails with the same errors as TruncateTo.
 func (l *Log) StartAt(offset int64) error {
 	if offset < 0 {
 		return fmt.Errorf("%w: start at %d", ErrOffsetOutOfRange, offset)
@@ -87,10 +87,10 @@ func (l *Log) StartAt(offset int64) error {
 	return (&truncation{log: l}).restart(offset)
 }
 
-// endBelow returns the end of the log after the removal of all batches that end at or above the
-// given offset. Result base is the base offset of the segment that contains this end. Result
+// endBelow returns the log end after the removal of all batches that end at or above the given
+// offset. The result base is the base offset of the segment that contains this end. The result
 // epochsFrom is the offset from which leader epochs must be removed: the lower of the given offset
-// and the base offset of the first removed batch.
+// and the first removed batch's base offset.
 func endBelow(list *segmentlist.List, offset int64) (end, epochsFrom, base int64, err error) {
 	h := list.Handles[list.Floor(offset)]
 	if end, err = h.EndBelow(offset); err != nil {
@@ -101,21 +101,22 @@ func endBelow(list *segmentlist.List, offset int64) (end, epochsFrom, base int64
 		return 0, 0, 0, err
 	}
 	epochsFrom = offset
-	if found { // otherwise no batch of the segment is removed
+	if found { // otherwise no batch of this segment is removed
 		epochsFrom = min(offset, header.BaseOffset())
 	}
 	return end, epochsFrom, h.Base(), nil
 }
 
-// fillGap appends an empty batch that ends at the offset to, like a batch that cleaning leaves
-// empty. So no later record gets an offset below that offset, even after a restart.
+// fillGap appends an empty batch that ends at the offset to, like a batch that cleaning has
+// emptied. So no later record gets an offset below to, even after a restart.
 func (t *truncation) fillGap(to int64) error {
 	l := t.log
 	config, now := l.config.Load(), time.Now()
 	err := l.appending(now, func() error {
 		end := l.offsets.LogEnd()
 		if to-end > math.MaxInt32 {
-			// A single batch cannot span the gap. It stays open: the leader's log begins above it.
+			// A single batch cannot span the gap. The gap stays, because the leader's log begins
+			// above it.
 			return nil
 		}
 		timestamp, _ := l.list.Load().Active().MaxTimestamp()
@@ -139,25 +140,26 @@ func (t *truncation) fillGap(to int64) error {
 }
 
 // pendingTruncation is an announced truncation: before any record is removed, the checkpoints
-// already describe the log as it will be after the truncation.
+// already describe the truncated log.
 type pendingTruncation struct {
-	end int64 // new log end: the end of a batch, or the base offset of an empty segment
-	// leader epochs that start at or above this offset are removed; it is above end if there is an
-	// offset gap at end
+	end int64 // new log end: the end of a batch, or an empty segment's base offset
+	// epochsFrom is the offset from which leader epochs are removed. It is above end if there is an
+	// offset gap at end.
 	epochsFrom int64
-	// the base offset of the new active segment; the first dirty offset falls at least to this
-	// offset
+	// firstDirty is the base offset of the new active segment. The first dirty offset falls at
+	// least to this offset.
 	firstDirty int64
-	restart    bool // the log starts again, empty, at end
-	running    bool // files are being truncated: appends and rolls are rejected
-	// the files are truncated, but appends are rejected until the checkpoints are written
+	restart    bool // true if the log restarts empty at end
+	running    bool // true while files are being truncated; appends and rolls are rejected
+	// checkpointsDue is true if the files are truncated, but the checkpoints are not written yet.
+	// Appends are rejected until then.
 	checkpointsDue bool
 }
 
 // isRunning reports whether appends and rolls must be rejected.
 func (p *pendingTruncation) isRunning() bool { return p != nil && p.running }
 
-// apply returns the checkpoint state s, changed so that it describes the log after the truncation.
+// apply returns the checkpoint state s, changed to describe the log after the truncation.
 func (p *pendingTruncation) apply(s checkpoint.State) checkpoint.State {
 	if p == nil {
 		return s
@@ -167,8 +169,8 @@ func (p *pendingTruncation) apply(s checkpoint.State) checkpoint.State {
 	s.FirstDirty = min(s.FirstDirty, p.firstDirty)
 	s.TombstoneClean, s.Progress = min(s.TombstoneClean, p.firstDirty), s.Progress.Truncate(p.end)
 	if p.restart {
-		// The log start does not fall yet. Otherwise the deleted records below it would reappear if
-		// the truncation fails before it removes any file.
+		// The log start is not lowered yet. Otherwise the deleted records below the log start would
+		// reappear if the truncation fails before it removes any file.
 		s.LogStart = max(s.LogStart, p.end)
 		s.Progress = nil
 	}
@@ -182,7 +184,7 @@ type truncation struct {
 	target pendingTruncation
 }
 
-// restart removes all records, and begins the log again, empty, at an offset.
+// restart removes all records, and restarts the log empty at the given offset.
 func (t *truncation) restart(offset int64) error {
 	t.target = pendingTruncation{end: offset, firstDirty: offset, restart: true}
 	return t.run(t.replaceFiles)
@@ -191,9 +193,10 @@ func (t *truncation) restart(offset int64) error {
 // run writes checkpoints that describe the log after the truncation, and then calls changeFiles.
 // Its caller holds only Log.truncating, because run writes the checkpoints of all logs.
 //
-// The checkpoints are written before any file changes. If the recovery point on disk was still
-// above the new log end when new records are appended there, a crash could lose some of these
-// records, and recovery would not detect that, because it does not scan below the recovery point.
+// The checkpoints are written before any file changes. Otherwise the recovery point on disk could
+// still be above the new log end when new records are appended. A crash could then lose some of
+// these records, and recovery would not detect the loss, because it does not scan below the
+// recovery point.
 func (t *truncation) run(changeFiles func([]*segmentlist.Handle) error) error {
 	l := t.log
 	startBefore := l.offsets.LogStart()
@@ -208,8 +211,8 @@ func (t *truncation) run(changeFiles func([]*segmentlist.Handle) error) error {
 	}
 	if err != nil && t.target.restart && l.Fault() == nil {
 		// No record was removed, but the checkpoints on disk may already describe the truncated
-		// log. A start of the broker would then truncate the log. So appends are rejected until
-		// the checkpoints are written again.
+		// log. A broker start would then truncate the log. So appends are rejected until the
+		// checkpoints are written again.
 		t.end(&pendingTruncation{end: math.MaxInt64, firstDirty: math.MaxInt64, running: true,
 			checkpointsDue: true})
 		return errors.Join(err, l.env.saveCheckpoints())
@@ -218,9 +221,9 @@ func (t *truncation) run(changeFiles func([]*segmentlist.Handle) error) error {
 		t.end(nil)
 		return err
 	}
-	// The checkpoint on disk still contains the old log start. A start of the broker would empty a
-	// log that ends below it. So appends are rejected until the new log start is written, here or
-	// by a later round of the store's goroutine (noteCheckpointed).
+	// The checkpoint on disk still contains the old log start. A broker start would empty a log
+	// that ends below it. So appends are rejected until the new log start is written, either here
+	// or by a later round of the store's goroutine (noteCheckpointed).
 	err = l.env.saveCheckpoints()
 	switch {
 	case err == nil:
@@ -235,7 +238,7 @@ func (t *truncation) run(changeFiles func([]*segmentlist.Handle) error) error {
 	return t.stop(err)
 }
 
-// announce makes Log.checkpointState describe the log as it will be after the truncation.
+// announce makes Log.checkpointState describe the truncated log.
 func (t *truncation) announce() error {
 	l := t.log
 	l.mu.Lock()
@@ -248,16 +251,15 @@ func (t *truncation) announce() error {
 	return nil
 }
 
-// end removes the announcement, or replaces it by the parameter left, which describes the remaining
-// steps.
+// end removes the announcement, or replaces it by left, which describes the remaining steps.
 func (t *truncation) end(left *pendingTruncation) {
 	t.log.mu.Lock()
 	defer t.log.mu.Unlock()
 	t.log.mu.truncation = left
 }
 
-// runAnnounced calls changeFiles while it holds Log.maintain, which excludes flush, retention and
-// swaps. The log rejects appends meanwhile.
+// runAnnounced calls changeFiles while it holds Log.maintain, which excludes flushes, retention and
+// swaps. Meanwhile the log rejects appends.
 func (t *truncation) runAnnounced(changeFiles func([]*segmentlist.Handle) error) error {
 	l := t.log
 	l.maintain.Lock()
@@ -283,16 +285,16 @@ func (t *truncation) stop(cause error) error {
 	return fmt.Errorf("%w: %w", ErrStorage, cause)
 }
 
-// heldFiles are the files that a truncation needs open. The truncation opens them before it changes
-// anything: if it ran out of file descriptors later, the log would have to stop.
+// heldFiles contains the files that a truncation needs open. The truncation opens them before it
+// changes anything: if it ran out of file descriptors later, the log would have to stop.
 type heldFiles struct {
-	listed         []swap.File // all segment files of the directory
+	listed         []swap.File // all segment files in the directory
 	releaseRemoved func()      // releases the files of the removed segments
 	release        func()      // releases all files
 }
 
 // holdFiles opens the files of the segments in the lists stay and removed. The list stay contains
-// at most one segment, which the truncation changes but does not remove. It also lists the
+// at most one segment, which the truncation changes but does not remove. holdFiles also lists the
 // directory once, because a later sync of the directory needs a file descriptor too.
 func (t *truncation) holdFiles(stay, removed []*segmentlist.Handle) (held heldFiles, err error) {
 	releaseStay, err := swap.PinAll(segmentlist.Segments(stay))
@@ -314,8 +316,8 @@ func (t *truncation) holdFiles(stay, removed []*segmentlist.Handle) (held heldFi
 
 var errHeadEnds = errors.New("the head ends here")
 
-// copyHead copies the batches of a segment that end below an offset to another segment. It adds the
-// entries of their aborted transactions, and seals the other segment.
+// copyHead copies a segment's batches below an offset to another segment. It also adds the index
+// entries of the batches' aborted transactions, and seals the other segment.
 func copyHead(from, to *segment.Segment, offset int64) error {
 	err := from.Scan(0, func(_ int64, b record.Batch) error {
 		if b.LastOffset() >= offset {

@@ -14,7 +14,7 @@ import (
 )
 
 // truncateFiles truncates the log to the new end, which is above the log start. The segment that
-// contains the new end becomes the active segment.
+// contains the new end becomes active.
 func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	l, end := t.log, t.target.end
 	index := segmentlist.Floor(handles, end)
@@ -22,7 +22,7 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 		return fmt.Errorf("%w: truncate to %d: the log begins at %d by now", ErrOffsetOutOfRange,
 			end, l.offsets.LogStart())
 	}
-	// The producer state depends only on the batches that remain, so it can be computed before any
+	// The producer state depends only on the remaining batches, so it can be computed before any
 	// file is removed.
 	state, _, err := l.snapshots.StateAt(handles[:index+1], end, end)
 	if err != nil {
@@ -34,8 +34,8 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 		return fmt.Errorf("%w: truncate to %d: %w", ErrStorage, end, err)
 	}
 	defer held.release()
-	// The segment's key sidecar file and .dead file also describe records that will be removed. A
-	// later check would reject both files; they are removed now to avoid that.
+	// The segment's .keys and .dead files also describe records that will be removed. They are
+	// removed now, because a later check would reject them.
 	for _, extension := range []string{segment.KeysExtension, segment.DeadExtension} {
 		name := l.compaction.Sidecars.Path(handles[index].Base(), extension, "")
 		if err := l.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +51,8 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	if err := t.truncateSegment(fresh, held.release); err != nil {
 		return t.stop(err)
 	}
-	// Everything but the file of leader epochs is truncated. If the disk has no room for this file,
-	// the caller calls TruncateTo again, which then only truncates the epochs.
+	// At this point everything is truncated except the epoch file. If the disk has no space for
+	// this file, the caller calls TruncateTo again, which then only truncates the epochs.
 	if err := l.epochs.TruncateEnd(t.target.epochsFrom); err != nil && !segmentlist.IsTemporary(err) {
 		return t.stop(err)
 	} else if err != nil {
@@ -73,9 +73,9 @@ func (t *truncation) markRemoved(handles []*segmentlist.Handle, files []swap.Fil
 	return t.log.snapshots.RemoveAbove(files, t.target.end)
 }
 
-// publish changes the state in memory to the truncated log: the producer state as of the new end,
-// and the segments in the parameter after. It lowers the offsets before it publishes the new
-// segment list. So a reader that loads the new list reads only below the new end (readFrom).
+// publish changes the state in memory to the truncated log: the producer state at the new end, and
+// the segments in after. It lowers the offsets before it publishes the new segment list. So a
+// reader that loads the new list reads only below the new end (readFrom).
 func (t *truncation) publish(state producer.State, before, after []*segmentlist.Handle) {
 	l, end := t.log, t.target.end
 	l.mu.Lock()
@@ -108,8 +108,8 @@ func (t *truncation) publish(state producer.State, before, after []*segmentlist.
 // consumer must not delay the replica, and must receive as many bytes as its response has
 // announced.
 //
-// The file is pinned. release unpins it before it is replaced, because a replaced file may be
-// closed at once.
+// The file is pinned. truncateSegment calls release to unpin the file before the file is replaced,
+// because a replaced file may be closed at once.
 func (t *truncation) truncateSegment(fresh *segmentlist.Handle, release func()) error {
 	end := t.target.end
 	position, err := fresh.Position(end)
@@ -144,7 +144,7 @@ func (t *truncation) replaceByHead(fresh *segmentlist.Handle) error {
 	if err := l.files.Finish(sources, copied); err != nil {
 		return errors.Join(err, swap.CloseSegments(copied))
 	}
-	// Truncate removes no batch here, but it makes the sealed segment writable again.
+	// Truncate removes no batch here, but makes the sealed segment writable again.
 	if err := head.Truncate(end); err != nil {
 		return err
 	}
@@ -157,9 +157,9 @@ func (t *truncation) replaceByHead(fresh *segmentlist.Handle) error {
 	return nil
 }
 
-// replaceFiles removes every segment and creates an empty one. It first marks the old segments as
-// deleted, because the new segment may have the name of an old one. If the disk has no room for the
-// new segment, it reverts the marks, and nothing was removed.
+// replaceFiles removes every segment and creates an empty segment. It first marks the old segments
+// as deleted, because the new segment may have the same name as an old segment. If the disk has no
+// space for the new segment, it reverts the marks, and nothing is removed.
 func (t *truncation) replaceFiles(handles []*segmentlist.Handle) error {
 	l, offset := t.log, t.target.end
 	held, err := t.holdFiles(nil, handles)
@@ -175,8 +175,8 @@ func (t *truncation) replaceFiles(handles []*segmentlist.Handle) error {
 	if err != nil {
 		return t.stop(err)
 	}
-	// Neither the producer snapshots nor the leader epochs apply to the new log. If the file of
-	// leader epochs does not exist, a start rebuilds the epochs from the batches.
+	// Neither the producer snapshots nor the leader epochs apply to the new log. If the epoch file
+	// does not exist, a start rebuilds the epochs from the batches.
 	err = l.snapshots.RemoveAbove(held.listed, -1)
 	if err == nil {
 		err = l.epochs.Remove()
@@ -211,8 +211,8 @@ func (t *truncation) markAllRemoved(handles []*segmentlist.Handle) (*segmentlist
 	return active, nil
 }
 
-// revertMarks removes the marks of markAllRemoved. If it fails, the log stops, because recovery
-// would find an empty log.
+// revertMarks removes the marks that markAllRemoved has set. If it fails, the log stops, because
+// recovery would find an empty log.
 func (t *truncation) revertMarks(handles []*segmentlist.Handle) error {
 	for _, h := range handles {
 		if err := h.Rename(""); err != nil {

@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// After a truncation to any offset, and then a clean or unclean restart, the log contains the
-// records below the new end, and appends continue there.
+// After a truncation to any offset and a clean or unclean restart, the log contains the records
+// below the new end, and appends continue there.
 func TestTruncateToAnyOffset(t *testing.T) {
 	for offset := range int64(53) {
 		for _, clean := range []bool{false, true} {
@@ -117,8 +117,9 @@ func TestTruncateRestoresEpochsProducersAndTransactions(t *testing.T) {
 		log = createLog(t, openStore(t, mem), settings(nil))
 		log.AdvanceHighWatermark(20)
 	}
-	// The truncation has removed the batch with this sequence number, so that it can be appended
-	// again. The transaction of producer 8 is now aborted, and that of producer 7 committed.
+	// The truncation has removed the batch with this sequence number, so a batch with the same
+	// number can be appended again. The transaction of producer 8 is now aborted, and the
+	// transaction of producer 7 committed.
 	if appended := inTxn(t, log, 7, 1, "d"); appended.Duplicate || appended.BaseOffset != 20 {
 		t.Errorf("%+v", appended)
 	}
@@ -156,8 +157,8 @@ func TestStartAt(t *testing.T) {
 	}
 }
 
-// A reader that got a slice before a truncation still reads the bytes of that slice, because the
-// file of the truncated segment stays open for it.
+// A reader that received a slice before a truncation still reads the slice's bytes, because the
+// truncated segment's file stays open for it.
 func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		_, log := swapLog(t, vfs.NewMem())
@@ -187,12 +188,12 @@ func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 }
 
 // The power fails at any step of a truncation. The log then has all its records up to some offset
-// at or above the new end. If the truncation had returned without an error, the log ends at the new
+// at or above the new end. If the truncation has returned without an error, the log ends at the new
 // end.
 func TestCrashAtEveryStepOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		for step, over := 0, false; !over; step++ {
-			// In a bubble of synctest, waiting for the reader of the segment takes no time.
+			// In a synctest bubble, waiting for the reader of the segment takes no time.
 			synctest.Test(t, func(t *testing.T) { over = crashWhileTruncating(t, held, step) })
 			if over && step < 15 {
 				t.Errorf("the truncation ended after %d steps, want at least 15", step)
@@ -208,7 +209,7 @@ func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
 	_, log := swapLog(t, fault)
-	if held { // while a reader uses the segment, the truncation copies it
+	if held { // makes the truncation copy the segment, because a reader uses it
 		slice, err := log.Read(20, 30, 1<<20, true)
 		if err != nil {
 			t.Fatal(err)
@@ -234,7 +235,7 @@ func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 	return err == nil
 }
 
-// The operations of a truncation have the order that docs/format/truncate.md describes.
+// A truncation executes its operations in the order that docs/format/truncate.md describes.
 func TestOrderOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -257,8 +258,8 @@ func TestOrderOfTruncation(t *testing.T) {
 	}
 }
 
-// Records are removed by a truncation, and new records of the same size are appended. After a
-// crash, no removed record may follow the new records, although its offset would match.
+// A truncation removes records, and new records of the same size are appended. After a crash, no
+// removed record may follow the new records, although its offset would match.
 func TestRemovedRecordsNeverFollowNewOnes(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		mem := vfs.NewMem()

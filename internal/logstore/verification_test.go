@@ -8,10 +8,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// The answer to a marker of transaction version 2 is lost, and the coordinator repeats the marker,
-// also after it has loaded its state again: the repeat succeeds and writes nothing. It is
-// acknowledged when the end of the log is replicated, because the first marker may not be
-// replicated yet (KAFKA-19999).
+// TestRepeatedMarkerSucceedsWithoutAWrite repeats a marker of transaction version 2, as a
+// coordinator does that has not received the response, even after it has reloaded its state. The
+// repeated marker succeeds and writes nothing. It is acknowledged once the log end is replicated,
+// because the first marker may not be replicated yet (KAFKA-19999).
 func TestRepeatedMarkerSucceedsWithoutAWrite(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a") // 0
@@ -34,10 +34,9 @@ func TestRepeatedMarkerSucceedsWithoutAWrite(t *testing.T) {
 	}
 }
 
-// A transaction ends between the verification of a batch and its append (KAFKA-14884). The next
-// transaction of the producer, in the same epoch, may be open by then. The batch is refused,
-// although the coordinator has approved it. A batch that was verified in another leader epoch is
-// refused, too.
+// A batch is refused, although the coordinator has approved it, if its transaction ends between the
+// verification and the append (KAFKA-14884), even if the producer's next transaction is already
+// open in the same epoch. A batch verified in another leader epoch is refused, too.
 func TestVerificationGuard(t *testing.T) {
 	abort := func(log *Log) { endTxn(t, log, 7, false) }
 	for name, test := range map[string]struct {
