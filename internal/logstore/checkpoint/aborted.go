@@ -13,7 +13,7 @@ import (
 // whether an index file was lost. Without this file, the records of aborted transactions would be
 // returned as committed.
 type AbortedCount struct {
-	Base  int64 // of the segment
+	Base  int64 // segment's base offset
 	Count int
 }
 
@@ -21,7 +21,7 @@ type AbortedCount struct {
 // aborted transactions are omitted.
 type AbortedCounts []AbortedCount
 
-// Of returns the count of a segment, 0 if the segment is not listed.
+// Of returns a segment's count, or 0 if the segment is not listed.
 func (c AbortedCounts) Of(base int64) int {
 	index, found := slices.BinarySearchFunc(c, base,
 		func(a AbortedCount, base int64) int { return cmp.Compare(a.Base, base) })

@@ -14,8 +14,8 @@ import (
 // ErrMalformed is wrapped by every error about the content of a checkpoint file.
 var ErrMalformed = errors.New("malformed checkpoint")
 
-// ErrVersion is wrapped, besides ErrMalformed, by the error about a checkpoint file of a later
-// version. Such a file belongs to another program and must not be replaced.
+// ErrVersion is wrapped, in addition to ErrMalformed, by the error about a checkpoint file of a
+// later version. Such a file belongs to another program and must not be replaced.
 var ErrVersion = errors.New("unsupported version")
 
 // The checkpoint files of a data directory. docs/format/checkpoints.md describes the purpose of
@@ -30,7 +30,7 @@ const (
 	AbortedFile  = "aborted-transactions-checkpoint"
 	CleaningFile = "tombstone-agreement-checkpoint"
 	SegmentsFile = "segment-checkpoint"
-	// EpochsFile exists in the directory of each partition and not in the data directory itself.
+	// EpochsFile exists in each partition's directory and not in the data directory itself.
 	EpochsFile = "leader-epoch-checkpoint"
 )
 
@@ -43,8 +43,8 @@ type PartitionID struct {
 // String returns the name of the partition's directory.
 func (p PartitionID) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
-// LogValue implements slog.LogValuer, so that a JSON log shows the name of the directory instead of
-// the struct.
+// LogValue implements slog.LogValuer: a JSON log contains the name of the directory instead of the
+// struct.
 func (p PartitionID) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 // Compare orders partitions by topic, then by index.
@@ -55,7 +55,7 @@ func (p PartitionID) Compare(q PartitionID) int {
 	return cmp.Compare(p.Index, q.Index)
 }
 
-// sortedIDs returns the keys of a map in the order in which the lines of a checkpoint are written.
+// sortedIDs returns the keys of a map in the order of a checkpoint file's lines.
 func sortedIDs[V any](all map[PartitionID]V) []PartitionID {
 	ids := make([]PartitionID, 0, len(all))
 	for id := range all {
@@ -77,7 +77,7 @@ func encodeLines(lines []string) []byte {
 }
 
 // decodeLines returns the fields of each line, without the version and the number of lines. The
-// number of lines serves as a checksum, because it does not match a truncated file.
+// number of lines serves as a checksum, because it does not match in a truncated file.
 func decodeLines(content []byte) ([][]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if version, err := strconv.ParseUint(lines[0], 10, 16); err == nil && version > 0 {

@@ -85,7 +85,7 @@ func TestCleaningStateIsEncodedPerPartition(t *testing.T) {
 	if string(content) != want {
 		t.Errorf("got content %q, want %q", content, want)
 	}
-	delete(all, PartitionID{"c", 0}) // its zero value is not written
+	delete(all, PartitionID{"c", 0}) // the zero value is not written
 	back, err := DecodeCleaning(content)
 	if err != nil || !reflect.DeepEqual(back, all) {
 		t.Fatalf("got states %v and error %v, want %v", back, err, all)
@@ -170,7 +170,7 @@ func FuzzDecodeClosedLogs(f *testing.F) {
 			return
 		}
 		again, sameWriter, err := DecodeClosedLogs(EncodeClosedLogs(all, writer))
-		// a file without a writer gets one that no broker has
+		// A file without a broker epoch is encoded again with an epoch that no broker has.
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(all) || sameWriter != max(writer, -1) {
 			t.Errorf("logs %v of %d: decoded again as %v of %d, error %v", all, writer, again,
 				sameWriter, err)

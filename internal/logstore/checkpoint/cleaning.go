@@ -8,12 +8,12 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// CleaningState is the line of one partition in tombstone-agreement-checkpoint. The zero value is
-// not written, because a partition without a line decodes as the zero value.
+// CleaningState is the content of a partition's line in tombstone-agreement-checkpoint. The zero
+// value is not written, because a partition without a line decodes as the zero value.
 type CleaningState struct {
-	// TombstoneClean is the tombstone-clean offset of this replica.
+	// TombstoneClean is this replica's tombstone-clean offset.
 	TombstoneClean int64
-	// Progress is the replicated cleaning progress of the partition.
+	// Progress is the partition's replicated cleaning progress.
 	Progress clean.CleaningProgress
 }
 
@@ -58,8 +58,8 @@ func DecodeCleaning(content []byte) (map[PartitionID]CleaningState, error) {
 	return all, nil
 }
 
-// parseProgress parses the fields behind the partition: the tombstone-clean offset and pairs of an
-// offset and a time. The caller has checked that their number is odd.
+// parseProgress parses the fields after the partition: the tombstone-clean offset, and pairs of an
+// offset and a time. The caller has checked that the number of fields is odd.
 func parseProgress(texts []string) (state CleaningState, err error) {
 	numbers := make([]int64, len(texts))
 	for i, text := range texts {

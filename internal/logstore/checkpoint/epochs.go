@@ -16,8 +16,8 @@ func EncodeEpochs(cache leaderepoch.Cache) []byte {
 	return encodeLines(lines)
 }
 
-// DecodeEpochs decodes leader-epoch-checkpoint. Epochs and start offsets must ascend strictly,
-// because lookups require that. Otherwise it fails with ErrMalformed.
+// DecodeEpochs decodes leader-epoch-checkpoint. It fails with ErrMalformed unless epochs and start
+// offsets ascend strictly, because lookups require that.
 func DecodeEpochs(content []byte) (leaderepoch.Cache, error) {
 	lines, err := decodeLines(content)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// ClosedLog describes a log that was closed without an error, so that the next start can open the
-// log without reading its files. The zero value describes nothing.
+// ClosedLog describes a log that was closed without an error. With it, the next start can open the
+// log without reading the log's files. The zero value describes nothing.
 type ClosedLog struct {
 	// Segments ascend by base offset. A segment with a transaction index is omitted, because every
 	// entry of the index must be checked when the segment is opened.
 	Segments []segment.Summary
-	// Ranges are those of the segments that Segments omits, ascending. A later start uses them only to
-	// detect that a segment is missing.
+	// Ranges are the offset ranges of the segments that Segments omits, in ascending order. A later
+	// start uses them only to detect that a segment is missing.
 	Ranges []Range
 	Epochs ClosedEpochs
 }
@@ -28,12 +28,12 @@ type ClosedLog struct {
 type Range struct{ Base, Next int64 }
 
 // ClosedEpochs identifies the content of leader-epoch-checkpoint at the time when the log was
-// closed. Without it, an older copy of the file could not be distinguished, because it is
+// closed. Without it, a start could not recognize an older copy of the file, because the copy is
 // well-formed too.
 type ClosedEpochs struct {
 	Known    bool              // false if the log was not closed without an error
 	Latest   leaderepoch.Entry // Epoch is -1 if the log had no leader epoch
-	Checksum string            // of the file's content
+	Checksum string            // checksum of the file's content
 }
 
 // SummarizeEpochs returns the ClosedEpochs of a log with these leader epochs.
@@ -46,7 +46,7 @@ func SummarizeEpochs(cache leaderepoch.Cache) ClosedEpochs {
 	return sum
 }
 
-// UnknownWriter is the broker epoch of a segment-checkpoint that does not contain one.
+// UnknownWriter is the broker epoch of a segment-checkpoint that does not contain a broker epoch.
 const UnknownWriter int64 = -2
 
 // The number of fields distinguishes the four kinds of lines in segment-checkpoint. The last field
@@ -63,7 +63,7 @@ const (
 )
 
 // EncodeClosedLogs encodes segment-checkpoint. writer is the broker epoch in the clean-shutdown
-// marker that follows it.
+// marker, which is written after this file.
 func EncodeClosedLogs(all map[PartitionID]ClosedLog, writer int64) []byte {
 	line := strconv.AppendInt(nil, writer, 10)
 	lines := []string{string(fmt.Appendf(line, " %s", checksum(line)))}
@@ -97,8 +97,8 @@ func checksum(content []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli))
 }
 
-// DecodeClosedLogs decodes segment-checkpoint. writer is the broker epoch in it, UnknownWriter if
-// an earlier version has written the file.
+// DecodeClosedLogs decodes segment-checkpoint. writer is the broker epoch in the file, or
+// UnknownWriter if an earlier version has written the file.
 func DecodeClosedLogs(content []byte) (all map[PartitionID]ClosedLog, writer int64, err error) {
 	lines, err := decodeLines(content)
 	if err != nil {
@@ -156,7 +156,7 @@ func decodeClosedLine(line []string, all map[PartitionID]ClosedLog) error {
 	return err
 }
 
-// parseClosedEpochs parses the fields between the partition and the checksum of the line.
+// parseClosedEpochs parses the fields between the partition and the checksum of a line.
 func parseClosedEpochs(texts []string) (ClosedEpochs, error) {
 	numbers, err := parseNumbers(texts[:2])
 	if err != nil {
@@ -171,7 +171,7 @@ func parseClosedEpochs(texts []string) (ClosedEpochs, error) {
 		nil
 }
 
-// parseSummary parses the fields between the partition and the checksum of the line.
+// parseSummary parses the fields between the partition and the checksum of a line.
 func parseSummary(texts []string) (segment.Summary, error) {
 	numbers, err := parseNumbers(texts)
 	if err != nil {

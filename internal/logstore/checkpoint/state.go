@@ -8,21 +8,21 @@ import (
 type State struct {
 	// LogStart, HighWatermark and FirstDirty are 0 if no checkpoint lists the partition.
 	LogStart      int64
-	RecoveryPoint int64 // UnknownOffset: recovery scans every segment
+	RecoveryPoint int64 // UnknownOffset if recovery has to scan every segment
 	HighWatermark int64
 	FirstDirty    int64
-	// Horizon is 0 (unknown) after a Release, so that the next pass searches for tombstones.
+	// Horizon is 0 (unknown) after a Release. The next pass then searches for tombstones.
 	Horizon        int64
-	TombstoneClean int64                  // 0 for a retained log; the next pass computes it
+	TombstoneClean int64                  // 0 for a retained log, for which the next pass computes it
 	Progress       clean.CleaningProgress // nil for a retained log
 	// Aborted covers the segments below the recovery point; nil for a retained log.
 	Aborted AbortedCounts
 }
 
-// Merge combines two checkpoint states of one log. Each field only increases during the life of a
-// log, so Merge returns the larger value of each field. The delete horizon is an exception, because
-// it may decrease: Merge sets it to 0 (unknown), so that the next pass searches for tombstones. The
-// other fields about tombstones are reset too, because they were not updated meanwhile.
+// Merge combines two checkpoint states of one log. Fields never decrease during the life of a log,
+// so Merge returns the larger value of each field. The exception is the delete horizon, which may
+// decrease: Merge sets it to 0 (unknown), which makes the next pass search for tombstones. Merge
+// also resets the other fields about tombstones, because they were not updated meanwhile.
 func (s State) Merge(other State) State {
 	return State{
 		LogStart:      max(s.LogStart, other.LogStart),
@@ -33,5 +33,5 @@ func (s State) Merge(other State) State {
 	}
 }
 
-// UnknownOffset is the value of an offset that no checkpoint contains for a partition.
+// UnknownOffset represents an offset that no checkpoint contains for a partition.
 const UnknownOffset = -1
