@@ -15,7 +15,7 @@ func TestI25LastBatchOfAnActiveProducerRemainsEmpty(t *testing.T) {
 	l.batch(compress.Zstd, record.Identity{ProducerID: 8}, "a=3")
 	l.put("a=4")
 	l.roll()
-	// Producer 8 has a later batch above the bound, so its batch here is removable.
+	// Producer 8 has a later batch above the bound, so its batch in this log is removable.
 	l.job.Producers = producers(map[int64]int64{7: 1, 8: 99, -1: 3})
 	l.pass()
 	l.want("3:a=4")
@@ -89,9 +89,9 @@ func TestFewEmptyBatchesDoNotCauseARewrite(t *testing.T) {
 	}
 }
 
-// The last record below the bound remains, whatever kind of record it is: it may be the last record
-// of the log. It is no garbage, and no pass is planned for it. Once more records are appended, a
-// pass removes it.
+// The last record below the bound remains, whatever kind of record it is, because it may be the
+// last record of the log. It does not count as garbage, and no pass is planned for it. Once more
+// records are appended, a pass removes it.
 func TestI29LastRecordBelowTheBoundRemains(t *testing.T) { // KAFKA-17076
 	for name, test := range map[string]struct {
 		put                func(l *fakeLog)
@@ -134,8 +134,9 @@ func TestI29LastRecordBelowTheBoundRemains(t *testing.T) { // KAFKA-17076
 	}
 }
 
-// The batch that ends at the bound remains even if its records must go: they were deleted, so no
-// consumer waits for them, or a marker above the bound aborts their transaction.
+// The batch that ends at the bound remains even if its records must be removed, because they were
+// deleted and no consumer waits for them, or because a marker above the bound aborts their
+// transaction.
 func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) {
 	for name, act := range map[string]func(l *fakeLog){
 		"deleted": func(l *fakeLog) {
@@ -185,7 +186,7 @@ func TestFullyLiveBatchesAreCopiedByteForByte(t *testing.T) {
 	}
 }
 
-// KAFKA-3252, KAFKA-4298: a batch with each codec is rebuilt in a topic with each codec.
+// A batch with any codec is rebuilt correctly in a topic with any codec (KAFKA-3252, KAFKA-4298).
 func TestRebuiltBatchesGetTheTopicsCodecUnlessKept(t *testing.T) {
 	for from := compress.None; from <= compress.Zstd; from++ {
 		for to := compress.None; to <= compress.Zstd; to++ {
@@ -216,7 +217,7 @@ func TestRebuiltBatchesGetTheTopicsCodecUnlessKept(t *testing.T) {
 	}
 }
 
-func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390: Kafka's cleaner ignores the level
+func TestLevelOfTheTopicIsUsed(t *testing.T) { // KIP-390; Kafka's cleaner ignores the level
 	sizes := map[int]int{}
 	for _, level := range []int{1, 22} {
 		l := newLog(t)

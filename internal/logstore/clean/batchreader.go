@@ -16,25 +16,24 @@ const (
 	chunkBytesMax = 1 << 20
 )
 
-// sampleShare selects the fully dead batches that are read nevertheless and compared with the
-// sidecar (F6): about one in sampleShare.
+// sampleShare determines the sample of fully dead batches that are nevertheless read and compared
+// with the sidecar (F6): about one batch in sampleShare.
 const sampleShare = 1000
 
-// readBatch is a batch that a rewrite reads, with the action of the rewrite for this batch.
+// readBatch is a batch that a rewrite reads, with the rewrite's action for the batch.
 type readBatch struct {
 	keys.Batch
 	action batchAction
 	dead   int // number of dead records
-	needed int // bytes to read: the whole batch, or the header only
+	needed int // bytes to read: the whole batch or only its header
 }
 
-// end returns the position in the file after the needed bytes.
+// end returns the file position after the needed bytes.
 func (b readBatch) end() int64 { return b.Position + int64(b.needed) }
 
 // batchReader reads the batches of a segment that a rewrite needs, in log order, with one read for
-// neighbouring batches. It skips dead batches, except for a sample (see sampleShare). Before it
-// calls visit for a batch, it compares the batch with the sidecar and verifies the checksum of the
-// batch.
+// adjacent batches. It skips dead batches, except for a sample (see sampleShare). Before it calls
+// visit for a batch, it compares the batch with the sidecar and verifies the batch's checksum.
 //
 // Invariant: pending batches are in file order, with gaps of less than gapBytesMax.
 type batchReader struct {
@@ -50,7 +49,7 @@ type batchReader struct {
 	buffer  []byte
 }
 
-// run reads the batches of the segment and visits them.
+// run reads the segment's batches and visits them.
 func (r *batchReader) run() error {
 	err := r.plan.batches(func(b keys.Batch) error {
 		action, dead := r.policy.action(r.plan, b)
@@ -73,7 +72,7 @@ func (r *batchReader) run() error {
 	return err
 }
 
-// stepBytes is the number of bytes of a segment between two steps of kind StepRead.
+// stepBytes is the number of bytes of a segment between two steps of the kind StepRead.
 const stepBytes = 64 << 10
 
 // step reports that the rewrite has processed the segment up to a position.
@@ -99,8 +98,8 @@ func (r *batchReader) add(next readBatch) error {
 	return nil
 }
 
-// flush reads the pending batches with one read and visits them. The size of its buffer is computed
-// from the sidecar, and is checked first against the size of the segment.
+// flush reads the pending batches with one read and visits them. It computes the size of its buffer
+// from the sidecar, and checks this size against the segment's size before it allocates the buffer.
 func (r *batchReader) flush() error {
 	if len(r.pending) == 0 {
 		return nil
@@ -142,8 +141,8 @@ func (r *batchReader) flush() error {
 	return nil
 }
 
-// verify compares a batch with its entry in the sidecar and verifies its checksum (I42). If only
-// the header of the batch was read, the checksum cannot be verified.
+// verify compares a batch with its entry in the sidecar and verifies the batch's checksum (I42). If
+// only the header of the batch was read, the checksum cannot be verified.
 func (r *batchReader) verify(next readBatch, b record.Batch) error {
 	size, err := record.PeekSize(b)
 	if err != nil || size != next.SizeBytes || b.BaseOffset() != next.BaseOffset ||

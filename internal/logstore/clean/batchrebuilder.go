@@ -20,16 +20,16 @@ type batchRebuilder struct {
 	hasher        keys.Hasher
 	batchBytesMax int
 	memory        *memory
-	stats         *Stats // the rebuilder updates BatchesDecoded
+	stats         *Stats // shared with the pass; the rebuilder updates BatchesDecoded
 	builder       *record.Builder
 
 	// State of the current source segment.
 	plan        *plan
 	removable   *mergeIterator
 	records     *keys.Records
-	nextOrdinal uint32      // ordinal of the record that records returns next
-	decoded     bitmap      // records with a key that were decoded; nil before the first
-	entries     fingerprint // of the decoded records with a key
+	nextOrdinal uint32      // ordinal of the next record that records returns
+	decoded     bitmap      // decoded records that have a key; nil before the first one
+	entries     fingerprint // fingerprint of the decoded records that have a key
 }
 
 // begin starts a source segment.
@@ -63,9 +63,9 @@ func (r *batchRebuilder) end() error {
 	return nil
 }
 
-// apply returns the batch to write in place of the batch b. The result ok is false if no batch is
-// written. The returned batch is valid until the next call. A dropped batch is decoded only to
-// compare its records with the sidecar.
+// apply returns the batch to write in place of batch b; ok is false if no batch is to be written.
+// The returned batch is valid until the next call. A dropped batch is decoded only to compare its
+// records with the sidecar.
 func (r *batchRebuilder) apply(in readBatch, b record.Batch) (out record.Parts, ok bool,
 	err error) {
 	switch in.action {
@@ -87,8 +87,8 @@ func (r *batchRebuilder) apply(in readBatch, b record.Batch) (out record.Parts, 
 	return record.Whole(b), true, nil
 }
 
-// rebuild encodes a batch without its dead records. The offsets and timestamps of records and the
-// identity of the batch do not change (I9, docs/format/batch.md).
+// rebuild encodes a batch without its dead records. The offsets and timestamps of the records and
+// the identity of the batch do not change (I9, docs/format/batch.md).
 func (r *batchRebuilder) rebuild(in readBatch, b record.Batch) (record.Parts, error) {
 	id := record.IdentityOf(b)
 	if err := r.setHorizon(in, &id); err != nil {
@@ -106,7 +106,7 @@ func (r *batchRebuilder) rebuild(in readBatch, b record.Batch) (record.Parts, er
 	return r.encode(in)
 }
 
-// encode returns the batch that the builder contains. The result uses the builder's memory.
+// encode returns the batch in the builder. The result uses the builder's memory.
 func (r *batchRebuilder) encode(in readBatch) (record.Parts, error) {
 	out, err := r.builder.Encode()
 	if err != nil {
@@ -120,24 +120,24 @@ func (r *batchRebuilder) encode(in readBatch) (record.Parts, error) {
 	return out, nil
 }
 
-// codec returns the codec and level of a rebuilt batch: Rules.DenseCodec if it is set, else the
-// codec that the batch has if Rules.KeepCodec is set, else the codec of the topic.
+// codec returns the codec and level of a rebuilt batch: Rules.DenseCodec if it is set; otherwise
+// the batch's own codec if Rules.KeepCodec is set; otherwise the topic's codec.
 func (r *batchRebuilder) codec(b record.Batch) (codec compress.Codec, level int) {
 	if dense := r.rules.DenseCodec; dense != nil {
 		return dense.Type, dense.Level
 	}
 	if r.rules.KeepCodec && b.Codec() != r.rules.Codec.Type {
-		return b.Codec(), compress.LevelDefault // the level belongs to the topic's codec
+		return b.Codec(), compress.LevelDefault // the topic's level applies only to the topic's codec
 	}
 	return r.rules.Codec.Type, r.rules.Codec.Level
 }
 
 // setHorizon sets the delete horizon of a rebuilt batch.
 //
-// Kafka's tools read the horizon. Passes use it as a lower bound (F2), also when the .dead file was
+// Kafka's tools read the horizon. Passes use it as a lower bound (F2), even if the .dead file was
 // lost. An existing horizon is kept as long as the batch contains a tombstone. A new horizon is one
-// retention after the earliest time at which a tombstone of the batch became removable, or after
-// this pass if none is removable yet.
+// retention after the earliest time at which a tombstone of the batch became removable. If no
+// tombstone is removable yet, the new horizon is one retention after this pass.
 func (r *batchRebuilder) setHorizon(in readBatch, id *record.Identity) error {
 	end, hasTombstone := in.FirstOrdinal+uint32(in.Records), false
 	if r.plan.counts.Tombstones > 0 {
@@ -180,12 +180,12 @@ func (r *batchRebuilder) hasLiveTombstone(from, to uint32) (found bool, err erro
 }
 
 // decodeWholeBytesMax is the largest decompressed size of a batch that is decompressed as a whole.
-// The records of larger batches are decompressed one after the other, which is slower but needs the
-// memory of one record only.
+// The records of larger batches are decompressed one after the other, which is slower but needs
+// memory for only one record.
 const decodeWholeBytesMax = 4 << 20
 
-// decode calls visit for each record of a batch with its ordinal, and adds the records that have a
-// key to the fingerprint.
+// decode calls visit for each record of a batch with the record's ordinal, and adds the records
+// that have a key to the fingerprint.
 func (r *batchRebuilder) decode(in readBatch, b record.Batch,
 	visit func(*record.Record, uint32)) error {
 	if r.decoded == nil {
@@ -215,9 +215,9 @@ func (r *batchRebuilder) decode(in readBatch, b record.Batch,
 	return err
 }
 
-// decodeLimit returns the largest decompressed size of a batch that is decoded. It may exceed
-// batchBytesMax if the sidecar lists a larger size: the batch was decoded under a higher limit when
-// the sidecar was built.
+// decodeLimit returns the largest decompressed size up to which a batch is decoded. It exceeds
+// batchBytesMax if the sidecar lists a larger size, because the batch was decoded under a higher
+// limit when the sidecar was built.
 func decodeLimit(batchBytesMax int, b keys.Batch) int {
 	return int(max(int64(batchBytesMax), b.BodyBytes+16*int64(b.Records)+1024))
 }
@@ -240,10 +240,10 @@ func (r *batchRebuilder) eachRecord(in readBatch, b record.Batch,
 	return nil
 }
 
-// fingerprint is a checksum of a set of sidecar entries, in any order. A rewrite compares the
-// fingerprint of the records that it decoded with that of their entries in the sidecar, from which
-// the pass computed the dead records (F6). Key hashes depend on a secret salt, so a producer cannot
-// construct two sets of entries with the same fingerprint.
+// fingerprint is a checksum of a set of sidecar entries that does not depend on their order. A
+// rewrite compares the fingerprint of the decoded records with the fingerprint of the records'
+// entries in the sidecar, from which the pass computed the dead records (F6). Key hashes depend on
+// a secret salt, so a producer cannot construct two sets of entries with the same fingerprint.
 type fingerprint struct {
 	sum   uint64
 	count int64

@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// onDisk returns a fake log in a real directory, so that a benchmark measures real I/O.
+// onDisk returns a fake log in a real directory. With it, a benchmark measures real I/O.
 func onDisk(b *testing.B) *fakeLog {
 	l := newLog(b)
 	dir := b.TempDir()
@@ -55,7 +55,7 @@ func (r rooted) Chtimes(name string,
 }
 
 // cpuTime returns the CPU time that the process has used. Unlike elapsed time, it hardly depends on
-// the other processes of the machine.
+// other processes on the machine.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -65,7 +65,7 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 // BenchmarkDedupe measures deduplication without the other steps of a pass, in CPU time per entry.
-// The memory bandwidth of the machine limits it.
+// The machine's memory bandwidth limits it.
 func BenchmarkDedupe(b *testing.B) {
 	l := newLog(b)
 	const segments, each = 16, 250_000
@@ -111,7 +111,7 @@ func BenchmarkRewriteVerbatim(b *testing.B) {
 	var steps []Step
 	for name, stage := range map[string]func(Step){
 		"rewrite": nil,
-		// what the cleaner does with a step, without the copy for reports
+		// This is what the cleaner does with a step, without the copy for reports.
 		"rewrite with steps": func(step Step) {
 			_ = time.Now()
 			steps = append(steps[:min(len(steps), 1000)], step)
@@ -138,8 +138,8 @@ func BenchmarkRewriteVerbatim(b *testing.B) {
 	})
 }
 
-// BenchmarkSidecarScan measures the time per record for building the sidecar of a segment from its
-// data.
+// BenchmarkSidecarScan measures the time per record of building a segment's sidecar from the
+// segment's data.
 func BenchmarkSidecarScan(b *testing.B) {
 	l := newLog(b)
 	l.many(200_000, func(i int) string { return fmt.Sprintf("key%d", i) })

@@ -12,7 +12,7 @@ type bitmap []uint64
 // newBitmap returns an empty set for ordinals below records.
 func newBitmap(records uint32) bitmap { return make(bitmap, (uint64(records)+63)/64) }
 
-// bitmapBytes returns the size of the result of newBitmap in memory.
+// bitmapBytes returns the memory size of the result of newBitmap.
 func bitmapBytes(records uint32) int64 { return 8 * ((int64(records) + 63) / 64) }
 
 // has reports whether i is in the set. Ordinals beyond the last word are not in the set.
@@ -31,8 +31,9 @@ func (b bitmap) clear(i uint32) {
 	}
 }
 
-// setShared is an atomic set, for bitmaps that several hash slices modify at once. Two slices may
-// modify the same word, because the keys of neighbouring records can belong to different slices.
+// setShared is the atomic version of set, for bitmaps that several hash slices modify at once. Two
+// slices may modify the same word, because the keys of adjacent records can belong to different
+// slices.
 func (b bitmap) setShared(i uint32) { atomic.OrUint64(&b[i/64], 1<<(i%64)) }
 
 // setRange adds the ordinals in [from, to).
@@ -48,7 +49,7 @@ func (b bitmap) setRange(from, to uint32) {
 	}
 }
 
-// extend enlarges the bitmap so that i can be added.
+// extend enlarges the bitmap to a size at which i can be added.
 func (b *bitmap) extend(i uint32) {
 	if words := int(i/64) + 1; words > len(*b) {
 		*b = append(*b, make(bitmap, words-len(*b))...)
@@ -56,8 +57,7 @@ func (b *bitmap) extend(i uint32) {
 }
 
 // count returns the number of elements in [from, to). It counts whole words, because it is called
-// for every batch, and masks the first and the last word where the range begins or ends inside
-// them.
+// for every batch. It masks the first and the last word if the range begins or ends inside them.
 func (b bitmap) count(from, to uint32) int {
 	n := 0
 	for word := int(from / 64); word < len(b) && uint64(word)*64 < uint64(to); word++ {
@@ -82,7 +82,7 @@ func (b bitmap) all() int {
 	return n
 }
 
-// members yields the elements, ascending.
+// members yields the elements in ascending order.
 func (b bitmap) members(yield func(uint32) bool) {
 	for i, word := range b {
 		for ; word != 0; word &= word - 1 {
@@ -93,7 +93,7 @@ func (b bitmap) members(yield func(uint32) bool) {
 	}
 }
 
-// without returns a new set of the elements of b that are not in the set other.
+// without returns a new set with the elements of b that are not in other.
 func (b bitmap) without(other bitmap) bitmap {
 	out := make(bitmap, len(b))
 	for i, word := range b {

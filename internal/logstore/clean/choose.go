@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// chooseSegments decides which segments of a window are rewritten: first those that must be
-// rewritten, then those with the best score, until the remaining garbage is within the limit of the
-// topic. A segment without garbage is never chosen.
+// chooseSegments decides which segments of a window are rewritten: first the segments that must be
+// rewritten, then the segments with the best scores, until the remaining garbage is within the
+// topic's limit. A segment without garbage is never chosen.
 func chooseSegments(plans []*plan, maxGarbagePercent int, now time.Time) {
 	all := make([]candidate, len(plans))
 	for i, plan := range plans {
@@ -25,19 +25,19 @@ func chooseSegments(plans []*plan, maxGarbagePercent int, now time.Time) {
 	}
 }
 
-// dueShare limits rewrites that remove only markers and batches without records: they force a
-// rewrite of their segment only if they take at least 1/dueShare of its bytes. They become
-// removable one by one, each after the last records of its transaction are removed or its producer
-// has expired. If each forced a rewrite, a log of many small transactions would be rewritten every
-// day.
+// dueShare limits rewrites that remove only markers and batches without records. Such markers and
+// batches force a rewrite of their segment only if they take at least 1/dueShare of its bytes. They
+// become removable one by one, each after the last records of its transaction are removed or its
+// producer has expired. If each of them forced a rewrite, a log of many small transactions would be
+// rewritten every day.
 const dueShare = 100
 
-// hasMuchDue reports whether due markers and unneeded empty batches force a rewrite.
+// hasMuchDue reports whether due markers and unneeded empty batches force a rewrite of the segment.
 func (p *plan) hasMuchDue() bool {
 	return p.dueBytes > 0 && p.dueBytes*dueShare >= p.segment.SizeBytes()
 }
 
-// forced reports whether the segment must be rewritten, however little that frees.
+// forced reports whether the segment must be rewritten, even if the rewrite frees little space.
 func (p *plan) forced() bool {
 	return p.overdue || p.hasDueTombstone || p.hasDeleted || p.allDropped || p.hasMuchDue()
 }
@@ -47,17 +47,19 @@ type candidate struct {
 	sizeBytes, deadBytes, liveBytes, readBytes int64
 	removed                                    int64 // number of records that a rewrite removes
 	forced                                     bool
-	// age of the newest record of the segment
+	// age is the age of the segment's newest record.
 	age time.Duration
 }
 
 // score is the benefit of rewriting a segment, divided by the cost and weighted by age: records of
-// an old segment are less likely to be superseded soon, so the result of its rewrite lasts longer.
+// an old segment are less likely to be superseded soon, so a rewrite of the segment has a longer
+// effect.
 //
-// The cost is the number of bytes written. Bytes read are not included (ADR 0125): they are nearly
-// the size of the segment, however few of its records are live, so they would hide how cheap the
-// rewrite of a nearly empty segment is. With them, passes wrote a fifth more and read no less. The
-// score contains the square root of the age: with the age itself, passes wrote twice as much.
+// The cost is the number of bytes written. Bytes read are not included (ADR 0125): nearly the whole
+// segment is read, even if few of its records are live, so these bytes would hide how cheap the
+// rewrite of a nearly empty segment is. With them, passes wrote a fifth more and did not read less.
+// The score contains the square root of the age, because with the age itself passes wrote twice as
+// much.
 func (c candidate) score() float64 {
 	if c.liveBytes <= 0 {
 		return math.Inf(1)
@@ -65,8 +67,8 @@ func (c candidate) score() float64 {
 	return float64(c.deadBytes) / float64(c.liveBytes) * math.Sqrt(max(1, c.age.Seconds()))
 }
 
-// choose returns which candidates to rewrite so that at most maxGarbagePercent of the remaining
-// bytes are garbage.
+// choose returns which candidates to rewrite. After these rewrites, at most maxGarbagePercent of
+// the remaining bytes are garbage.
 func choose(all []candidate, maxGarbagePercent int) []bool {
 	chosen := make([]bool, len(all))
 	var size, garbage int64
@@ -86,8 +88,8 @@ func choose(all []candidate, maxGarbagePercent int) []bool {
 	slices.SortStableFunc(optional,
 		func(a, b int) int { return cmp.Compare(all[b].score(), all[a].score()) })
 	for _, i := range optional {
-		// At 0 percent every segment with a dead record is chosen. The comparison of bytes would
-		// miss a record so small that its share of a batch rounds to 0 bytes.
+		// At 0 percent every segment with a dead record is chosen. A comparison of bytes would miss
+		// a record that is so small that its share of a batch rounds to 0 bytes.
 		if maxGarbagePercent > 0 &&
 			float64(garbage)*100 <= float64(size)*float64(maxGarbagePercent) {
 			break

@@ -19,7 +19,7 @@ func TestChooseTakesTheBestScoresUntilGarbageIsWithinTheLimit(t *testing.T) {
 		all     []candidate
 		want    string
 	}{
-		// at 0 percent every segment with garbage is chosen
+		// At 0 percent every segment with garbage is chosen.
 		{0, []candidate{withGarbage(10), withGarbage(0), withGarbage(900)}, "[true false true]"},
 		{50, []candidate{withGarbage(400), withGarbage(0), withGarbage(450)},
 			"[false false false]"},
@@ -80,9 +80,9 @@ func TestChooseLeavesNoMoreGarbageThanAllowed(t *testing.T) {
 }
 
 // simulate appends a million records of equal size to a simulated log, which is cleaned whenever
-// dirtyPercent of it is dirty. For the second half of the appends it returns the number of records
-// rewritten per appended record, and the mean share of garbage at the start of a pass. It does not
-// simulate batches or codecs.
+// dirtyPercent of the log is dirty. For the second half of the appends, it returns the number of
+// records rewritten per appended record, and the mean share of garbage at the start of a pass. It
+// does not simulate batches or codecs.
 func simulate(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (rewrites,
 	peak float64) {
 	const segmentRecords, appends = 500, 1_000_000
@@ -154,10 +154,10 @@ func simulate(maxGarbagePercent, dirtyPercent int, key func(*rand.Rand) int) (re
 	return float64(written) / (appends / 2), peak / float64(max(1, passes))
 }
 
-// simulatedKeys is the number of keys of the simulation.
+// simulatedKeys is the number of different keys in the simulation.
 const simulatedKeys = 50_000
 
-// steadyState returns the result of simulate for uniformly distributed keys, and for a Zipf
+// steadyState returns simulate's results for uniformly distributed keys, and for a Zipf
 // distribution with exponent 1.2.
 func steadyState(maxGarbagePercent, dirtyPercent int) (uniform, uniformPeak, zipf,
 	zipfPeak float64) {
@@ -173,7 +173,8 @@ func steadyState(maxGarbagePercent, dirtyPercent int) (uniform, uniformPeak, zip
 	return uniform, uniformPeak, zipf, zipfPeak
 }
 
-// The figures of ADR 0125 are the output of go test -run SteadyState -v ./internal/logstore/clean.
+// The output of go test -run SteadyState -v ./internal/logstore/clean contains the figures in ADR
+// 0125.
 func TestSteadyStateCostsLessTheMoreGarbageIsAllowed(t *testing.T) {
 	before := [2]float64{1e9, 1e9}
 	for _, percent := range []int{0, 5, 10, 20, 33, 50} {

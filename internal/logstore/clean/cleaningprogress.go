@@ -7,22 +7,22 @@ import (
 )
 
 // CleaningProgress is the replicated cleaning progress of a partition over time. A step consists of
-// an offset and the time from which all tombstones and markers below this offset have been
-// removable on all replicas (X1, X2). The retention of these tombstones does not start before that
-// time (X3). Before it, a consumer may have read a deleted record on one replica; it may continue
-// on another replica, where it must still find the tombstone.
+// an offset and a time since which all tombstones and markers below this offset have been removable
+// on all replicas (X1, X2). The retention of these tombstones does not start before that time (X3).
+// Before that time, a consumer may have read a deleted record on one replica and continue on
+// another replica, where it must still find the tombstone.
 //
-// A step remains valid after a change of the leader, and if a later report is lower. Once no
-// replica contains an older record of a key, no replica can receive one again, because replicas
-// copy records only from each other. A truncation invalidates steps, because other records may be
-// appended at the truncated offsets: see Truncate.
+// A step remains valid after a change of the leader, and after a later report of a lower offset.
+// Once no replica contains an older record of a key, no replica can receive one again, because
+// replicas copy records only from each other. A truncation invalidates steps, because other records
+// may be appended at the truncated offsets; see Truncate.
 //
 // Invariant: Below and SinceMs strictly ascend from step to step. The zero value permits no
 // removal.
 type CleaningProgress []ProgressStep
 
-// ProgressStep is one step of a CleaningProgress: tombstones below the offset have been removable
-// on all replicas since SinceMs.
+// ProgressStep is one step of a CleaningProgress: tombstones below the offset Below have been
+// removable on all replicas since SinceMs.
 type ProgressStep struct {
 	Below, SinceMs int64
 }
@@ -41,7 +41,7 @@ const (
 )
 
 // Since returns the time since which the tombstones at an offset have been removable on all
-// replicas; ok is false if they are not removable on all replicas yet.
+// replicas. If they are not yet removable on all replicas, ok is false.
 func (c CleaningProgress) Since(offset int64) (ms int64, ok bool) {
 	index, _ := slices.BinarySearchFunc(c, offset, func(s ProgressStep, o int64) int {
 		if s.Below <= o {
@@ -55,8 +55,8 @@ func (c CleaningProgress) Since(offset int64) (ms int64, ok bool) {
 	return c[index].SinceMs, true
 }
 
-// Add returns the progress with one more report: at the time now, the tombstones below an offset
-// are removable on all replicas.
+// Add returns the progress with one more report: at the time now, the tombstones below the given
+// offset are removable on all replicas.
 func (c CleaningProgress) Add(below int64, now time.Time,
 	retention time.Duration) CleaningProgress {
 	last := len(c) - 1
@@ -66,17 +66,17 @@ func (c CleaningProgress) Add(below int64, now time.Time,
 	interval := max(1, retention.Milliseconds()/progressResolution)
 	since := (now.UnixMilli() + interval - 1) / interval * interval
 	next := slices.Clone(c)
-	// If the report is in the interval of the last step, or the clock was set back, the offset of
-	// the last step is raised and its time is kept. The time may be later than the report, which
-	// only delays removals.
+	// If the report is in the last step's interval, or the clock was set back, the last step's
+	// offset is raised and its time is kept. The time may be later than the report, which only
+	// delays removals.
 	if last >= 0 && c[last].SinceMs >= since {
 		next[last].Below = below
 	} else {
 		next = append(next, ProgressStep{below, since})
 	}
-	// A step is dropped once the step after it is older than one retention: the tombstones below
-	// both have been removable long enough. If there are still too many steps, the oldest is
-	// dropped, which only delays removals.
+	// A step is dropped once the next step is older than one retention, because the tombstones
+	// below both offsets have then been removable long enough. If there are still too many steps,
+	// the oldest step is dropped, which only delays removals.
 	for len(next) > 1 && (next[1].SinceMs+retention.Milliseconds() <= now.UnixMilli() ||
 		len(next) > ProgressStepsMax) {
 		next = next[1:]
@@ -84,8 +84,8 @@ func (c CleaningProgress) Add(below int64, now time.Time,
 	return next
 }
 
-// Truncate returns the progress after the log was truncated to an offset. It lowers all steps to
-// this offset, because other records may be appended at and above it.
+// Truncate returns the progress after the log was truncated to an offset. It lowers all higher
+// steps to this offset, because other records may be appended at and above it.
 func (c CleaningProgress) Truncate(offset int64) CleaningProgress {
 	for i, s := range c {
 		if s.Below < offset {

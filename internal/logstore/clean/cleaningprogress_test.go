@@ -9,15 +9,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// progressReport is one call of CleaningProgress.Add. The model keeps the reports of all calls.
+// progressReport contains the arguments of one call of CleaningProgress.Add. The model keeps all
+// reports.
 type progressReport struct {
 	below  int64
 	moment time.Time
 }
 
 // TestCleaningProgressEqualsModel calls Add and Truncate with random arguments, and compares Since
-// with the list of all reports. Since must return a time for exactly the offsets that were
-// reported. The time must not be before the report, and at most one interval after it.
+// with the list of all reports. Since must return a time for exactly the reported offsets. The time
+// must not be before the report, and must be at most one interval after it.
 func TestCleaningProgressEqualsModel(t *testing.T) {
 	for s := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(s, 0))

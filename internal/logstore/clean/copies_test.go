@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// writeRecorder is a file system that collects the buffers that are passed to WriteAt.
+// writeRecorder is a file system that records the buffers passed to WriteAt.
 type writeRecorder struct {
 	vfs.FS
 	buffers *[][]byte
@@ -30,8 +30,8 @@ func (f recordedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// A rewrite passes the output buffers of the codec to WriteAt, without copying them, as the produce
-// path does (docs/format/copies.md).
+// A rewrite passes the codec's output buffers to WriteAt without copying them, like the produce
+// path (docs/format/copies.md).
 func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 	var coded, written [][]byte
 	l := newLog(t)
@@ -45,7 +45,7 @@ func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 	for codec := compress.Gzip; codec <= compress.Zstd; codec++ {
 		l.batch(codec, record.Identity{ProducerID: -1}, "a=1", codec.String()+"=2")
 	}
-	l.put("a=3") // supersedes one record of each batch
+	l.put("a=3") // supersedes one record in each batch
 	l.roll()
 	written = nil
 	if stats := l.pass(); stats.RecordsRemoved != 4 {

@@ -23,31 +23,31 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Binding identifies the bytes that a .dead file was computed from. Files with equal bindings have
+// Binding identifies the bytes that a .dead file was computed from. Files with equal bindings use
 // the same ordinals.
 type Binding struct {
 	Base     int64
 	LogBytes int64
 	Identity uint64 // identity of the .log and .keys files: see keys.Reader
-	Records  uint32 // number of records, and so of ordinals
+	Records  uint32 // number of records, and therefore of ordinals
 }
 
-// DeadFile is the content of the .dead file of a segment: its dead records and its removable
+// DeadFile is the content of a segment's .dead file: the segment's dead records and removable
 // tombstones, as of one pass.
 //
-// Invariants: every ordinal in Bitmap and Removable is below Binding.Records. The sets of Removable
-// ascend by SinceMs, are disjoint, and number at most 16.
+// Invariants: every ordinal in Bitmap and Removable is below Binding.Records. Removable contains at
+// most 16 sets, which are disjoint and ascend by SinceMs.
 type DeadFile struct {
 	Binding
 	// ComputedThrough is the bound of the pass that computed the file. The pass has read all
 	// records below the bound.
 	ComputedThrough int64
-	// Lineage is the lineage of the leader epochs below ComputedThrough. The file is invalid in a
-	// log with another lineage (F4).
+	// Lineage identifies the history of the leader epochs below ComputedThrough. The file is
+	// invalid in a log with another lineage (F4).
 	Lineage    uint64
 	PassedAtMs int64
 	// BlockingSinceMs is the time since which a dead record of the segment has blocked a tombstone
-	// (F7); 0 if no dead record blocks one.
+	// (F7); 0 if no dead record blocks a tombstone.
 	BlockingSinceMs int64
 	DeadBytes       int64
 	DeadRecords     uint32
@@ -61,10 +61,10 @@ type DeadFile struct {
 type RemovableSet struct {
 	SinceMs  int64
 	Count    uint32
-	ordinals []byte // differences between neighbours in LEB128: a quarter of the size of a []uint32
+	ordinals []byte // LEB128-encoded differences: a quarter of the size of a []uint32
 }
 
-// newRemovableSet returns the set of ascending ordinals.
+// newRemovableSet returns the set of the given ordinals, which must ascend.
 func newRemovableSet(sinceMs int64, ordinals func(yield func(uint32) bool)) RemovableSet {
 	set := RemovableSet{SinceMs: sinceMs}
 	last := uint32(0)
@@ -76,8 +76,8 @@ func newRemovableSet(sinceMs int64, ordinals func(yield func(uint32) bool)) Remo
 	return set
 }
 
-// All yields the ordinals, ascending. It does not validate the encoded bytes: newRemovableSet
-// creates valid bytes, and the decoder checks them.
+// All yields the ordinals in ascending order. It does not validate the encoded bytes, because
+// newRemovableSet creates valid bytes and the decoder checks them.
 func (s RemovableSet) All(yield func(uint32) bool) {
 	last := uint32(0)
 	for rest := s.ordinals; len(rest) > 0; {
@@ -112,8 +112,8 @@ func (s RemovableSet) check(records uint32) error {
 	return nil
 }
 
-// DeadFileBytesMax returns the size of the largest .dead file of a segment with that many records.
-// A reader checks the size of the file before it allocates.
+// DeadFileBytesMax returns the maximum size of the .dead file of a segment with that many records.
+// A reader checks the file's size before it allocates memory.
 func DeadFileBytesMax(records uint32) int64 {
 	return deadHeaderBytes + int64(records)/8 + 8 + removableSetsMax*setHeaderBytes +
 		int64(records)*binary.MaxVarintLen32 + 4
@@ -200,7 +200,7 @@ func (d *DeadFile) decodeBitmap(rest []byte, words uint32) ([]byte, error) {
 	return rest[8*words:], nil
 }
 
-// decodeSets decodes the removable sets, which end the file.
+// decodeSets decodes the removable sets at the end of the file.
 func (d *DeadFile) decodeSets(rest []byte, sets uint32) error {
 	if sets > removableSetsMax {
 		return fmt.Errorf("%w: %d sets", ErrDeadFile, sets)
@@ -230,11 +230,10 @@ func (d *DeadFile) decodeSets(rest []byte, sets uint32) error {
 	return nil
 }
 
-// stillRemovable returns the sets of an earlier pass, restricted to the records that are still
+// stillRemovable returns an earlier pass's sets, restricted to the records that are still
 // removable. Only a truncation can make a removable record blocked again. The argument removable
 // contains all records that this pass found to be removable. stillRemovable deletes the returned
-// records from it, so that it contains only the records that became removable since the earlier
-// pass (X3).
+// records from it, which leaves the records that became removable since the earlier pass (X3).
 func stillRemovable(previous []RemovableSet, removable bitmap) (still []RemovableSet) {
 	for _, set := range previous {
 		kept := newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {
@@ -255,7 +254,7 @@ func stillRemovable(previous []RemovableSet, removable bitmap) (still []Removabl
 }
 
 // mergeRemovable sorts the sets by time and merges sets with the same time. While more than
-// removableSetsMax sets are left, it merges the two oldest, with the time of the younger: a
+// removableSetsMax sets are left, it merges the two oldest sets and keeps the later time: a
 // tombstone may be removed too late, but never too early.
 func mergeRemovable(sets []RemovableSet) []RemovableSet {
 	slices.SortStableFunc(sets,
@@ -271,7 +270,7 @@ func mergeRemovable(sets []RemovableSet) []RemovableSet {
 	return sets
 }
 
-// union returns the ordinals of both sets, with the later of their times.
+// union returns the ordinals of both sets, with the later of the two times.
 func union(a, b RemovableSet) RemovableSet {
 	var both bitmap
 	for _, set := range []RemovableSet{a, b} {

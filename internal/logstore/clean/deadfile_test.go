@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// randomDeadFile returns a DeadFile as a pass could write it.
+// randomDeadFile returns a DeadFile that a pass could write.
 func randomDeadFile(random *rand.Rand) *DeadFile {
 	records := uint32(1 + random.IntN(2000))
 	d := &DeadFile{
@@ -89,8 +89,8 @@ func FuzzDecodeDeadFile(f *testing.F) {
 		f.Add(content[:len(content)-4])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		// Append a valid checksum, so that fuzzing reaches the code behind the check of the
-		// checksum.
+		// Append a valid checksum. Otherwise fuzzing would not reach the code after the check of
+		// the checksum.
 		content := appendChecksum(slices.Clone(body))
 		d, err := DecodeDeadFile(content)
 		if err != nil {

@@ -15,7 +15,7 @@ type DeadSummary struct {
 	PassedAtMs      int64
 	DeadBytes       int64
 	DeadRecords     uint32
-	Removable       []RemovableCount // ascending by SinceMs, at most 16
+	Removable       []RemovableCount // ascending by SinceMs; at most 16 elements
 }
 
 // RemovableCount is the time and the size of a RemovableSet.
@@ -24,10 +24,10 @@ type RemovableCount struct {
 	Count   uint32
 }
 
-// ReadDeadSummary reads the header of a .dead file of size bytes and the headers of its sets: some
-// hundred bytes, however many records the segment has. It does not read the checksum, which covers
-// the whole file, so the result is for reports only. It checks that the sizes in the headers add up
-// to the size of the file, and fails with an error that wraps ErrDeadFile if they do not.
+// ReadDeadSummary reads the header of a .dead file of size bytes and the headers of its sets. These
+// are some hundred bytes, however many records the segment has. It does not verify the checksum,
+// which covers the whole file, so the result is for reports only. It fails with an error that wraps
+// ErrDeadFile if the sizes in the headers do not add up to the file's size.
 func ReadDeadSummary(file io.ReaderAt, size int64) (*DeadSummary, error) {
 	var head [deadHeaderBytes]byte
 	if err := readDead(file, head[:], 0); err != nil {
@@ -67,7 +67,7 @@ func ReadDeadSummary(file io.ReaderAt, size int64) (*DeadSummary, error) {
 	return d, nil
 }
 
-// readDead reads a part of a .dead file. A file that ends before it is invalid.
+// readDead reads a part of a .dead file. A file that ends before the end of this part is invalid.
 func readDead(file io.ReaderAt, part []byte, position int64) error {
 	n, err := file.ReadAt(part, position)
 	switch {

@@ -20,8 +20,8 @@ func summaryOf(d *DeadFile) *DeadSummary {
 	return s
 }
 
-// TestDeadSummaryIsThatOfTheWholeFile compares summaries with whole files. A truncated file has no
-// summary.
+// TestDeadSummaryIsThatOfTheWholeFile checks that a summary matches the whole file, and that a
+// truncated file has no summary.
 func TestDeadSummaryIsThatOfTheWholeFile(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 300 {
@@ -40,7 +40,8 @@ func TestDeadSummaryIsThatOfTheWholeFile(t *testing.T) {
 	}
 }
 
-// FuzzDeadSummary: every file that a pass accepts has a summary, and no bytes cause a panic.
+// FuzzDeadSummary checks that every file that a pass accepts has a summary, and that no bytes cause
+// a panic.
 func FuzzDeadSummary(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 0))
 	for range 5 {

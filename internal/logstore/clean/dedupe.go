@@ -11,8 +11,8 @@ import (
 )
 
 // deduplicate marks the superseded records of a window. It reads every sidecar once, in short
-// sequential reads, for any number of keys. It writes no file. The hash slices are independent of
-// each other.
+// sequential reads, however many keys there are. It writes no file. The hash slices are independent
+// of each other.
 func (p *pass) deduplicate(w window) error {
 	entries := entryCount(p.plans)
 	limits := &p.job.Limits
@@ -58,19 +58,19 @@ type sliceResolver struct {
 	plans  []*plan // all segments of the pass
 	window window
 	table  *table
-	// hasTombstones is set if the window contains tombstones or markers. Then the segments below
-	// the window are read too, because their records may block these tombstones.
+	// hasTombstones is set if the window contains tombstones or markers. In this case, the segments
+	// below the window are read too, because their records may block these tombstones.
 	hasTombstones bool
-	firstAppendMs []int64 // plan.firstAppend of each segment
+	firstAppendMs []int64 // see plan.firstAppend; by segment
 
 	// Results per segment, over all slices that this resolver has resolved.
 	blocks       []recordPosition // see plan.blocks
 	supersededMs []int64          // see plan.supersededMs
-	// number of superseded records; nil if the caller does not need the number
+	// superseded counts superseded records; nil if the caller does not need the number.
 	superseded []int64
-	liveKeys   int64 // keys that have a latest record
+	liveKeys   int64 // number of keys that have a latest record
 
-	entries keys.Entries // reused
+	entries keys.Entries // reused memory
 	run     keyRun
 	audit   audit
 }
@@ -93,7 +93,7 @@ func newSliceResolver(plans []*plan, w window, tableBytes int64) *sliceResolver 
 	return r
 }
 
-// mergeInto adds the resolver's results to the plans.
+// mergeInto merges the resolver's results into the plans.
 func (r *sliceResolver) mergeInto(plans []*plan) {
 	for i, plan := range plans {
 		plan.blocks = lower(plan.blocks, r.blocks[i])
@@ -102,8 +102,8 @@ func (r *sliceResolver) mergeInto(plans []*plan) {
 }
 
 // resolve resolves the keys of one range of hashes. If the table cannot hold the keys, it splits
-// the range and resolves both halves. The results of the attempt that filled the table need not be
-// undone: they are correct, and the halves produce them again.
+// the range and resolves both halves. The results of the failed attempt remain: they are correct,
+// and the halves produce them again.
 func (r *sliceResolver) resolve(keyRange keys.Range) error {
 	r.table.reset(keyRange)
 	r.audit = audit{}
@@ -138,8 +138,8 @@ func (r *sliceResolver) resolve(keyRange keys.Range) error {
 	return nil
 }
 
-// readSegment adds to the table the entries of a segment that are in a range of hashes. fits is
-// false if the table was full.
+// readSegment adds a segment's entries in a range of hashes to the table. fits is false if the
+// table was full.
 func (r *sliceResolver) readSegment(index int, hashes keys.Range) (fits bool, err error) {
 	r.entries.Reset(r.plans[index].keys, hashes)
 	r.run = keyRun{segment: index, hasIgnored: len(r.plans[index].ignored) > 0}
@@ -165,16 +165,16 @@ func (r *sliceResolver) readSegment(index int, hashes keys.Range) (fits bool, er
 	}
 }
 
-// keyRun summarizes the entries of one key in one segment, which the sidecar lists one after the
-// other in log order. So the key is looked up in the table once, however many records of it the
+// keyRun summarizes the entries of one key in one segment, which the sidecar lists consecutively in
+// log order. So the key is looked up in the table only once, however many of its records the
 // segment contains (F3).
 type keyRun struct {
 	segment    int // index in plans
 	hasIgnored bool
 	hash       keys.Hash
-	any        bool // at least one entry of the run was read
-	hasLatest  bool // an entry is not ignored; ordinal and tombstone describe the latest of these
-	hasOlder   bool // an entry of the run, ignored or not, precedes the latest one
+	any        bool // true if at least one entry of the run was read
+	hasLatest  bool // an entry is not ignored; ordinal and tombstone describe the last such entry
+	hasOlder   bool // true if an entry, ignored or not, precedes the latest one
 	ordinal    uint32
 	tombstone  bool
 }
@@ -194,7 +194,7 @@ func (r *sliceResolver) add(e keys.Entry) {
 	run.hasLatest, run.hasOlder, run.ordinal, run.tombstone = true, hasOlder, e.Ordinal, e.Tombstone
 }
 
-// endRun adds the run to the table. It returns false if the table has no room for the key.
+// endRun adds the run to the table. It returns false if the table has no space for the key.
 func (r *sliceResolver) endRun() bool {
 	run := &r.run
 	if !run.any {
@@ -220,7 +220,7 @@ func (r *sliceResolver) endRun() bool {
 }
 
 // supersedeRun handles a run whose key has a record in a newer segment. All records of the run are
-// dead. If the latest record of the key is a tombstone, the run blocks it.
+// dead. If the key's latest record is a tombstone, the run blocks this tombstone.
 func (r *sliceResolver) supersedeRun(slot *slot) {
 	run := &r.run
 	if run.hasLatest {
@@ -238,8 +238,8 @@ func (r *sliceResolver) supersedeRun(slot *slot) {
 	}
 }
 
-// addLatestTombstone handles a run whose latest record is a tombstone, and is the latest record of
-// its key in the log.
+// addLatestTombstone handles a run whose latest record is a tombstone and also the key's latest
+// record in the log.
 func (r *sliceResolver) addLatestTombstone(position recordPosition) {
 	run := &r.run
 	if run.hasOlder {
@@ -255,8 +255,8 @@ func (r *sliceResolver) addLatestTombstone(position recordPosition) {
 	}
 }
 
-// supersede marks a record as superseded. The argument by is the index of the segment that contains
-// the superseding record.
+// supersede marks a record as superseded. by is the index of the segment that contains the
+// superseding record.
 func (r *sliceResolver) supersede(index int, ordinal uint32, by int) {
 	r.audit.superseded++
 	if r.superseded != nil {

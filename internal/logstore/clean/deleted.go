@@ -10,18 +10,18 @@ import (
 )
 
 // deletion determines the records below the log start, which DeleteRecords has deleted. It decides
-// for each record and not for each batch, because personal data must not remain on disk for as long
-// as another record of its batch is live.
+// this for each record and not for each batch, because personal data must not stay on disk while
+// another record of its batch is live.
 type deletion struct {
 	logStart      int64
 	batchBytesMax int
 	io            *ioMeter
 }
 
-// records returns the number of records of a data batch that were deleted: its first ones. It reads
-// the batch only if the log start is within the batch and an earlier pass has removed records of
-// it, because the sidecar does not contain the offsets of records. At most one batch of a log
-// contains the log start.
+// records returns how many records at the start of a data batch were deleted. It reads the batch
+// only if the log start is within the batch and an earlier pass has removed records from the batch,
+// because the sidecar does not contain record offsets. At most one batch of a log contains the log
+// start.
 func (d deletion) records(plan *plan, b keys.Batch) (int, error) {
 	switch {
 	case b.Records == 0 || b.BaseOffset >= d.logStart:

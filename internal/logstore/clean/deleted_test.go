@@ -7,9 +7,10 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Deleted records are removed also if their batch contains live ones: from a batch with all its
-// records, whose offsets follow from its base offset, and from one that earlier passes have
-// rewritten, whose offsets the pass has to read. The segment is rewritten whatever the gain.
+// Deleted records are removed even if their batch also contains live records. This holds for a
+// batch with all its records, whose offsets follow from the base offset, and for a batch that
+// earlier passes have rewritten, whose offsets the pass has to read. The segment is rewritten
+// however little the rewrite frees.
 func TestDeletedRecordsAreRemovedFromMixedBatches(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		l := newLog(t)
@@ -39,7 +40,7 @@ func TestDeletedRecordsAreRemovedFromMixedBatches(t *testing.T) {
 	}
 }
 
-// Deleted records supersede nothing, and block no tombstone once they are removed.
+// Deleted records supersede no record, and block no tombstone once they are removed.
 func TestDeletedRecordsOfAMixedBatchSupersedeNothing(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2", "a", "a=3", "z=1")

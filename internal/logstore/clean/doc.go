@@ -15,12 +15,12 @@
 //     markers whose transaction has no batch left.
 //  3. deduplicate: for each hash slice, read the entries of all segments, newest segment first,
 //     into a table that holds the latest record of each key. The result is three bitmaps per
-//     segment: the dead records, the tombstones that are the latest record of their key, and those
-//     among these tombstones whose key has an older record in the log.
+//     segment: the dead records, the tombstones that are the latest record of their key, and the
+//     latest tombstones whose key also has an older record in the log.
 //  4. measure: compute for each segment what a rewrite would read, write and free, and which
 //     tombstones and markers may be removed now.
-//  5. choose: select the segments that must be rewritten, and those whose rewrite frees much for
-//     its cost.
+//  5. choose: select the segments that must be rewritten, and segments whose rewrite frees much
+//     space for its cost.
 //  6. rewrite: merge each rewrite group into new segments, which replace the old ones at one commit
 //     point. Dead batches are skipped without being read. Batches without dead records are copied
 //     after a check of their checksum. Only batches with both dead and live records are decoded,
@@ -46,8 +46,8 @@
 //     tombstones and markers became removable.
 //   - A tombstone is removed only if the log has contained no older record of its key for at least
 //     the tombstone retention before the pass.
-//   - The offsets of records do not change, nor does the last offset of a batch. The batch that
-//     ends at the bound remains with its last record, unless that was deleted or aborted.
+//   - Neither the offset of a record nor the last offset of a batch ever changes. The batch that
+//     ends at the bound remains with its last record, unless that record was deleted or aborted.
 //   - Memory stays within Limits.MemoryBytes for any number of keys. Not included are the buffers
 //     of one batch (about twice its decompressed size) and a few dozen bytes per segment and per
 //     aborted transaction. The bitmaps of a single segment may exceed the budget.

@@ -3,21 +3,22 @@ package clean
 import "heartwood.dev/heartwood/internal/logstore/keys"
 
 // emptiedTxns finds the transactions whose last batch a pass has removed. The markers of these
-// transactions have become removable (I20). So the pass can start their retention and plan the pass
-// that removes them. Otherwise only a later pass would find them, and a log that is no longer
-// written to may never need such a pass.
+// transactions have become removable (I20). So the pass can start the markers' retention and plan
+// the pass that removes them. Otherwise only a later pass would find the markers, and a log without
+// further writes may never need such a pass.
 //
-// It reads the batch entries of the log once, in ascending order, each segment after the rewrites
-// of its window. When it reads a marker, all batches of the transaction below it were read.
+// emptiedTxns reads the batch entries of the log once, in ascending order, each segment after the
+// rewrites in the segment's window. When it reads a marker, it has already read all batches of the
+// marker's transaction.
 type emptiedTxns struct {
 	policy batchPolicy
 	next   int // index of the next plan to read
-	// open are the producers with a transaction that still has a batch in the log.
+	// open contains the producers whose current transaction still has a batch in the log.
 	open map[int64]bool
 }
 
-// advance reads the batch entries of all plans below the end of a window that were not read yet. It
-// sets the emptied markers of the plans of the window, and calls found for each of their batches.
+// advance reads the batch entries that were not read yet from all plans below the end of a window.
+// It sets the emptied markers of the window's plans, and calls found for each marker's batch.
 func (e *emptiedTxns) advance(plans []*plan, w window, found func(keys.Batch)) error {
 	for ; e.next < w.to; e.next++ {
 		plan, inWindow := plans[e.next], w.contains(e.next)
@@ -45,7 +46,7 @@ func (e *emptiedTxns) advance(plans []*plan, w window, found func(keys.Batch)) e
 	return nil
 }
 
-// ends reports whether a batch is the marker of a transaction that has no batch left.
+// ends reports whether a batch is the marker of a transaction that has no remaining batch.
 func (e *emptiedTxns) ends(b keys.Batch) bool {
 	if b.Marker != keys.MarkerAbort && b.Marker != keys.MarkerCommit {
 		return false
@@ -55,7 +56,7 @@ func (e *emptiedTxns) ends(b keys.Batch) bool {
 	return !open && b.Records > 0
 }
 
-// remains reports whether a batch is in the log after the rewrites of its window.
+// remains reports whether a batch is still in the log after the rewrites in its window.
 func (e *emptiedTxns) remains(plan *plan, b keys.Batch) bool {
 	if !plan.rewritten {
 		return true

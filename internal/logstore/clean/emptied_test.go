@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// idle runs only the passes that the log needs while nothing is appended, as the scheduler does,
-// and returns their number. It fails after 10 passes: an idle log comes to rest.
+// idle runs the passes that the log needs while nothing is appended, like the scheduler, and
+// returns their number. It fails after 10 passes, because an idle log must soon need no further
+// pass.
 func (l *fakeLog) idle(stats Stats) (passes int) {
 	l.t.Helper()
 	for ; !stats.NextPass.IsZero(); passes++ {
@@ -22,8 +23,8 @@ func (l *fakeLog) idle(stats Stats) (passes int) {
 	return passes
 }
 
-// A burst of transactions on a few keys, then silence: the pass that removes the last batch of a
-// transaction plans the pass that removes its marker one retention later.
+// Transactions on a few keys are followed by silence. The pass that removes a transaction's last
+// batch plans another pass one retention later, which removes the transaction's marker.
 func TestI20MarkersOfABurstAreRemovedFromAnIdleLog(t *testing.T) {
 	for name, memory := range map[string]int64{"one window": 64 << 20, "many windows": 10} {
 		for _, commit := range []bool{true, false} {
@@ -47,9 +48,9 @@ func TestI20MarkersOfABurstAreRemovedFromAnIdleLog(t *testing.T) {
 				if passes := l.idle(stats); passes != 1 {
 					t.Errorf("%d more passes, want 1", passes)
 				}
-				want := "[176 178 180]" // of the latest records
+				want := "[176 178 180]" // offsets of the latest records
 				if !commit {
-					want = "[180]" // of the empty batch of the producer
+					want = "[180]" // offset of the producer's empty batch
 				}
 				if got := l.markers(); got != want {
 					t.Errorf("markers at %s, want %s", got, want)
@@ -59,8 +60,9 @@ func TestI20MarkersOfABurstAreRemovedFromAnIdleLog(t *testing.T) {
 	}
 }
 
-// The same with a producer for each transaction. Its empty batch, and so the marker, remains until
-// the producer expires. A pass is planned for that time, because these batches are most of the log.
+// As in the previous test, but each transaction has another producer. The producer's empty batch,
+// and therefore the marker, remains until the producer expires. A pass is planned for that time,
+// because these batches make up most of the log.
 func TestI28EmptyBatchesOfExpiredProducersAreRemovedFromAnIdleLog(t *testing.T) {
 	l := newLog(t)
 	l.job.Producers = map[int64]Producer{}
@@ -82,7 +84,7 @@ func TestI28EmptyBatchesOfExpiredProducersAreRemovedFromAnIdleLog(t *testing.T) 
 	}
 }
 
-// Few empty batches in a large segment do not justify a pass.
+// A few empty batches in a large segment do not justify a pass.
 func TestExpiringProducersOfALargeSegmentCauseNoPass(t *testing.T) {
 	l := newLog(t)
 	l.txn(1, compress.None, "k=1")

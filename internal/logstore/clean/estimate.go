@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// The sample is one hash slice. The keys of the log are divided into the smallest number of slices,
-// a power of two, for which a slice has at most sampleEntries entries on average, but into at most
+// The sample is one hash slice. The log's keys are divided into the smallest number of slices, a
+// power of two, for which a slice has at most sampleEntries entries on average, but into at most
 // sampleSlicesMax slices. If a single slice suffices, the estimate reads all entries and is exact.
 const (
 	sampleSlicesMax = 128
@@ -18,27 +18,27 @@ const (
 
 // Estimate is the garbage that a pass would find, estimated from a sample.
 type Estimate struct {
-	GarbageBytes   int64 // below Job.Bound
+	GarbageBytes   int64 // garbage below Job.Bound
 	GarbageRecords int64
-	SizeBytes      int64 // of all segments
-	ReadBytes      int64 // of sidecars, for the estimate
-	// Error is the uncertainty of GarbageRecords as a share of all records, 0 to 1: three standard
-	// deviations. 0: the estimate is exact.
+	SizeBytes      int64 // size of all segments
+	ReadBytes      int64 // bytes read from sidecars for the estimate
+	// Error is the uncertainty of GarbageRecords: three standard deviations, as a share of all
+	// records, 0 to 1. With 0 the estimate is exact.
 	Error float64
 	// Segments is the share of dead records of each source, 0 to 1; -1 if the source has no sidecar
 	// or no records.
 	Segments []float64
 }
 
-// EstimateGarbage estimates the garbage of a log from one of several hash slices. It reads little
-// more of each sidecar than the part for this slice, and does not change the log. It uses these
+// EstimateGarbage estimates a log's garbage from one of several hash slices. From each sidecar it
+// reads little more than the part for this slice, and it does not change the log. It uses these
 // fields of Job: Sources, Bound, AbortedAcrossBound, LogStart, Limits, and OpenSidecar, Throttle
 // and Report of Env.
 //
 // It counts the keys in the sample and not the dead records: one record of each key is live, and
 // all other records are garbage. The number of dead records in a sample varies much more than the
-// number of keys: a key with half of all records is in the sample or not, but it is still one key
-// (ADR 0111). Tombstones whose retention has ended are not included in the garbage.
+// number of keys. A key with half of all records is either in the sample or not, but it counts as
+// only one key (ADR 0111). Tombstones whose retention has ended are not included in the garbage.
 func EstimateGarbage(ctx context.Context, job Job) (Estimate, error) {
 	p := newPass(ctx, job.withDefaults())
 	e, err := p.estimate()
@@ -69,15 +69,15 @@ func (p *pass) estimate() (e Estimate, err error) {
 	return e, nil
 }
 
-// sampleSlices returns the number of slices of which one is the sample. It is a power of two, so
-// that slices end at bucket boundaries of the sidecars.
+// sampleSlices returns the number of slices, one of which is the sample. The number is a power of
+// two, because slices then end at bucket boundaries of the sidecars.
 func sampleSlices(entries int64) uint32 {
 	count := uint64(max(1, (entries+sampleEntries-1)/sampleEntries))
 	return min(sampleSlicesMax, uint32(1)<<min(31, bits.Len64(count-1)))
 }
 
 // findIgnored sets the ignored records of all plans. It skips the search for transactions if the
-// log contains no aborted transaction and no record without a key, and so no control record.
+// log contains no aborted transaction and no record without a key, and therefore no control record.
 func (p *pass) findIgnored() error {
 	plain := len(p.job.AbortedAcrossBound) == 0
 	for i, plan := range p.plans {
@@ -90,10 +90,10 @@ func (p *pass) findIgnored() error {
 	return p.findTransactions(window{})
 }
 
-// extrapolate computes the estimate from a sample, which is one of count slices.
+// extrapolate computes the estimate from the sample, one of count slices.
 func extrapolate(e *Estimate, plans []*plan, sample *sliceResolver, count uint32) {
-	// records: the data records in segments with sidecars; sampled: the dead records among them,
-	// extrapolated from the superseded records of the sample
+	// records is the number of data records in segments with sidecars. sampled is the number of
+	// dead records among them, extrapolated from the superseded records in the sample.
 	var records, sampled float64
 	shares := make([]float64, len(plans))
 	for i, plan := range plans {
@@ -114,7 +114,7 @@ func extrapolate(e *Estimate, plans []*plan, sample *sliceResolver, count uint32
 	dead := min(records, max(0, records-live))
 	deviation := math.Sqrt(float64(count-1) * live)
 	if sampled == 0 && dead <= 3*deviation {
-		dead = 0 // no key of the sample has two records, and the difference is within the error
+		dead = 0 // no key in the sample has two records; a difference is within the error
 	}
 	for i, plan := range plans {
 		if shares[i] < 0 {

@@ -38,7 +38,7 @@ func TestF15EstimateOfAMillionRecordsIsWithinTwoPoints(t *testing.T) {
 	estimate, err := EstimateGarbage(t.Context(), l.whole())
 	l.must(err)
 	job := l.whole()
-	job.Rules.MaxGarbagePercent = 100 // the pass measures the garbage and removes only what it must
+	job.Rules.MaxGarbagePercent = 100 // makes the pass measure the garbage and remove only what it must
 	stats, err := Run(t.Context(), job)
 	l.must(err)
 	records := float64(segments * each)
@@ -54,8 +54,8 @@ func TestF15EstimateOfAMillionRecordsIsWithinTwoPoints(t *testing.T) {
 		sidecars += r.SizeBytes()
 		l.must(r.Close())
 	}
-	// The estimate reads the sampled slice, the rest of its first and last bucket, and the batch
-	// entries.
+	// The estimate reads the sampled slice, the rest of the slice's first and last bucket, and the
+	// batch entries.
 	if estimate.ReadBytes > sidecars/20 {
 		t.Errorf("the estimate read %d bytes of %d", estimate.ReadBytes, sidecars)
 	}

@@ -7,7 +7,7 @@ import "time"
 const followUpShortest = time.Minute
 
 // followUp computes when the log needs another pass even if no record is appended. Its results are
-// Stats.NextPass and Stats.AwaitsReplicasAt.
+// Stats.NextPass, Stats.AwaitsReplicasAt and Stats.KeptLastRecord.
 type followUp struct {
 	stats     *Stats
 	progress  CleaningProgress
@@ -17,7 +17,7 @@ type followUp struct {
 	undetermined bool
 }
 
-// at requests a pass at t. Of all requested times the earliest applies.
+// at requests a pass at time t. The earliest requested time applies.
 func (f *followUp) at(t time.Time) {
 	if f.stats.NextPass.IsZero() || t.Before(f.stats.NextPass) {
 		f.stats.NextPass = t
@@ -29,8 +29,8 @@ func (f *followUp) afterAppend() { f.stats.KeptLastRecord = true }
 
 // removable requests a pass for a tombstone or marker at an offset that has been removable on this
 // replica since sinceMs. The requested time is one retention after the record became removable on
-// all replicas. If it is not removable on all replicas yet, the pass waits for them: see
-// Stats.AwaitsReplicasAt.
+// all replicas. If the record is not removable on all replicas yet, the pass waits for the other
+// replicas; see Stats.AwaitsReplicasAt.
 func (f *followUp) removable(offset, sinceMs int64) {
 	replicatedMs, ok := f.progress.Since(offset)
 	if !ok {

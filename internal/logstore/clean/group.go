@@ -6,16 +6,16 @@ import (
 )
 
 // smallShare defines a small segment: its live bytes are at most 1/smallShare of a full segment.
-// Merging larger segments would rewrite the same bytes again and again for little benefit
+// Merging larger segments would repeatedly rewrite the same bytes for little benefit
 // (docs/cleaner.md).
 const smallShare = 16
 
-// rewriteGroup is a run of neighbouring segments that one rewrite merges into new segments.
+// rewriteGroup is a run of adjacent segments that one rewrite merges into new segments.
 type rewriteGroup []*plan
 
-// rewriteGroups forms the rewrite groups of a window from the chosen segments and the small
-// segments next to them. The live bytes and the offsets of a group of two or more sources fit one
-// segment (I30). A run of small segments, none of which is chosen, becomes a group if worthMerging
+// rewriteGroups forms a window's rewrite groups from the chosen segments and the small segments
+// next to them. The live bytes and the offsets of a group of two or more sources fit into one
+// segment (I30). A run of small segments without a chosen segment becomes a group if worthMerging
 // permits it.
 func rewriteGroups(plans []*plan, segmentBytes int64, spanMax time.Duration) []rewriteGroup {
 	var groups []rewriteGroup
@@ -29,16 +29,16 @@ func rewriteGroups(plans []*plan, segmentBytes int64, spanMax time.Duration) []r
 		if chosen || worthMerging(plans[i:j], live) {
 			groups = append(groups, plans[i:j])
 		}
-		// j == i: the segment cannot even start a group, and is not rewritten.
+		// If j == i, the segment cannot even start a group, and is not rewritten.
 		i = max(j, i+1)
 	}
 	return groups
 }
 
 // worthMerging reports whether small segments, none of which is chosen, are worth merging: the
-// largest must contain at most half of their live bytes. So a merge at least doubles the segment of
-// each byte that it rewrites. Otherwise every new small segment would cause its neighbours to be
-// rewritten.
+// largest segment must contain at most half of the group's live bytes. So a merge at least doubles
+// the size of the segment that contains each rewritten byte. Otherwise every new small segment
+// would cause a rewrite of its neighbours.
 func worthMerging(group rewriteGroup, live int64) bool {
 	largest := int64(0)
 	for _, plan := range group {
@@ -47,11 +47,10 @@ func worthMerging(group rewriteGroup, live int64) bool {
 	return len(group) > 1 && 2*largest <= live
 }
 
-// joins reports whether the last of the plans can join a rewrite group of the plans before it. The
-// argument live is the number of live bytes in that group. A segment that is neither chosen nor
-// small ends a group, because copying it would free nothing. A segment without a sidecar ends a
-// group, too. A chosen segment can start a group whatever its size, because the output is rolled
-// (I31).
+// joins reports whether the last of the plans can join a rewrite group of the preceding plans. live
+// is the number of live bytes in that group. A segment that is neither chosen nor small ends a
+// group, because copying it would free nothing. A segment without a sidecar ends a group, too. A
+// chosen segment can start a group whatever its size is, because the output is rolled (I31).
 func joins(plans []*plan, live, segmentBytes int64, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
 	if last.keys == nil || !last.chosen && last.liveBytes > segmentBytes/smallShare {
@@ -60,18 +59,18 @@ func joins(plans []*plan, live, segmentBytes int64, spanMax time.Duration) bool 
 	if len(plans) == 1 {
 		return true
 	}
-	// The check uses the last offset in the segment, not the base offset of the next segment: there
-	// may be a large gap without records between the two.
+	// The check uses the segment's last offset and not the next segment's base offset, because
+	// there may be a large gap without records between the two offsets.
 	first := plans[0].segment.Base()
 	return live+last.liveBytes <= segmentBytes &&
 		last.segment.NextOffset()-1-first <= math.MaxInt32 && withinSpan(plans, spanMax)
 }
 
 // withinSpan reports whether the last of the plans is close enough in time for a group with the
-// plans before it: its newest timestamp may be at most spanMax after the timestamp of the group's
-// first batch. The first batch remains the oldest when segments are merged again and again, so a
-// group cannot gradually grow towards the newest segment. Segments without batches have no
-// timestamps and are ignored.
+// preceding plans: its newest timestamp may be at most spanMax after the timestamp of the group's
+// first batch. When segments are merged repeatedly, the first batch remains the oldest, so a group
+// cannot gradually grow towards the newest segment. Segments without batches have no timestamps and
+// are ignored.
 func withinSpan(plans []*plan, spanMax time.Duration) bool {
 	last := plans[len(plans)-1]
 	newest, _ := last.segment.MaxTimestamp()
@@ -86,8 +85,8 @@ func withinSpan(plans []*plan, spanMax time.Duration) bool {
 	return true
 }
 
-// chosenAlone returns a group for each chosen segment of a group. Segments that were not chosen are
-// left out.
+// chosenAlone returns a separate group for each chosen segment of a group, and omits the other
+// segments.
 func (g rewriteGroup) chosenAlone() (all []rewriteGroup) {
 	for i, plan := range g {
 		if plan.chosen {

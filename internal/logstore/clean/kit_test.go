@@ -23,7 +23,7 @@ import (
 type fakeLog struct {
 	t        testing.TB
 	fsys     vfs.FS
-	segments []*segment.Segment // the last is active
+	segments []*segment.Segment // the last one is active
 	next     int64              // log end offset
 
 	firstDirty int64
@@ -31,12 +31,13 @@ type fakeLog struct {
 	job        Job // template of every pass
 	commits    int
 	epochs     []epochStart
-	// the highest leader epoch so far, including truncated ones, because epochs are not reused
+	// epochMax is the highest leader epoch so far, including truncated epochs, because epochs are
+	// never reused.
 	epochMax int32
-	open     map[int64]int64  // producer -> first offset of its open transaction
-	dead     map[int64][]byte // .dead files, by base
+	open     map[int64]int64  // first offset of the open transaction, by producer
+	dead     map[int64][]byte // .dead files, by base offset
 	salt     keys.Salt
-	scans    int // number of sidecars that were built by a scan of their segments
+	scans    int // number of sidecars built by scanning their segments
 }
 
 var start = time.UnixMilli(1_000_000_000_000)
@@ -166,8 +167,8 @@ func (l *fakeLog) whole() Job {
 	return job
 }
 
-// sidecar is the fake log's Env.OpenSidecar. It opens the sidecar file of the segment, or builds
-// the sidecar by a scan of the segment.
+// sidecar is the fake log's Env.OpenSidecar. It opens the segment's sidecar file, or builds the
+// sidecar by scanning the segment.
 func (l *fakeLog) sidecar(ctx context.Context, s *segment.Segment,
 	opts SidecarOptions) (*keys.Reader,
 	error) {
@@ -229,7 +230,7 @@ func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
 	return nil
 }
 
-// removed ignores the error of removing or renaming a file that does not exist.
+// removed returns err, or nil if err states that a file to remove or rename does not exist.
 func removed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -319,7 +320,7 @@ func (l *fakeLog) leftovers() []string {
 	return all
 }
 
-// producers returns a value for Job.Producers, from the last data offset of each producer.
+// producers returns a Job.Producers value from each producer's last data offset.
 func producers(last map[int64]int64) map[int64]Producer {
 	all := map[int64]Producer{}
 	for id, offset := range last {
@@ -328,5 +329,5 @@ func producers(last map[int64]int64) map[int64]Producer {
 	return all
 }
 
-// freeFor returns the free space of a disk in which a rewrite may use n bytes (rewriteGroup.fits).
+// freeFor returns the free space of a disk on which a rewrite may use n bytes (rewriteGroup.fits).
 func freeFor(n uint64) uint64 { return n + n/3 }

@@ -8,8 +8,8 @@ import (
 )
 
 // measurement is the cost and the benefit of rewriting one segment. For a batch with both dead and
-// live records, the dead bytes are an estimate: the share of its dead records in the uncompressed
-// size of the batch, because a compressed record has no size of its own. For other batches the dead
+// live records, the dead bytes are an estimate: the dead records' share of the batch's uncompressed
+// size, because a record in a compressed batch has no separate size. For other batches the dead
 // bytes are exact.
 type measurement struct {
 	deadBytes  int64
@@ -18,12 +18,12 @@ type measurement struct {
 	removed    int64 // number of records that a rewrite removes
 	tombstones int64 // part of removed: tombstones whose retention has ended
 	markers    int64 // part of removed: markers whose retention has ended
-	dueBytes   int64 // bytes of the markers whose retention has ended, and of unneeded empty batches
-	// keptBytes are the bytes of markers and batches without records that remain because of active
-	// producers, the last of which expires at keptUntil.
+	dueBytes   int64 // bytes of due markers and of unneeded empty batches
+	// keptBytes is the size of the markers and the batches without records that remain because of
+	// active producers. The last of these producers expires at keptUntil.
 	keptBytes  int64
 	keptUntil  time.Time
-	allDropped bool // the segment has batches, and a rewrite drops all of them without reading any
+	allDropped bool // true if a rewrite drops all batches, at least one, without reading any
 
 	hasDueTombstone bool
 	hasDeleted      bool // the segment contains records below the log start offset
@@ -32,8 +32,8 @@ type measurement struct {
 	overdue bool
 }
 
-// measurer completes the bitmap of dead records of a segment and fills in its measurement. It
-// modifies only the plan and followUp.
+// measurer completes the bitmap of a segment's dead records and fills in the segment's measurement.
+// It modifies only the plan and followUp.
 type measurer struct {
 	rules       *Rules
 	now         time.Time
@@ -68,8 +68,8 @@ func (m *measurer) measure(plan *plan) error {
 	return nil
 }
 
-// markUnkeyed marks the records without a key as dead: they were appended before the topic was
-// compacted (I13). Control records have no key either, and remain (I12).
+// markUnkeyed marks the records without a key as dead, because they were appended before the topic
+// was compacted (I13). Control records have no key either, but remain (I12).
 func (m *measurer) markUnkeyed(plan *plan) error {
 	if plan.counts.NullKeys == plan.controlRecords {
 		return nil
@@ -93,15 +93,15 @@ func (m *measurer) markUnkeyed(plan *plan) error {
 	return err
 }
 
-// markDue finds the removable tombstones and markers, and marks those that are due as dead: they
-// are removed by this pass.
+// markDue finds the removable tombstones and markers, and marks the due ones as dead: this pass
+// removes them.
 //
-// A tombstone is due if all of the following holds:
+// A tombstone is due if all these conditions hold:
 //
 //   - It is removable: no older record of its key is in the log (X2). Otherwise the older value
 //     would reappear (F1).
 //   - An earlier pass found it to be removable, at least one retention ago (I16, I17, X3).
-//   - The delete horizon in its batch, if any, has passed (F2).
+//   - The delete horizon of its batch, if any, has passed (F2).
 //   - It has been removable on every replica for one retention (X1, X3).
 //
 // A marker is due under the same conditions; it is removable if no batch of its transaction is in
@@ -151,7 +151,7 @@ func (m *measurer) markDue(plan *plan) error {
 // markIfDue requests a pass for the time at which it becomes due.
 func (m *measurer) markIfDue(plan *plan, b keys.Batch, ordinal uint32, sinceMs int64) {
 	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && m.policy.required(b) {
-		return // neither other control records nor required markers become due after some time
+		return // required markers and other control records never become due
 	}
 	replicatedMs, ok := m.progress.Since(b.LastOffset)
 	dueMs := max(max(sinceMs, replicatedMs)+m.rules.TombstoneRetention.Milliseconds(), b.HorizonMs)
@@ -173,8 +173,8 @@ func (m *measurer) markIfDue(plan *plan, b keys.Batch, ordinal uint32, sinceMs i
 	plan.hasDueTombstone = true
 }
 
-// measureBatches computes the live, dead and read bytes and the removed records of a segment from
-// the actions of its batches.
+// measureBatches computes a segment's live, dead and read bytes and its removed records from the
+// actions of the batches.
 func (m *measurer) measureBatches(plan *plan) error {
 	plan.liveBytes, plan.readBytes, plan.allDropped = 0, 0, plan.counts.Batches > 0
 	records := plan.keys.Records()
@@ -213,8 +213,8 @@ func (m *measurer) measureBatches(plan *plan) error {
 	}
 	plan.deadBytes = plan.segment.SizeBytes() - plan.liveBytes
 	if plan.removed == 0 && !plan.allDropped && !plan.hasMuchDue() {
-		// A few batches that contain no records already do not justify a rewrite, unless the
-		// segment contains no other batches.
+		// A few batches that were already empty do not justify a rewrite, unless the segment
+		// contains no other batches.
 		plan.liveBytes, plan.deadBytes = plan.segment.SizeBytes(), 0
 	}
 	if plan.keptBytes > 0 && plan.keptBytes*dueShare >= plan.liveBytes {
@@ -224,7 +224,7 @@ func (m *measurer) measureBatches(plan *plan) error {
 }
 
 // keepUntilExpiry adds a batch without records, or a marker, that remains until its producer
-// expires. When the bytes of these batches justify a rewrite, a pass is planned for that time.
+// expires. If the bytes of these batches justify a rewrite, a pass is planned for that time.
 func (m *measurer) keepUntilExpiry(plan *plan, b keys.Batch, bytes int64) {
 	if moment, ok := m.policy.expires(b); ok {
 		plan.keptBytes, plan.keptUntil = plan.keptBytes+bytes, latest(plan.keptUntil, moment)
@@ -238,14 +238,14 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// deadShare returns the share of dead records in the uncompressed size of a batch, 0 to 1. It
-// advances records to the end of the batch.
+// deadShare returns the dead records' share of a batch's uncompressed size, 0 to 1. It advances
+// records to the end of the batch.
 func deadShare(records *keys.Records, plan *plan, b keys.Batch) (float64, error) {
 	var dead, all int64
 	for end := b.FirstOrdinal + uint32(b.Records); records.Next(); {
 		ordinal := records.Ordinal()
 		if ordinal >= b.FirstOrdinal {
-			// plus a length prefix of at least one byte
+			// Add a length prefix of at least one byte.
 			bytes := int64(records.Record().BodyBytes) + 1
 			all += bytes
 			if plan.dead.has(ordinal) {
@@ -263,11 +263,11 @@ func deadShare(records *keys.Records, plan *plan, b keys.Batch) (float64, error)
 		"sidecar has fewer record entries than its batch entries state"}
 }
 
-// blockingRetentions is the number of retentions for which a dead record may block a tombstone;
-// after that its segment must be rewritten (F7).
+// blockingRetentions is the number of retentions for which a dead record may block a tombstone.
+// After that time its segment must be rewritten (F7).
 const blockingRetentions = 2
 
-// setDeadlines sets hasDeleted and overdue, which force a rewrite however little it frees.
+// setDeadlines sets hasDeleted and overdue, which force a rewrite even if it frees little space.
 func (m *measurer) setDeadlines(plan *plan) {
 	plan.hasDeleted = plan.deleted > 0
 	if m.rules.MaxLag > 0 && plan.supersededMs != math.MaxInt64 && plan.removed > 0 {
@@ -280,8 +280,8 @@ func (m *measurer) setDeadlines(plan *plan) {
 	}
 }
 
-// blockingSince returns the start of the first pass that found that a record of the segment blocks
-// a tombstone. If this pass is the first one, it returns the time now.
+// blockingSince returns the start time of the first pass that found that a record of the segment
+// blocks a tombstone. If this pass is the first such pass, it returns now.
 func (p *plan) blockingSince(now time.Time) time.Time {
 	if p.previous != nil && p.previous.BlockingSinceMs != 0 {
 		return time.UnixMilli(p.previous.BlockingSinceMs)

@@ -39,8 +39,8 @@ func withPayload(t *testing.T, offset int64, codec compress.Codec, payload []byt
 	return replacePayload(b, payload)
 }
 
-// replacePayload returns a batch with the header of b and another payload. It sets the length and
-// the checksum in the header.
+// replacePayload returns a batch with b's header and another payload. It sets the length and the
+// checksum in the header.
 func replacePayload(b record.Batch, payload []byte) record.Batch {
 	b = append(b[:record.HeaderBytes:record.HeaderBytes], payload...)
 	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
@@ -48,7 +48,7 @@ func replacePayload(b record.Batch, payload []byte) record.Batch {
 	return b
 }
 
-// allocatedBy returns the number of bytes that f allocates in total. It is an upper bound of the
+// allocatedBy returns the total number of bytes that f allocates. This is an upper bound of the
 // memory that f uses at any time.
 func allocatedBy(f func()) uint64 {
 	var before, after runtime.MemStats
@@ -79,8 +79,9 @@ func TestBatchOfFourGibibytesIsKeptInBoundedMemory(t *testing.T) {
 	}
 }
 
-// A rewrite of a batch of 64 MiB keeps in memory only the records that remain, uncompressed and
-// compressed, because a batch is compressed as a whole. It does not keep the removed records.
+// A rewrite of a batch of 64 MiB keeps only the remaining records in memory, uncompressed and
+// compressed, because a batch is compressed as a whole. It does not keep the removed records in
+// memory.
 func TestLargeBatchIsRebuiltWithoutHoldingAllItsRecords(t *testing.T) {
 	const records, valueBytes = 64, 1 << 20
 	l := newLog(t)

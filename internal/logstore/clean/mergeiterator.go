@@ -2,8 +2,8 @@ package clean
 
 import "encoding/binary"
 
-// mergeIterator is a k-way merge over several RemovableSets of a segment: it yields their records
-// in the order of the ordinals.
+// mergeIterator is a k-way merge over several RemovableSets of a segment: it yields the sets'
+// records in the order of their ordinals.
 type mergeIterator struct {
 	cursors []setCursor
 
@@ -15,7 +15,7 @@ type mergeIterator struct {
 // setCursor is the position of the merge in one set.
 type setCursor struct {
 	sinceMs int64
-	next    uint32 // the ordinal at the cursor, unless done
+	next    uint32 // ordinal at the cursor, unless done
 	rest    []byte // encoded ordinals after next
 	done    bool
 }
@@ -41,9 +41,9 @@ func (c *setCursor) advance() {
 	c.rest = c.rest[size:]
 }
 
-// within iterates over the records in [from, to), ascending. Before each step it sets ordinal and
-// sinceMs. The ranges must ascend from call to call: a call skips the records below its range, and
-// no later call returns to them.
+// within iterates over the records in [from, to) in ascending order. Before each step it sets
+// ordinal and sinceMs. The ranges must ascend from call to call: a call skips the records below its
+// range, and no later call returns to them.
 func (m *mergeIterator) within(from, to uint32) func(yield func() bool) {
 	return func(yield func() bool) {
 		for {

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// throttleBytes is the number of bytes of I/O between two calls of Env.Throttle and Env.Report, so
-// that small batches do not each cause a call.
+// throttleBytes is the number of bytes of I/O between two calls of Env.Throttle and Env.Report.
+// Small batches therefore do not each cause a call.
 const throttleBytes = 64 << 10
 
-// ioMeter accounts for the I/O of a pass: it counts bytes, throttles them, and reports progress.
-// Its methods fail when the context of the pass has ended.
+// ioMeter accounts for a pass's I/O: it counts bytes, throttles them, and reports progress. Its
+// methods fail when the context of the pass has ended.
 //
-// sidecarRead may be called by several hash slices at once; the other methods belong to the
-// goroutine of Run.
+// Several hash slices may call sidecarRead concurrently; the other methods belong to the goroutine
+// of Run.
 type ioMeter struct {
 	ctx      context.Context
 	throttle func(ctx context.Context, n int) error
@@ -21,13 +21,13 @@ type ioMeter struct {
 	stats    *Stats // LogReadBytes, LogWrittenBytes and SidecarWrittenBytes
 
 	sidecarBytes atomic.Int64 // bytes read from sidecars
-	readBytes    atomic.Int64 // bytes read in the stages so far, corrected at the end of each
-	stageBegin   int64        // readBytes at the start of the current stage, and as planned at its end
+	readBytes    atomic.Int64 // bytes read in the stages so far, corrected at each stage's end
+	stageBegin   int64        // readBytes at the current stage's start, and as planned at its end
 	stageEnd     int64
-	unthrottled  atomic.Int64 // bytes that were not passed to throttle yet
+	unthrottled  atomic.Int64 // bytes not passed to throttle yet
 }
 
-// begin begins a stage of the pass that is planned to read n bytes.
+// begin begins a stage of the pass that is expected to read n bytes.
 func (m *ioMeter) begin(n int64) {
 	m.stageBegin = m.doneBytes()
 	m.stageEnd = m.stageBegin + n
@@ -41,8 +41,8 @@ func (m *ioMeter) end() {
 	m.readBytes.Store(m.stageEnd)
 }
 
-// doneBytes returns PassProgress.DoneBytes. Until end it stays below the planned bytes, so that a
-// stage that reads more than planned does not seem to have ended.
+// doneBytes returns PassProgress.DoneBytes. Until end is called, the result stays below the planned
+// bytes, because a stage that reads more than planned must not seem to have ended.
 func (m *ioMeter) doneBytes() int64 {
 	return min(m.readBytes.Load(), max(m.stageBegin, m.stageEnd-1))
 }
@@ -68,7 +68,7 @@ func (m *ioMeter) sidecarRead(n int) error {
 	return m.add(n)
 }
 
-// logRead accounts for n bytes that were read from a source. Progress counts reads only, because
+// logRead accounts for n bytes that were read from a source. Progress counts only reads, because
 // the size of the output is not known in advance.
 func (m *ioMeter) logRead(n int) error {
 	m.stats.LogReadBytes += int64(n)

@@ -25,23 +25,25 @@ type model struct {
 	random    *rand.Rand
 	seed      uint64
 	keys      int
-	producers map[int64]int64 // producer -> last data offset
+	producers map[int64]int64 // last data offset, by producer
 
-	// outcomes of the transactions of each producer, by ascending marker offset
+	// outcomes contains the outcomes of each producer's transactions, by ascending marker offset.
 	outcomes map[int64][]outcome
 	appended map[int64]string         // text of each appended record, by offset
 	history  map[string][]modelRecord // records of each key, by ascending offset
-	// offset of a tombstone -> start of the pass after which no older record of its key remained
+	// removableAt contains, by tombstone offset, the start of the pass after which no older record
+	// of the tombstone's key remained.
 	removableAt map[int64]time.Time
-	// endAtPass is the log end offset at the last pass: only records and markers below it can have
+	// endAtPass is the log end offset at the last pass. Only records and markers below it can have
 	// affected what the pass removed.
 	endAtPass int64
 	boundMax  int64 // highest bound of all passes: no pass has cleaned records at or above it
-	lastBound int64 // bound of the last pass, up to which the .dead files were computed
-	// lateAllowed is set after the loss of data that restarts the retention of some tombstones. The
+	lastBound int64 // the last pass's bound, up to which the .dead files were computed
+	// lateAllowed is set after a loss of data that restarts the retention of some tombstones. The
 	// model does not compute the new retention, and permits late removals instead.
 	lateAllowed bool
-	// the log was truncated, so the last batch below the bound may end before the bound
+	// truncated is set if the log was truncated. The last batch below the bound may then end before
+	// the bound.
 	truncated bool
 }
 
@@ -49,10 +51,10 @@ type model struct {
 type modelRecord struct {
 	offset    int64
 	tombstone bool
-	producer  int64 // producer of its transaction; -1 if the record is not transactional
+	producer  int64 // producer of the transaction; -1 if the record is not transactional
 }
 
-// aborted reports whether the transaction of a record was aborted.
+// aborted reports whether a record's transaction was aborted.
 func (m *model) aborted(r modelRecord) bool {
 	for _, o := range m.outcomes[r.producer] {
 		if r.producer >= 0 && r.offset < o.marker {
@@ -62,7 +64,7 @@ func (m *model) aborted(r modelRecord) bool {
 	return false
 }
 
-// undecided reports whether the transaction of a record is open.
+// undecided reports whether a record's transaction is open.
 func (m *model) undecided(r modelRecord) bool {
 	first, open := m.open[r.producer]
 	return r.producer >= 0 && open && r.offset >= first
@@ -89,7 +91,7 @@ func newModel(t *testing.T, seed uint64) *model {
 		rules.MaxGarbagePercent = 1 + m.random.IntN(60)
 		rules.MaxLag = time.Duration(m.random.IntN(3)) * time.Minute
 	}
-	// so little memory that windows have one segment and slices are split
+	// With so little memory, windows have one segment and slices are split.
 	if m.random.IntN(3) == 0 {
 		m.job.Limits.MemoryBytes = int64(1 + m.random.IntN(4000))
 	}
@@ -104,7 +106,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// parallel is a value for Limits.Parallel that starts a goroutine for each call of do.
+// parallel is a Limits.Parallel function that starts a goroutine for each call of do.
 func parallel(n int, do func(int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -183,8 +185,8 @@ func (m *model) truncateNearEnd() {
 	if m.next == 0 {
 		return
 	}
-	// A truncation below the bound can happen after an unclean election. It may lose any record,
-	// but a deleted key must not reappear.
+	// A truncation below the bound can follow an unclean election. It may lose any record, but a
+	// deleted key must not reappear.
 	offset := m.next - m.random.Int64N(min(m.next, 20))
 	m.truncate(offset)
 	m.truncated = true
@@ -204,25 +206,25 @@ func (m *model) truncateNearEnd() {
 	}
 	for producer, last := range m.producers {
 		if last >= m.next {
-			// treat the producer as expired, so none of its batches has to remain
+			// Treat the producer as expired. Then none of its batches has to remain.
 			delete(m.producers, producer)
 		}
 	}
-	// truncated records may have superseded records that a pass has removed
+	// Truncated records may have superseded records that a pass has removed.
 	if m.next < m.endAtPass {
 		m.adoptLog()
 	}
 	if m.next < m.lastBound { // the truncation has invalidated all .dead files
 		clear(m.removableAt)
 	}
-	// A .dead file also becomes invalid if its segment is appended to again, or if the bound is now
-	// lower than it was in the pass that wrote the file.
+	// A .dead file also becomes invalid if records are appended to its segment again, or if the
+	// bound is now lower than in the pass that wrote the file.
 	m.lateAllowed = true
 	m.firstDirty = min(m.firstDirty, m.active().Base())
 }
 
-// adoptLog removes from the history the records that the log no longer contains. It is called when
-// a truncation has permitted the loss of any record.
+// adoptLog removes records that the log no longer contains from the history. It is called after a
+// truncation that may lose any record.
 func (m *model) adoptLog() {
 	read := m.records()
 	for key, history := range m.history {
@@ -250,7 +252,7 @@ func (m *model) damage() {
 		}
 	case 2:
 		m.must(removed(m.fsys.Remove("/" + segment.Name(s.Base(), keys.Extension, ""))))
-		// the next pass rebuilds the sidecar with the same identity, so the .dead file stays valid
+		// The next pass rebuilds the sidecar with the same identity, so the .dead file stays valid.
 		return
 	}
 	m.lateAllowed = true
@@ -269,8 +271,8 @@ func (m *model) step() {
 		m.job.Producers = producers(m.producers)
 		stats := m.pass()
 		m.lastBound, m.boundMax = bound, max(m.boundMax, bound)
-		// Use the log end and not the bound, because a marker above the bound may have decided the
-		// outcome of a transaction that began below it.
+		// Use the log end and not the bound, because a marker above the bound may have ended a
+		// transaction that began below it.
 		m.endAtPass = m.next
 		m.check(bound, stats)
 	case 7, 8:

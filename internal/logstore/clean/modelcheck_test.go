@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// outcome is how a transaction ended.
+// outcome is the outcome of a transaction.
 type outcome struct {
 	marker int64 // offset of the marker
 	commit bool
@@ -37,8 +37,9 @@ func (m *model) check(bound int64, stats Stats) {
 	m.checkTombstoneCleanOffset(bound, stats.TombstoneCleanOffset, read)
 }
 
-// checkTombstoneCleanOffset compares the tombstone-clean offset that a pass reported with the one
-// that follows from the model and the log. The offset is rounded down to the start of a batch.
+// checkTombstoneCleanOffset compares the tombstone-clean offset that a pass has reported with the
+// expected offset, computed from the model and the log. The expected offset is rounded down to the
+// start of a batch.
 func (m *model) checkTombstoneCleanOffset(bound, got int64, read map[int64]string) {
 	m.t.Helper()
 	want := bound
@@ -66,7 +67,7 @@ func (m *model) checkTombstoneCleanOffset(bound, got int64, read map[int64]strin
 	}
 }
 
-// checkState checks the invariants that hold at every moment, also between the commits of a pass:
+// checkState checks the invariants that hold at every moment, even between the commits of a pass:
 // I9, I11, I14, I15, I22, F1.
 func (m *model) checkState() {
 	m.t.Helper()
@@ -77,7 +78,7 @@ func (m *model) checkState() {
 		}
 	}
 	for key, history := range m.history {
-		// latest record of the key for a read_committed consumer of the uncleaned log
+		// latest is the key's latest record for a read_committed consumer of the uncleaned log.
 		var latest *modelRecord
 		older, lowest := 0, int64(0)
 		for i := range history {
@@ -117,7 +118,7 @@ func (m *model) checkState() {
 
 func (m *model) checkKey(key string, history []modelRecord, read map[int64]string, bound int64) {
 	m.t.Helper()
-	below := 0 // remaining records of the key below the bound
+	below := 0 // number of remaining records of the key below the bound
 	var last *modelRecord
 	for _, r := range history {
 		_, exists := read[r.offset]
@@ -145,10 +146,10 @@ func (m *model) checkKey(key string, history []modelRecord, read map[int64]strin
 	}
 }
 
-// checkTombstone is called after a pass with the latest record of a key, which is a tombstone. It
-// checks that a pass removes the tombstone once its retention is over and not earlier (invariant
-// I16), and that this pass is later than the one that removed the key's older records (I17). The
-// last record below the bound remains (I29).
+// checkTombstone checks, after a pass, a key whose latest record is a tombstone. A pass must remove
+// the tombstone once its retention is over and not earlier (invariant I16), and must be later than
+// the pass that removed the key's older records (I17). The last record below the bound remains
+// (I29).
 func (m *model) checkTombstone(key string, offset int64, read map[int64]string, bound int64) {
 	m.t.Helper()
 	since, removable := m.removableAt[offset]
@@ -172,7 +173,7 @@ func (m *model) checkTombstone(key string, offset int64, read map[int64]string, 
 	m.removableAt[offset] = removedInTime
 }
 
-// removedInTime replaces the time in removableAt of a tombstone that was removed after its
+// removedInTime replaces the time in removableAt for a tombstone that was removed after its
 // retention.
 var removedInTime = time.Unix(0, 0)
 

@@ -5,7 +5,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cacheBytes is the size of the pieces of a segment for which cacheUse tracks whether they were in
+// cacheBytes is the size of the pieces of a segment for which cacheUse records whether they were in
 // the page cache.
 const cacheBytes = 1 << 20
 
@@ -15,8 +15,8 @@ const cacheBytes = 1 << 20
 type cacheUse struct {
 	file *vfs.Handle
 	size int64
-	// warm are the pieces of cacheBytes that had a cached page at the start of the pass. It is nil
-	// if the platform cannot report cached pages; then nothing is evicted explicitly.
+	// warm contains the pieces of cacheBytes that had a cached page at the start of the pass. It is
+	// nil if the platform cannot report cached pages. Then nothing is evicted explicitly.
 	warm bitmap
 }
 
@@ -38,7 +38,7 @@ func newCacheUse(s *segment.Segment) cacheUse {
 	return u
 }
 
-// read evicts the pages of [from, to), which were just read, unless they were cached before.
+// read evicts the just read pages [from, to), unless they were cached before.
 func (u *cacheUse) read(from, to int64) {
 	if u.warm == nil || from >= to {
 		return

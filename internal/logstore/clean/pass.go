@@ -22,10 +22,10 @@ type pass struct {
 	plans   []*plan // one per source
 	policy  batchPolicy
 	aborted abortedTxns
-	// unknownKeys is set if a segment has no sidecar or has opaque batches. Any key may have an
-	// older record in such a segment, so no tombstone becomes removable or is removed.
+	// unknownKeys is set if a segment has no sidecar or has opaque batches. Such a segment may
+	// contain an older record of any key, so no tombstone becomes removable or is removed.
 	unknownKeys bool
-	replaced    []*outputSegment // output of the current window that has a sidecar
+	replaced    []*outputSegment // output segments of the current window that have a sidecar
 	emptied     emptiedTxns
 }
 
@@ -44,24 +44,24 @@ func newPass(ctx context.Context, job Job) *pass {
 	for i, source := range job.Sources {
 		p.plans = append(p.plans, &plan{index: i, segment: source.Segment,
 			supersededMs: math.MaxInt64, blocks: noRecord, blockedAt: -1})
-		// The initial total assumes that every sidecar is built, and that every segment is rewritten.
-		// Later steps replace it by the actual work, which is less. So the reported share of the
-		// work that is done may jump ahead, but never falls.
+		// The initial total assumes that every sidecar is built, and that every segment is
+		// rewritten. Later steps replace it by the actual work, which is less. So the reported
+		// progress can jump ahead, but never falls.
 		p.progress.TotalBytes += segmentWork * source.Segment.SizeBytes()
 	}
 	return p
 }
 
-// segmentWork is the number of times that the initial TotalBytes includes the size of a segment:
-// for building its sidecar, for reading the sidecar, for rewriting the segment, and for deriving
-// the sidecar of the output.
+// segmentWork is the number of times that the initial TotalBytes includes a segment's size: for
+// building its sidecar, for reading the sidecar, for rewriting the segment, and for deriving the
+// output segment's sidecar.
 const segmentWork = 4
 
-// run opens the sidecars and cleans the log window by window. A window is a run of neighbouring
-// segments whose bitmaps fit the memory budget together; usually one window covers the log. For
-// each window the pass reads the sidecars of segments outside the window, too: a record may be
-// superseded by a record in any later segment, and a tombstone may be blocked by an older record in
-// any earlier segment.
+// run opens the sidecars and cleans the log window by window. A window is a run of adjacent
+// segments whose bitmaps together fit into the memory budget; usually one window covers the log.
+// For each window the pass also reads the sidecars of the segments outside the window: any later
+// segment may contain a record that supersedes one in the window, and any earlier segment may
+// contain a record that blocks a tombstone in the window.
 func (p *pass) run() error {
 	for _, plan := range p.plans {
 		plan.cache = newCacheUse(plan.segment)
@@ -106,7 +106,7 @@ func (p *pass) index() error {
 			}
 			return fmt.Errorf("open key sidecar of segment %d: %w", plan.segment.Base(), err)
 		}
-		// OpenSidecar may have read the segment, to build or verify the sidecar: evict the pages
+		// OpenSidecar may have read the segment to build or verify the sidecar, so evict the pages
 		// that were not cached before.
 		plan.cache.read(0, plan.segment.SizeBytes())
 		if plan.keys = reader; reader == nil {
@@ -131,9 +131,9 @@ func (p *pass) sidecarOptions(rebuild bool) SidecarOptions {
 	}
 }
 
-// verifiedDeadFile decodes a .dead file. It returns nil if the file is damaged. It also returns nil
-// if the file was computed for other bytes of the segment, in another lineage of the log, or above
-// the bound of this pass.
+// verifiedDeadFile decodes a .dead file. It returns nil if the file is damaged, or if it was
+// computed for other bytes of the segment, in another lineage of the log, or above this pass's
+// bound.
 func (p *pass) verifiedDeadFile(plan *plan, content []byte) *DeadFile {
 	if content == nil {
 		return nil
@@ -169,18 +169,19 @@ func (p *pass) close() error {
 	return errors.Join(failed...)
 }
 
-// window is the range [from, to) of the plans whose bitmaps are in memory at the same time.
+// window is the range [from, to) of plans whose bitmaps are in memory at the same time.
 type window struct{ from, to int }
 
 func (w window) contains(index int) bool { return w.from <= index && index < w.to }
 
 // bitmapShare is the share of the memory budget for bitmaps. The rest is for the hash tables of
-// sliceResolver. Too little memory for bitmaps costs another read of all sidecars per window; less
+// sliceResolver. Too little memory for bitmaps causes another read of all sidecars per window. Less
 // memory for tables only makes the reads of a sidecar shorter.
 const bitmapShare = 0.5
 
-// windows divides the log into windows whose bitmaps fit the memory budget. A window has at least
-// one segment, whatever its size: a pass never fails because the log is large.
+// windows divides the log into windows whose bitmaps fit into the memory budget. A window has at
+// least one segment, even if that segment exceeds the budget: a pass never fails because the log is
+// large.
 func (p *pass) windows() []window {
 	var all []window
 	var bytes int64
@@ -195,9 +196,9 @@ func (p *pass) windows() []window {
 	return all
 }
 
-// clean cleans one window, for which it is planned to read sidecarBytes of all sidecars. The steps
-// before the first rewrite of the window read every section of a sidecar that the rewrites use, so
-// a damaged section is detected before anything is replaced.
+// clean cleans one window. It is planned to read sidecarBytes of all sidecars. The steps before the
+// window's first rewrite read every section of a sidecar that the rewrites use, so a damaged
+// section is detected before anything is replaced.
 func (p *pass) clean(w window, sidecarBytes int64) error {
 	plans := p.plans[w.from:w.to]
 	defer func() {
@@ -234,8 +235,8 @@ func (p *pass) clean(w window, sidecarBytes int64) error {
 	return p.settle(w)
 }
 
-// findTransactions finds the aborted transactions of the log, allocates the bitmaps of the window,
-// and sets the ignored records of all plans.
+// findTransactions finds the log's aborted transactions, allocates the window's bitmaps, and sets
+// the ignored records of all plans.
 func (p *pass) findTransactions(w window) (err error) {
 	p.aborted, err = findTransactions(p.plans, p.job.AbortedAcrossBound, p.job.Bound,
 		func(plan *plan, loneMarkers []uint32) {
@@ -257,9 +258,9 @@ func (p *pass) deletion() deletion {
 	return deletion{logStart: p.job.LogStart, batchBytesMax: p.job.Limits.BatchBytesMax, io: &p.io}
 }
 
-// countSidecarReads lowers TotalBytes once all sidecars exist. The new value contains the bytes
-// that were already read, a rewrite of every segment, and one read of all sidecars per window. The
-// size of that read is the result.
+// countSidecarReads lowers TotalBytes once all sidecars exist. The new value consists of the bytes
+// that were already read, a rewrite of every segment, and one read of all sidecars per window. It
+// returns the size of that read.
 func (p *pass) countSidecarReads(windows int) (perWindow int64) {
 	p.progress.TotalBytes = p.io.doneBytes()
 	for _, plan := range p.plans {
@@ -270,8 +271,8 @@ func (p *pass) countSidecarReads(windows int) (perWindow int64) {
 	return perWindow
 }
 
-// sidecarBytes returns the number of bytes that are planned for a number of reads of the sidecar:
-// at most the size of the segment, which the initial TotalBytes includes.
+// sidecarBytes returns the number of bytes planned for the given number of reads of the sidecar: at
+// most the size of the segment, which the initial TotalBytes includes.
 func (p *plan) sidecarBytes(reads int64) int64 {
 	if p.keys == nil {
 		return 0
@@ -286,9 +287,9 @@ func sizeOfPlans(plans []*plan) (bytes int64) {
 	return bytes
 }
 
-// countRewrites reports the bytes and records that rewriting the groups of a window will read,
-// remove and free. It never increases TotalBytes, which until now included a rewrite of every
-// segment of the window.
+// countRewrites reports the bytes and records that rewriting a window's groups will read, remove
+// and free. It never increases TotalBytes, which until now included a rewrite of every segment in
+// the window.
 func (p *pass) countRewrites(plans []*plan, groups []rewriteGroup) {
 	p.progress.Measured = true
 	for _, plan := range plans {

@@ -9,55 +9,56 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// plan contains the results and decisions of a pass about one segment.
+// plan contains the results and decisions of a pass for one segment.
 //
-// A plan is valid only for the bytes from which the segment's sidecar was built: applied to other
+// A plan is valid only for the bytes from which the segment's sidecar was built. Applied to other
 // bytes, its bitmaps would remove live records. The segments of a pass do not change, because they
 // are sealed and only a swap replaces them. Nevertheless batchReader compares every batch that it
 // reads with the sidecar.
 type plan struct {
-	index    int // of this plan in pass.plans
+	index    int // index of this plan in pass.plans
 	segment  *segment.Segment
-	keys     *keys.Reader // nil if the segment has no sidecar: its keys are unknown
+	keys     *keys.Reader // nil if the segment has no sidecar, and so its keys are unknown
 	counts   keys.Counts
-	previous *DeadFile // the .dead file of an earlier pass; nil if there is no valid one
+	previous *DeadFile // .dead file of an earlier pass; nil if there is no valid one
 	cache    cacheUse
 
-	// ignored are the records that supersede no record and are dead whatever their keys: records of
-	// aborted transactions (I11), and records below the log start offset. They are stored as
-	// disjoint ascending ranges, which need less memory than a bitmap: every hash slice needs the
-	// ignored records of all segments, not only of the segments in its window.
+	// ignored contains the records that supersede no record and are dead whatever their keys are:
+	// records of aborted transactions (I11), and records below the log start offset. They are
+	// stored as disjoint ascending ranges, which need less memory than a bitmap. Memory matters
+	// here because every hash slice needs the ignored records of all segments, not only of the
+	// segments in its window.
 	ignored []ordinalRange
-	deleted int64 // number of ignored records that are below the log start offset
+	deleted int64 // number of ignored records below the log start offset
 	// controlRecords is the number of records in control batches. The sidecar lists them as records
 	// without a key, but they are not dead (I12).
 	controlRecords int
 
 	// The bitmaps are indexed by ordinal: the number of a record in its segment, from 0. They exist
-	// only while the window of the plan is processed.
+	// only while the plan's window is being processed.
 
-	// dead are the records that are superseded, have no key, or are ignored. measure adds the
+	// dead contains the records that are superseded, have no key, or are ignored. measure adds the
 	// tombstones and markers whose retention has ended.
 	dead bitmap
-	// latest are the tombstones that are the latest record of their key, and the markers of
-	// transactions that have no batch left in the log.
+	// latest contains the tombstones that are the latest record of their key, and the markers of
+	// transactions that have no remaining batch in the log.
 	latest bitmap
-	// blocked are the tombstones in latest whose key has an older record in the log.
+	// blocked contains the tombstones in latest whose key has an older record in the log.
 	blocked bitmap
 
 	// blocks is the position of the lowest tombstone that a record of this segment blocks, or
-	// noRecord if no record of this segment blocks a tombstone. A record blocks the tombstone that
-	// is the latest record of its key: while the older record is in the log, dead or not, the
-	// tombstone must remain (F1).
+	// noRecord if no record of this segment blocks a tombstone. An older record of a key blocks a
+	// tombstone that is the latest record of the key: while the older record is in the log, dead or
+	// not, the tombstone must remain (F1).
 	blocks recordPosition
 	// supersededMs is the earliest time at which a record of this segment was superseded;
-	// math.MaxInt64 if no record was. That time is not stored in the log. The time of the first append
-	// to the segment with the superseding record is used instead.
+	// math.MaxInt64 if no record was superseded. The log does not store this time. Instead, the
+	// time of the first append to the segment with the superseding record is used.
 	supersededMs int64
 
 	measurement
-	removable []RemovableSet // including the records that this pass removes, which are also in dead
-	// emptied are the markers of transactions whose last batch this pass has removed.
+	removable []RemovableSet // includes records that this pass removes, which are also in dead
+	// emptied contains the markers of transactions whose last batch this pass has removed.
 	emptied RemovableSet
 	// blockedAt is the last offset of the first batch with a blocked tombstone; -1 if no tombstone
 	// is blocked.
@@ -69,7 +70,7 @@ type plan struct {
 // blocking reports whether a record of the segment blocks a tombstone.
 func (p *plan) blocking() bool { return p.blocks != noRecord }
 
-// ordinalRange is the range [from, to) of the records of a segment.
+// ordinalRange is the range [from, to) of ordinals in a segment.
 type ordinalRange struct{ from, to uint32 }
 
 // ignores reports whether the record is in an ignored range.
@@ -79,7 +80,7 @@ func (p *plan) ignores(ordinal uint32) bool {
 	return found || i > 0 && ordinal < p.ignored[i-1].to
 }
 
-// ignore adds a range above the existing ones.
+// ignore adds a range above the existing ranges.
 func (p *plan) ignore(from, to uint32) {
 	if n := len(p.ignored); n > 0 && p.ignored[n-1].to == from {
 		p.ignored[n-1].to = to
@@ -88,7 +89,7 @@ func (p *plan) ignore(from, to uint32) {
 	p.ignored = append(p.ignored, ordinalRange{from, to})
 }
 
-// records returns the number of records of the segment, which have the ordinals below it.
+// records returns the segment's number of records. Ordinals are below it.
 func (p *plan) records() uint32 { return uint32(p.counts.Records) }
 
 // binding returns the Binding of the segment's .dead file.
@@ -117,7 +118,7 @@ func (p *plan) newestMs() int64 {
 	return modified
 }
 
-// bitmapsBytes returns the size of the plan's bitmaps in memory.
+// bitmapsBytes returns the memory size of the plan's bitmaps.
 func (p *plan) bitmapsBytes() int64 {
 	bitmaps := int64(1)
 	if p.hasTombstonesOrMarkers() {
@@ -164,9 +165,9 @@ func (p *plan) batches(visit func(keys.Batch) error) error {
 	return nil
 }
 
-// sidecarFault converts an error of the sidecar's reader: a sidecar that is damaged or belongs to
-// other data becomes a sidecarError, so that Run rebuilds the sidecar. Other errors, such as the
-// end of a context, are returned unchanged.
+// sidecarFault converts an error of the sidecar's reader. If the sidecar is damaged or belongs to
+// other data, the error becomes a sidecarError, and Run rebuilds the sidecar. Other errors, such as
+// the end of a context, are returned unchanged.
 func (p *plan) sidecarFault(err error) error {
 	if errors.Is(err, keys.ErrCorrupt) || errors.Is(err, keys.ErrStale) ||
 		errors.Is(err, keys.ErrMismatch) {

@@ -64,7 +64,7 @@ func TestI10DirtySectionSupersedesTheCleanSection(t *testing.T) {
 	l.want("3:b=2 4:a 5:c=2")
 }
 
-// The first dirty offset may be inside a segment or a batch, and does not change the result of a
+// The first dirty offset may be inside a segment or a batch. It does not affect the result of a
 // pass.
 func TestFirstDirtyInsideASegment(t *testing.T) {
 	for _, firstDirty := range []int64{0, 1, 3, 4} {
@@ -121,8 +121,8 @@ func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
 	l.want("1:b=1 5:c=1 6:a=5")
 }
 
-// I16, I17: the second pass runs one millisecond before, at, or one millisecond after the end of
-// the retention.
+// I16, I17: the second pass runs one millisecond before the end of the retention, at the end, or
+// one millisecond after it.
 func TestI16TombstoneIsRemovedAfterItsRetentionByALaterPass(t *testing.T) {
 	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour,
 		time.Hour + time.Millisecond} {
@@ -162,9 +162,9 @@ func TestI17TombstoneWithoutRetentionIsRemovedByALaterPass(t *testing.T) {
 	l.want("2:z=1")
 }
 
-// removableSince returns the removable tombstones in the .dead file of the first segment, as
-// "ordinal@time". The time at which a tombstone became removable is a duration since start. An
-// example is "1@0s 4@1h0m0s".
+// removableSince returns the removable tombstones in the first segment's .dead file as
+// "ordinal@time", for example "1@0s 4@1h0m0s". The time is the time at which the tombstone became
+// removable, as a duration since start.
 func (l *fakeLog) removableSince() string {
 	l.t.Helper()
 	content, ok := l.dead[l.segments[0].Base()]
@@ -186,8 +186,8 @@ func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
-	// The tombstone is older than its retention when a pass first reads it. That does not make it
-	// due.
+	// The tombstone is older than its retention when a pass first reads it. Its age alone does not
+	// make the tombstone due.
 	l.now = l.now.Add(100 * time.Hour)
 	l.put("a")
 	l.put("z=1")
@@ -215,8 +215,8 @@ func TestX2TombstoneRemainsAboveAnOlderValue(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")
 	l.roll()
-	// The delete horizon of the batch, which another program has set, has passed long ago. But an
-	// older value is still in the log.
+	// The batch's delete horizon, which another program has set, has passed long ago. But an older
+	// value of the key is still in the log.
 	l.batch(compress.None, record.Identity{ProducerID: -1, DeleteHorizonMs: 1}, "a")
 	l.put("z=1")
 	l.roll()
@@ -274,8 +274,9 @@ func TestF4TruncationInvalidatesTheDeadFile(t *testing.T) {
 }
 
 // A first truncation starts leader epoch 1, and a pass writes a .dead file in this epoch. A second
-// truncation removes epoch 1 from the log. The log must continue in epoch 2 and not in epoch 1
-// again, or the .dead file would still be valid. Found by the model with seed 1795287846919434046.
+// truncation removes epoch 1 from the log. The log must continue in epoch 2 and not again in epoch
+// 1, because otherwise the .dead file would still be valid. Found by the model with seed
+// 1795287846919434046.
 func TestF4SecondTruncationInvalidatesTheDeadFile(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TombstoneRetention = 2 * time.Minute

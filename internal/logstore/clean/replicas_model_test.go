@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// replicas are the logs of the replicas of one partition, each with its own passes, with a naive
+// replicas contains the logs of a partition's replicas, each with separate passes, and a naive
 // model of the replicated cleaning progress (X1, X3).
 type replicas struct {
 	t         *testing.T
@@ -26,13 +26,14 @@ type replicas struct {
 	checked   int   // number of comparisons of a consumer's state
 }
 
-// replica is the log of one replica and its state of the replicated cleaning progress.
+// replica is the log of one replica and the replica's state of the replicated cleaning progress.
 type replica struct {
 	*fakeLog
-	cleanOffset int64 // its tombstone-clean offset
-	// as the leader: the last known tombstone-clean offset of each replica, including its own
+	cleanOffset int64 // tombstone-clean offset of this replica
+	// reported is the leader's list of each replica's last known tombstone-clean offset, including
+	// its own.
 	reported []int64
-	// the smallest tombstone-clean offset of all replicas, as the leader last sent it
+	// minimum is the smallest tombstone-clean offset of all replicas, as the leader last sent it.
 	minimum  int64
 	progress CleaningProgress
 }
@@ -41,7 +42,7 @@ type replica struct {
 type consumer struct {
 	started  time.Time
 	position int64 // next offset to read
-	endMax   int64 // the highest log end offset of the replicas that it has read from
+	endMax   int64 // highest log end offset of the replicas that it has read from
 	state    map[string]string
 }
 
@@ -88,7 +89,8 @@ func (r *replicas) step() {
 		one.now, one.job.CleaningProgress = r.now, one.progress.Truncate(one.minimum)
 		stats := one.pass()
 		one.cleanOffset, r.removed = stats.TombstoneCleanOffset, r.removed+stats.TombstonesRemoved
-	// as the leader: receive the offsets of some replicas, and send the smallest to one replica
+	// As the leader, receive the offsets of some replicas, and send the smallest offset to one
+	// replica.
 	case 5, 6:
 		for j, other := range r.all {
 			if j == i || r.random.IntN(2) == 0 {
@@ -104,9 +106,9 @@ func (r *replicas) step() {
 	}
 }
 
-// read lets a consumer read some records from a replica. A consumer that has read up to the highest
-// log end of its replicas must have the state that results from all produced records below this
-// offset.
+// read makes a consumer read some records from a replica. If the consumer has read up to the
+// highest log end of its replicas, it must have the state that results from all produced records
+// below this offset.
 func (r *replicas) read(c *consumer, from *replica) {
 	if r.now.Sub(c.started) >= r.retention {
 		*c = consumer{started: r.now, state: map[string]string{}}
@@ -136,9 +138,9 @@ func (r *replicas) read(c *consumer, from *replica) {
 	}
 }
 
-// A consumer that moves between replicas within the tombstone retention must never end with the
-// value of a deleted key: if it has read the value, it also reads the tombstone. The test also
-// verifies that passes do remove tombstones.
+// A consumer that moves between replicas within the tombstone retention must never keep the value
+// of a deleted key: if it has read the value, it also reads the tombstone. The test also verifies
+// that passes do remove tombstones.
 func TestX1ConsumerCanMoveBetweenReplicas(t *testing.T) {
 	var removed int64
 	checked := 0

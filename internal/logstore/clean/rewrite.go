@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// rewriteAll rewrites the groups in ascending order. A group whose output does not fit the free
-// space is split into its chosen segments. These are retried one by one at the end, when the
-// rewrites of other groups have freed space. Segments that were to be merged only are left out: on
-// a full disk, freeing bytes matters more than reducing the number of segments (F16).
+// rewriteAll rewrites the groups in ascending order. If a group's output does not fit into the free
+// space, the group is split into its chosen segments. These segments are retried one by one at the
+// end, when the rewrites of other groups have freed space. Segments that were only to be merged are
+// left out: on a full disk, freeing bytes matters more than reducing the number of segments (F16).
 func (p *pass) rewriteAll(groups []rewriteGroup) error {
 	for round := range 2 {
 		var left []rewriteGroup
@@ -40,11 +40,11 @@ func (p *pass) rewriteAll(groups []rewriteGroup) error {
 }
 
 // spareBytes is the free space that a rewrite leaves for concurrent appends, or a quarter of the
-// free space if that is less. Otherwise no segment of a small volume could be rewritten when the
-// volume is almost full.
+// free space if that is less. Without the quarter, no segment of a small volume could be rewritten
+// when the volume is almost full.
 const spareBytes = 16 << 20
 
-// fits reports whether the disk has room for the output of a group next to its sources.
+// fits reports whether the disk has enough space for a group's output in addition to its sources.
 func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 	if freeBytes == nil {
 		return true, nil
@@ -61,8 +61,8 @@ func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 	return needed == 0 || free > math.MaxInt64 || int64(free-spare) > needed, nil
 }
 
-// readBytes returns the number of bytes that are planned for reading the group: its segments, and
-// the sidecars from which the sidecars of its output are derived.
+// readBytes returns the number of bytes that the rewrite of the group is planned to read: the
+// group's segments, and the sidecars from which the sidecars of the output are derived.
 func (g rewriteGroup) readBytes() (bytes int64) {
 	for _, plan := range g {
 		bytes += plan.readBytes + plan.sidecarBytes(1)
@@ -75,7 +75,7 @@ func (g rewriteGroup) readBytes() (bytes int64) {
 // A crash between the rewrites of two groups is harmless. The record that supersedes a removed
 // record remains, whichever segment contains it. A tombstone is removed only if no older record of
 // its key was in the log before the pass began. The state of an unfinished pass is not stored, so
-// the next pass decides again about all groups.
+// the next pass decides about all groups again.
 func (p *pass) rewrite(group rewriteGroup) error {
 	p.io.begin(group.readBytes())
 	p.enter(Rewriting)
@@ -98,7 +98,7 @@ func (p *pass) rewrite(group rewriteGroup) error {
 	for i, plan := range group {
 		sources[i] = plan.segment
 	}
-	// Read the sizes of sources and output before Replace: afterwards the segments belong to the
+	// Compute the sizes of sources and output before Replace. Afterwards the segments belong to the
 	// log, which may close them at any time.
 	before, after := sizeOf(sources), sizeOf(r.writer.segments())
 	replaced := p.replacement(group, r.writer.segments())
@@ -111,7 +111,7 @@ func (p *pass) rewrite(group rewriteGroup) error {
 		p.job.Env.Stage(replaced)
 	}
 	for _, out := range r.writer.outputs {
-		if out.bound { // without a sidecar, the retention of its tombstones starts again
+		if out.bound { // without a sidecar, the retention of the output's tombstones restarts
 			p.replaced = append(p.replaced, out)
 		}
 	}
@@ -135,8 +135,8 @@ func sizeOf(segments []*segment.Segment) (bytes int64) {
 }
 
 // checkProducers compares the producers whose last batch is in the group with their state at the
-// start of the pass (F12). A difference is possible only after a truncation: otherwise the new last
-// batch of a producer is above the bound, and so not in the group.
+// start of the pass (F12). They can differ only after a truncation: otherwise a producer's new last
+// batch is above the bound, and therefore not in the group.
 func (p *pass) checkProducers(group rewriteGroup) error {
 	from, to := group[0].segment.Base(), group[len(group)-1].segment.NextOffset()
 	for id, now := range p.job.Env.Producers() {
@@ -162,7 +162,7 @@ type groupRewrite struct {
 	writer    segmentWriter
 	stage     func(Step) // optional
 
-	coldSources int // number of sources of which less than half was in the page cache
+	coldSources int // number of sources with less than half in the page cache
 }
 
 func (p *pass) newGroupRewrite(group rewriteGroup) *groupRewrite {
@@ -222,8 +222,8 @@ func (r *groupRewrite) writeSource(plan *plan) error {
 
 // finish writes the sidecars of the sealed output and prepares it for the commit.
 func (r *groupRewrite) finish() error {
-	// Keep the modification time (I32): for a segment without timestamps, retention and maxLag use
-	// it as the age of the records.
+	// Keep the modification time (I32): retention and maxLag use it as the age of the records in a
+	// segment without timestamps.
 	modified := r.group[len(r.group)-1].segment.ModTime()
 	for _, out := range r.writer.outputs {
 		if err := out.segment.SetModTime(modified); err != nil {
@@ -239,8 +239,8 @@ func (r *groupRewrite) finish() error {
 	return uncache(r.writer.segments())
 }
 
-// remainingTxns determines which aborted transactions need an entry in the transaction index after
-// a group is replaced.
+// remainingTxns determines which aborted transactions still need an entry in the transaction index
+// after a group was replaced.
 type remainingTxns struct {
 	plans       []*plan // all segments of the pass
 	group       rewriteGroup
@@ -249,12 +249,12 @@ type remainingTxns struct {
 	unknownKeys bool
 }
 
-// includes reports whether the log can contain batches of an aborted transaction after the group is
-// replaced: in segments outside the group that this pass has not rewritten.
+// includes reports whether the log may still contain batches of an aborted transaction after the
+// group was replaced: in segments outside the group that this pass has not rewritten.
 //
 // A transaction without batches at the start of the pass must have no entry. This pass may remove
-// its marker, which is where a consumer recognizes the end of the transaction. With an entry but no
-// marker, the consumer would skip everything that the producer commits later.
+// the transaction's marker, by which a consumer recognizes the end of the transaction. With an
+// entry but no marker, the consumer would skip everything that the producer commits later.
 func (r *remainingTxns) includes(a segment.AbortedTxn) bool {
 	if !r.unknownKeys && !r.aborted.endsAt(a.ProducerID, a.LastOffset) {
 		return false
@@ -271,8 +271,8 @@ func (r *remainingTxns) includes(a segment.AbortedTxn) bool {
 	return false
 }
 
-// end returns the end offset of segment i, exclusive. It is the base offset of the next segment,
-// which is right even if the last offsets below it have no records.
+// end returns the exclusive end offset of segment i. It is the base offset of the next segment,
+// even if the last offsets below it have no records.
 func (r *remainingTxns) end(i int) int64 {
 	if i+1 < len(r.plans) {
 		return r.plans[i+1].segment.Base()

@@ -8,28 +8,28 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// Errors of Run, besides I/O errors. After each of these errors the log is valid, and the caller
-// may retry the pass.
+// Errors of Run, in addition to I/O errors. After each of these errors the log is valid, and the
+// caller may retry the pass.
 var (
-	// ErrNoSpace is returned when the pass chose segments to rewrite, and the disk had no room for
+	// ErrNoSpace is returned if the pass chose segments to rewrite, but the disk had no space for
 	// any of them (F16).
 	ErrNoSpace = errors.New("not enough free space to rewrite a segment")
-	// ErrSidecar is returned when a sidecar contradicted its segment (F6). Run has rebuilt the
+	// ErrSidecar is returned if a sidecar contradicted its segment (F6). Run has rebuilt the
 	// sidecar, and the caller retries the pass. If the retry fails with ErrSidecar too, the log is
 	// damaged or the code has a bug.
 	ErrSidecar = errors.New("key sidecar contradicts its segment")
-	// ErrProducersChanged is returned when the last batch of an active producer is no longer the
-	// batch that it was at the start of the pass. The pass may have dropped the batch that must be
-	// kept now (F12).
+	// ErrProducersChanged is returned if the last batch of an active producer is no longer the same
+	// batch as at the start of the pass. The pass may have dropped the batch that must be kept now
+	// (F12).
 	ErrProducersChanged = errors.New("the state of a producer changed during the pass")
 )
 
 // Run executes one pass. After an error or the end of ctx, the segments that were already replaced
-// stay replaced, and unfinished output is deleted: the log is valid at every moment. The returned
+// stay replaced, and unfinished output is deleted. The log is valid at every moment. The returned
 // Stats describe the work until the error.
 //
-// If a sidecar contradicts its segment (F6), Run rebuilds it and fails with ErrSidecar. The caller
-// then retries with the segments that the log contains after the failure.
+// If a sidecar contradicts its segment (F6), Run rebuilds the sidecar and fails with ErrSidecar.
+// The caller then retries with the segments that the log contains after the failure.
 func Run(ctx context.Context, job Job) (Stats, error) {
 	p := newPass(ctx, job.withDefaults())
 	err := p.run()

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// wantFailure runs a pass that must fail with the error want, replace no segment and leave no
+// wantFailure runs a pass. The pass must fail with the error want, replace no segment and leave no
 // unfinished files.
 func (l *fakeLog) wantFailure(ctx context.Context, want error) {
 	l.t.Helper()
@@ -78,9 +78,9 @@ func TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval(t *testing.T) {
 	}
 }
 
-// Whether a pass reads a batch must not depend on its memory budget. Otherwise a pass with a small
-// budget would overlook the value of a deleted key in a large batch, and find the tombstone
-// removable. The key would reappear once the tombstone is removed.
+// Whether a pass reads a batch must not depend on the pass's memory budget. Otherwise a pass with a
+// small budget would overlook the value of a deleted key in a large batch, and treat the tombstone
+// as removable. The key would reappear once the tombstone is removed.
 func TestF1MoreMemoryDoesNotRestoreADeletedKey(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.MemoryBytes, l.job.Rules.TombstoneRetention = 1<<20, 0
@@ -140,9 +140,9 @@ func TestI37PassCancelledWhileRewritingLeavesNoFiles(t *testing.T) {
 	l.wantFailure(ctx, context.Canceled)
 }
 
-// TestDiskFailureAtAnyStepLeavesNoFiles fails each operation on the output files in turn, as a full
-// disk does (KAFKA-7866). A failed close of a file without unsynced writes loses nothing, so closes
-// are left out.
+// TestDiskFailureAtAnyStepLeavesNoFiles fails each operation on the output files in turn, as on a
+// full disk (KAFKA-7866). It does not fail closes, because a failed close of a file without
+// unsynced writes loses nothing.
 func TestDiskFailureAtAnyStepLeavesNoFiles(t *testing.T) {
 	failed := 0
 	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpOpen, vfs.OpWrite, vfs.OpTruncate, vfs.OpSync} {
@@ -157,8 +157,8 @@ func TestDiskFailureAtAnyStepLeavesNoFiles(t *testing.T) {
 	}
 }
 
-// passFails runs a pass while a rule fails operations on its output files. It reports whether the
-// pass failed. A failed pass must leave the log as it was.
+// passFails runs a pass while a rule fails operations on the pass's output files. It reports
+// whether the pass failed. A failed pass must leave the log unchanged.
 func passFails(t *testing.T, rule vfs.Rule) bool {
 	t.Helper()
 	l := newLog(t)
@@ -242,7 +242,7 @@ func TestDecompressionBombIsKeptInBoundedMemory(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax = 1 << 20
 	l.put("a=1", "b=1")
-	// The helper stores the text in the value and in a header: 64 MiB in all.
+	// The helper stores the text in the value and in a header, which makes 64 MiB in total.
 	l.batch(compress.Zstd, record.Identity{ProducerID: -1}, "bomb="+strings.Repeat("x", 32<<20))
 	l.put("a=2")
 	l.put("z=1")
@@ -260,9 +260,9 @@ func TestDecompressionBombIsKeptInBoundedMemory(t *testing.T) {
 	}
 }
 
-// TestProgressEndsWithTheLastReplacement: a pass reads the sidecars to compare keys, and again to
-// derive those of its output. It is not done while a segment that it has chosen is still in the
-// log.
+// TestProgressEndsWithTheLastReplacement checks that a pass does not report its progress as
+// complete while a segment that it has chosen is still in the log. A pass reads the sidecars to
+// compare keys, and again to derive the sidecars of its output.
 func TestProgressEndsWithTheLastReplacement(t *testing.T) {
 	for name, memory := range map[string]int64{"one window": 64 << 20, "several windows": 1 << 10} {
 		t.Run(name, func(t *testing.T) {

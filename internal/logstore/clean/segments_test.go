@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// fill appends n batches of one record of about 100 bytes each, with the keys prefix0, prefix1 and
-// so on.
+// fill appends n batches, each with one record of about 100 bytes, and with the keys prefix0,
+// prefix1 and so on.
 func (l *fakeLog) fill(prefix string, n int) {
 	l.t.Helper()
 	for i := range n {
@@ -27,7 +27,7 @@ func (l *fakeLog) bases() (all []int64) {
 	return all
 }
 
-// docs/cleaner.md guarantees this.
+// A segment without garbage is not rewritten, as docs/cleaner.md guarantees.
 func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
@@ -53,7 +53,7 @@ func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) {
 func TestI30NeighboursAreMergedWhileTheirLiveBytesFitOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
-	for range 6 { // six segments of 20 records; the last contains the latest record of every key
+	for range 6 { // six segments of 20 records; the last one has the latest record of every key
 		l.fill("k", 20)
 		l.roll()
 	}
@@ -63,8 +63,8 @@ func TestI30NeighboursAreMergedWhileTheirLiveBytesFitOneSegment(t *testing.T) {
 		t.Errorf("%d bytes read of six segments of %d: fully dead batches were read again",
 			stats.LogReadBytes, size)
 	}
-	// The first five segments contain no live record and are merged into one. The sixth contains no
-	// garbage and is too large to be merged.
+	// The first five segments contain no live record and are merged into one segment. The sixth one
+	// contains no garbage and is too large to be merged.
 	if got := fmt.Sprint(l.bases()); got != "[0 100 120]" || l.segments[1] != last {
 		t.Errorf("bases %s, want [0 100 120] with the second segment not rewritten", got)
 	}
@@ -99,8 +99,8 @@ func TestI30GroupFitsOneSegment(t *testing.T) {
 	}
 }
 
-// KAFKA-2024, KAFKA-5413, KAFKA-6264: these neighbouring segments cannot be merged, because the
-// last offset would be more than 2^31-1 above the base offset of the merged segment.
+// KAFKA-2024, KAFKA-5413, KAFKA-6264: these adjacent segments cannot be merged, because the last
+// offset would be more than 2^31-1 above the base offset of the merged segment.
 func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
@@ -122,7 +122,7 @@ func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	}
 }
 
-// KAFKA-20036: the rebuilt batches are larger than the original ones, because they are not
+// KAFKA-20036: the rebuilt batches are larger than the original batches, because they are not
 // compressed.
 func TestI31OutputRollsBeforeItExceedsTheSegmentSize(t *testing.T) {
 	l := newLog(t)
@@ -198,11 +198,11 @@ func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 }
 
 // KIP-71: retention deletes a segment when its newest record has expired. So old records must not
-// be merged with much younger ones, which would keep the old ones in the log.
+// be merged with much younger records, which would keep the old records in the log.
 func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TimestampSpanMax = 10 * time.Minute
-	for i := range 8 { // a segment every four minutes
+	for i := range 8 { // one segment every four minutes
 		l.put(fmt.Sprintf("k%d=1", i), "hot=1")
 		l.roll()
 		l.now = l.now.Add(4 * time.Minute)
@@ -229,7 +229,7 @@ func TestSegmentWithoutLiveRecordsBecomesEmpty(t *testing.T) {
 	l.job.Rules.SegmentBytes = 4000
 	l.fill("k", 20)
 	l.roll()
-	// this segment is not small and contains no garbage, so it separates its neighbours
+	// This segment is not small and contains no garbage, so it separates its neighbours.
 	l.fill("x", 28)
 	l.roll()
 	l.fill("k", 20)

@@ -20,20 +20,20 @@ type segmentWriter struct {
 	env          *Env // Create, DeriveSidecar and SidecarName
 	segmentBytes int64
 	io           *ioMeter
-	// remains reports whether an aborted transaction of the sources still needs an index entry.
+	// remains reports whether one of the sources' aborted transactions still needs an index entry.
 	remains func(segment.AbortedTxn) bool
 
-	outputs []*outputSegment // ascending; the last is written to until it is sealed
+	outputs []*outputSegment // ascending; the last output is written to until it is sealed
 	source  *plan            // the source whose batches are being written
-	// first is the lowest ordinal of source whose record is written to the last output.
+	// first is the lowest ordinal of source that is written to the last output.
 	first uint32
 }
 
 // outputSegment is one segment that a rewrite produces.
 type outputSegment struct {
 	segment *segment.Segment
-	sidecar *keys.Derivation // nil if none is derived
-	parts   []sourcePart     // the source records from which the segment was written, in log order
+	sidecar *keys.Derivation // nil if no sidecar is derived
+	parts   []sourcePart     // source records from which the segment was written, in log order
 	binding Binding          // valid if bound
 	bound   bool
 }
@@ -45,7 +45,7 @@ type sourcePart struct {
 	first, end uint32
 }
 
-// segments returns the output segments, ascending.
+// segments returns the output segments in ascending order.
 func (w *segmentWriter) segments() []*segment.Segment {
 	all := make([]*segment.Segment, len(w.outputs))
 	for i, out := range w.outputs {
@@ -57,8 +57,8 @@ func (w *segmentWriter) segments() []*segment.Segment {
 // last returns the output segment to which the writer appends.
 func (w *segmentWriter) last() *outputSegment { return w.outputs[len(w.outputs)-1] }
 
-// create creates the next output segment. The suffix of its file name marks it as unfinished, so
-// that the next start of the broker deletes it after a crash.
+// create creates the next output segment. Its file name has a suffix that marks the segment as
+// unfinished. After a crash, the next start of the broker deletes unfinished segments.
 func (w *segmentWriter) create(base int64) error {
 	s, err := w.env.Create(base)
 	if err != nil {
@@ -77,16 +77,16 @@ func (w *segmentWriter) create(base int64) error {
 // beginSource must be called before the first batch of a source is appended.
 func (w *segmentWriter) beginSource(plan *plan) { w.source, w.first = plan, 0 }
 
-// endPart adds to the last output the part of the source that ends below ordinal end.
+// endPart adds the part of the source that ends below ordinal end to the last output.
 func (w *segmentWriter) endPart(end uint32) {
 	w.last().parts = append(w.last().parts, sourcePart{w.source, w.first, end})
 	w.first = end
 }
 
 // append writes a batch. It rolls first if the batch would make the segment larger than
-// segmentBytes, or if the offsets of the batch do not fit the segment. The size has to be checked,
+// segmentBytes, or if the batch's offsets do not fit into the segment. The size has to be checked,
 // because rebuilding can enlarge batches (I31). A batch larger than segmentBytes is written to a
-// segment of its own, because it cannot be split.
+// separate segment, because it cannot be split.
 func (w *segmentWriter) append(in readBatch, b record.Parts) error {
 	bytes := b.SizeBytes()
 	if size := w.last().segment.SizeBytes(); size > 0 && size+int64(bytes) > w.segmentBytes {
@@ -135,8 +135,8 @@ func (w *segmentWriter) seal() error {
 	return w.last().segment.Seal()
 }
 
-// writeTxnIndex writes the transaction index of an output. The index contains an entry for each
-// abort marker in the output whose transaction still has batches in the log (I22).
+// writeTxnIndex writes the transaction index of an output segment. The index contains an entry for
+// each abort marker in the output whose transaction still has batches in the log (I22).
 func (w *segmentWriter) writeTxnIndex(out *outputSegment) error {
 	end := out.segment.NextOffset()
 	var failed error
@@ -154,7 +154,7 @@ func (w *segmentWriter) writeTxnIndex(out *outputSegment) error {
 	return failed
 }
 
-// deriveSidecar writes the sidecar of an output from the sidecars of its sources, without the
+// deriveSidecar writes an output segment's sidecar from the sidecars of its sources, without the
 // entries of removed records. So no key is hashed again.
 func (w *segmentWriter) deriveSidecar(out *outputSegment) error {
 	if out.sidecar == nil {
@@ -181,8 +181,8 @@ func (w *segmentWriter) deriveSidecar(out *outputSegment) error {
 	return out.sidecar.Close()
 }
 
-// discard deletes the output of a rewrite that failed (I37). It attempts every deletion and joins
-// the errors.
+// discard deletes the output of a failed rewrite (I37). It attempts every deletion and joins the
+// errors.
 func (w *segmentWriter) discard() error {
 	var failed []error
 	for _, out := range w.outputs {

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// settle ends a window: it writes the .dead files of the segments that remain and of the new
-// segments, and adds up the remaining garbage.
+// settle ends a window: it writes the .dead files of the remaining and the new segments, and sums
+// up the remaining garbage.
 func (p *pass) settle(w window) error {
 	s := settler{
 		rules: &p.job.Rules, now: p.job.Now, bound: p.job.Bound,
@@ -40,8 +40,8 @@ func (p *pass) settle(w window) error {
 	return nil
 }
 
-// findEmptied finds the markers of the window whose transactions this pass has emptied, and
-// requests the pass that removes them. Before the first rewrite there are none.
+// findEmptied finds the markers in the window whose transactions this pass has emptied, and
+// requests the pass that removes these markers. Before the first rewrite there are no such markers.
 func (p *pass) findEmptied(w window) error {
 	controlRecords := 0
 	for _, plan := range p.plans {
@@ -65,7 +65,7 @@ func (p *pass) findEmptied(w window) error {
 // been rewritten. For each segment the pass stores only the lowest tombstone that its records block
 // (plan.blocks). So after the rewrites it can determine only the lowest tombstone that is still
 // blocked. Tombstones in lower segments have become removable. The next pass determines which
-// tombstones in that segment and in higher segments are removable.
+// tombstones in the segment of that tombstone and in higher segments are removable.
 type settler struct {
 	rules       *Rules
 	now         time.Time
@@ -100,8 +100,8 @@ func (s *settler) settleSource(plan *plan) error {
 	return s.save(plan.segment, d, plan.previous != nil)
 }
 
-// settleOutput writes the .dead file of an output segment: with the tombstones and markers that
-// were copied from its sources, by their ordinals in the output segment.
+// settleOutput writes the .dead file of an output segment. The file contains the tombstones and
+// markers that were copied from the sources, by their ordinals in the output segment.
 func (s *settler) settleOutput(out *outputSegment) error {
 	var removable []RemovableSet
 	base := uint32(0)
@@ -117,9 +117,9 @@ func (s *settler) settleOutput(out *outputSegment) error {
 	return s.save(out.segment, d, false)
 }
 
-// removable returns the tombstones and markers of a source that are removable after this pass. For
-// tombstones whose older records this pass has removed, and markers whose last batch it has
-// removed, the retention begins at the start of the pass (X3).
+// removable returns a source's tombstones and markers that are removable after this pass. If this
+// pass has removed a tombstone's older records, or the last batch of a marker's transaction, the
+// retention begins at the start of the pass (X3).
 func (s *settler) removable(source *plan) []RemovableSet {
 	sets := s.addUnblocked(slices.Clone(source.removable), source.blockedSet(), source)
 	if emptied := source.emptied; emptied.Count > 0 {
@@ -129,9 +129,9 @@ func (s *settler) removable(source *plan) []RemovableSet {
 	return sets
 }
 
-// scheduleGarbage requests a pass for the time at which the remaining garbage of a segment must be
-// removed: when a record has been superseded for MaxLag, or when a record has blocked a tombstone
-// for blockingRetentions.
+// scheduleGarbage requests a pass for the time at which a segment's remaining garbage must be
+// removed: when a record has been superseded for MaxLag, or has blocked a tombstone for
+// blockingRetentions.
 func (s *settler) scheduleGarbage(plan *plan) {
 	if plan.removed > 0 && plan.supersededMs != math.MaxInt64 {
 		superseded := time.UnixMilli(plan.supersededMs)
@@ -148,7 +148,7 @@ func (s *settler) scheduleGarbage(plan *plan) {
 	}
 }
 
-// blockedSet returns the tombstones of the segment that were blocked when the pass began.
+// blockedSet returns the segment's tombstones that were blocked when the pass began.
 func (p *plan) blockedSet() RemovableSet {
 	return newRemovableSet(0, func(yield func(uint32) bool) {
 		for ordinal := range p.latest.members {
@@ -159,8 +159,8 @@ func (p *plan) blockedSet() RemovableSet {
 	})
 }
 
-// addUnblocked appends to sets the tombstones of a source that were blocked when the pass began, if
-// this pass has removed the records that blocked them.
+// addUnblocked appends a source's tombstones that were blocked when the pass began to sets, if this
+// pass has removed the records that blocked them.
 func (s *settler) addUnblocked(sets []RemovableSet, blocked RemovableSet,
 	source *plan) []RemovableSet {
 	switch {
@@ -196,10 +196,10 @@ func (s *settler) save(target *segment.Segment, d *DeadFile, exists bool) error 
 }
 
 // renumber converts a set of ordinals in the source to ordinals in the output segment, where the
-// part begins at ordinal base. Removed records and records outside the part are left out.
+// part begins at ordinal base. It omits removed records and records outside the part.
 func (p sourcePart) renumber(set RemovableSet, base uint32) RemovableSet {
 	return newRemovableSet(set.SinceMs, func(yield func(uint32) bool) {
-		// removed is the number of removed records in [p.first, at)
+		// removed is the number of removed records in [p.first, at).
 		position, removed := p.first, uint32(0)
 		for ordinal := range set.All {
 			if ordinal < p.first || ordinal >= p.end || p.plan.dead.has(ordinal) {
@@ -214,8 +214,8 @@ func (p sourcePart) renumber(set RemovableSet, base uint32) RemovableSet {
 	})
 }
 
-// lowestBlocked returns the position of the lowest tombstone that is blocked by a record of a
-// segment that was not rewritten, or noRecord if no tombstone is blocked.
+// lowestBlocked returns the position of the lowest tombstone that is blocked by a record in a
+// segment that was not rewritten. If no tombstone is blocked, it returns noRecord.
 func lowestBlocked(plans []*plan) recordPosition {
 	lowest := noRecord
 	for _, plan := range plans {
@@ -231,14 +231,15 @@ var errStop = errors.New("stop")
 
 // tombstoneCleanOffset returns Stats.TombstoneCleanOffset after the rewrites of a pass: the base
 // offset of the batch with the lowest blocked tombstone. The result is at most the base offset of
-// the first segment without a sidecar or with an opaque batch, because any key may have an older
-// record in such a segment.
+// the first segment without a sidecar or with an opaque batch, because such a segment may contain
+// an older record of any key.
 //
 // The offset of the blocked tombstone is used, and not the offset of the record that blocks it. In
 // a log in which keys are deleted all the time, old segments always contain a value of a recently
-// deleted key, so the offset of that value would hardly advance. The offset of the lowest blocked
-// tombstone does advance: a segment that blocks a tombstone is rewritten after blockingRetentions
-// at the latest. So the result follows the end of the log at a distance of about two retentions.
+// deleted key, so that value's offset would hardly advance. The offset of the lowest blocked
+// tombstone does advance, because a segment that blocks a tombstone is rewritten after
+// blockingRetentions at the latest. So the result follows the log end at a distance of about two
+// retentions.
 func tombstoneCleanOffset(plans []*plan, bound int64) (int64, error) {
 	offset := bound
 	for _, plan := range plans {

@@ -22,7 +22,7 @@ func TestTableEqualsMap(t *testing.T) {
 		switch round % 4 {
 		case 0:
 			keyRange = keys.AllHashes
-		case 1: // a range of few hashes, so that probing wraps around the end of the table
+		case 1: // few hashes, so probing wraps around the end of the table
 			keyRange = keys.Range{First: keyRange.First, Last: keyRange.First + random.Uint64N(5000)}
 		}
 		tab.reset(keyRange)
@@ -55,7 +55,7 @@ func TestSlotHasTheAccountedSize(t *testing.T) {
 }
 
 // KAFKA-2235, KAFKA-3587, KAFKA-3894: Kafka's cleaner fails, or needs several passes, if a segment
-// contains more keys than fit its offset map.
+// contains more keys than fit into its offset map.
 func TestOnePassSufficesForAnyBudget(t *testing.T) {
 	for _, budget := range []int64{1, 1 << 10, 64 << 10, 64 << 20} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestOnePassSufficesForAnyBudget(t *testing.T) {
 				stats.GarbageRecords != 0 {
 				t.Errorf("%d records remain, stats %+v", got, stats)
 			}
-			// a second pass may merge empty segments, which writes no bytes
+			// A second pass may merge empty segments, which writes no bytes.
 			if again := l.pass(); again.LogWrittenBytes != 0 {
 				t.Errorf("a second pass writes: %+v", again)
 			}

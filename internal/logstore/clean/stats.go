@@ -28,27 +28,27 @@ func (p Phase) String() string {
 // PassProgress is a snapshot of a running pass.
 type PassProgress struct {
 	Phase Phase
-	// DoneBytes is the number of bytes of sidecars and segments that the pass has read so far, as
-	// planned. It is less than TotalBytes until the last chosen segment is replaced.
+	// DoneBytes is the number of bytes of sidecars and segments that the pass has read so far, at
+	// most as many as planned. It is less than TotalBytes until the last chosen segment is
+	// replaced.
 	DoneBytes int64
-	// TotalBytes is the number of bytes that the whole pass reads: first an upper bound, which
-	// later steps only lower.
+	// TotalBytes is the number of bytes that the whole pass reads. It starts as an upper bound, and
+	// later steps only lower it.
 	TotalBytes  int64
-	MemoryBytes int64 // in use now
+	MemoryBytes int64 // bytes in use now
 	// ReclaimableBytes is the number of bytes that the pass will still free in the windows measured
 	// so far. It is valid if Measured is set.
 	ReclaimableBytes int64
 	Measured         bool
 	Chosen           Chosen
-	Stats            Stats // present state of the statistics
+	Stats            Stats // current statistics
 }
 
-// Chosen describes the segments that a pass has chosen to rewrite, in the windows that it has
-// measured so far.
+// Chosen describes the segments that a pass has chosen to rewrite in the windows measured so far.
 type Chosen struct {
 	Segments                     int
-	Bytes                        int64 // that the rewrites read from these segments
-	Records, Tombstones, Markers int64 // that will be removed
+	Bytes                        int64 // bytes that the rewrites read from these segments
+	Records, Tombstones, Markers int64 // numbers that the rewrites remove
 }
 
 // IOBytes returns the number of bytes that the pass has read and written.
@@ -58,7 +58,7 @@ func (s *Stats) IOBytes() int64 {
 
 // Stats is the result of a pass.
 type Stats struct {
-	CleanedTo int64 // the new first dirty offset: Job.Bound after a success, else Job.FirstDirty
+	CleanedTo int64 // new first dirty offset: Job.Bound after a success, else Job.FirstDirty
 	// TombstoneCleanOffset is the offset below which every tombstone is removable: if the latest
 	// record of a key is a tombstone below this offset, the log contains no older record of the
 	// key, dead or not. It is at most Job.Bound, and 0 unless the pass succeeded.
@@ -67,23 +67,23 @@ type Stats struct {
 	SidecarReadBytes    int64
 	SidecarWrittenBytes int64
 	LogReadBytes        int64 // bytes read from sources
-	LogWrittenBytes     int64 // written to output segments, including discarded ones
-	// ReclaimedBytes is the size of the sources minus the size of their output, summed over the
-	// groups whose output is smaller.
+	LogWrittenBytes     int64 // bytes written to output segments, including discarded segments
+	// ReclaimedBytes is the sum, over the groups whose output is smaller than the sources, of the
+	// size of the sources minus the size of the output.
 	ReclaimedBytes int64
 
-	RecordsRead    int64 // records of all sources that have a sidecar
-	RecordsRemoved int64 // by committed rewrites
-	// TombstonesRemoved is the part of RecordsRemoved that were tombstones whose retention had
-	// ended. It does not include superseded tombstones.
+	RecordsRead    int64 // records in all sources that have a sidecar
+	RecordsRemoved int64 // records removed by committed rewrites
+	// TombstonesRemoved is the part of RecordsRemoved that consists of tombstones whose retention
+	// had ended. It does not include superseded tombstones.
 	TombstonesRemoved int64
 	MarkersRemoved    int64 // part of RecordsRemoved: transaction markers whose retention had ended
-	BatchesDecoded    int64 // batches that were decoded; other batches were copied or skipped
+	BatchesDecoded    int64 // decoded batches; other batches were copied or skipped
 
 	SegmentsTotal     int
 	SegmentsRewritten int // sources that were replaced
 	SegmentsUntouched int // sources that were not replaced
-	// SegmentsNoSpace is the part of SegmentsUntouched that were chosen, but not rewritten because
+	// SegmentsNoSpace is the part of SegmentsUntouched that was chosen, but not rewritten because
 	// the disk had too little free space.
 	SegmentsNoSpace int
 	// OpaqueBatches is the number of batches that were kept unread, because they decompress to more
@@ -99,18 +99,18 @@ type Stats struct {
 	// OldestGarbage is the earliest time at which a remaining dead record was superseded; zero if
 	// no superseded record remains.
 	OldestGarbage time.Time
-	// NextPass is the time at which the log needs another pass even if no record is appended: when the
-	// retention of a tombstone or marker ends, when remaining garbage reaches MaxLag, when a record
-	// has blocked a tombstone for two retentions, or when producers expire whose empty batches remain.
-	// It is zero if no such pass is needed.
+	// NextPass is the time at which the log needs another pass even if no record is appended. This
+	// is the time when the retention of a tombstone or marker ends, when remaining garbage reaches
+	// MaxLag, when a record has blocked a tombstone for two retentions, or when producers expire
+	// whose empty batches remain. It is zero if no such pass is needed.
 	NextPass time.Time
 	// AwaitsReplicasAt is the lowest offset of a tombstone or marker that is removable on this
 	// replica but above the replicated cleaning progress (Job.CleaningProgress); -1 if no record
 	// waits for other replicas. The log needs a pass one retention after the progress passes this
 	// offset, even if NextPass is later.
 	AwaitsReplicasAt int64
-	// KeptLastRecord is set if the last record below Bound is a tombstone or marker that may only
-	// be removed after more records are appended (I29). Then the log needs another pass, even if
+	// KeptLastRecord is set if the last record below Bound is a tombstone or marker that must not
+	// be removed before more records are appended (I29). The log then needs another pass, even if
 	// NextPass is later or zero.
 	KeptLastRecord bool
 }

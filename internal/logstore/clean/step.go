@@ -5,8 +5,8 @@ import "heartwood.dev/heartwood/internal/logstore/segment"
 // StepKind is the kind of a Step.
 type StepKind int8
 
-// The kinds of steps, in their order within a window of a pass. Each rewrite group repeats the last
-// three.
+// The kinds of steps, in their order within a pass's window. Each rewrite group repeats the last
+// three kinds.
 const (
 	StepAnnounce StepKind = iota // the pass has decided which segments it rewrites
 	StepGroup                    // the rewrite of a group begins
@@ -14,11 +14,11 @@ const (
 	StepReplace                  // the new segments have replaced the group
 )
 
-// Step is a step of the rewrites of a pass. Env.Stage may keep its slices.
+// Step is a step of a pass's rewrites. Env.Stage may keep its slices.
 type Step struct {
 	Kind StepKind
-	// Segments are the segments of the window (StepAnnounce), of the group (StepGroup), or the new
-	// segments (StepReplace).
+	// Segments are the window's segments (StepAnnounce), the group's segments (StepGroup), or the
+	// new segments (StepReplace).
 	Segments []StepSegment
 	// Base and Position are set in steps of kind StepRead: the segment with this base offset was
 	// processed up to this position.
@@ -29,13 +29,14 @@ type Step struct {
 }
 
 // StepSegment is a segment in a Step. Chosen is set if the pass rewrites the segment, alone or
-// together with its neighbours; Forced if it must, however little that frees.
+// together with its neighbours. Forced is set if the pass must rewrite the segment even if this
+// frees little space.
 type StepSegment struct {
 	Base, SizeBytes, DeadBytes int64
 	Chosen, Forced             bool
 }
 
-// announce reports the segments of a window and which of them will be rewritten.
+// announce reports a window's segments, and which of them will be rewritten.
 func (p *pass) announce(plans []*plan, groups []rewriteGroup) {
 	if p.job.Env.Stage == nil {
 		return

@@ -36,9 +36,10 @@ func lower(a, b recordPosition) recordPosition {
 // from start to end, in the order in which the processor prefetches memory. Any other slot function
 // would cause a cache miss per entry.
 //
-// The table does not contain keys: two keys are equal if 96 bits of their keyed hashes are (F5).
-// Segments are added from the newest to the oldest, so the first record of a key is its latest.
-// Keys are never removed from the table, so no slot needs a deletion mark.
+// The table does not contain keys: two keys are treated as equal if 96 bits of their keyed hashes
+// are equal (F5). Segments are added from the newest to the oldest, so the first record of a key
+// that is added is the latest one. Keys are never removed from the table, so no slot needs a
+// deletion mark.
 //
 // Invariant: used <= usedMax < len(slots). So at least one slot is free, and find ends.
 type table struct {
@@ -46,12 +47,12 @@ type table struct {
 	used    int
 	usedMax int // loadNumerator/loadDenominator of the slots
 	first   uint64
-	scale   uint64 // slots per hash, times 2^64
+	scale   uint64 // number of slots per hash, times 2^64
 }
 
 const (
 	slotBytes       = 24
-	loadNumerator   = 3 // 3/4: with a higher load, probe sequences become long
+	loadNumerator   = 3 // 3/4, because a higher load makes probe sequences long
 	loadDenominator = 4
 	tableSlotsMin   = 64
 )
@@ -61,10 +62,10 @@ const (
 type slot struct {
 	high             uint64
 	low              uint32
-	ordinalTombstone uint32 // of the latest record: its ordinal << 1, plus 1 if it is a tombstone
-	segmentPlus1     uint32 // of the latest record
-	// supersededBy is the segment of the oldest record of the key that was read so far. That record
-	// supersedes the next older one.
+	ordinalTombstone uint32 // latest record's ordinal << 1, plus 1 if it is a tombstone
+	segmentPlus1     uint32 // latest record's segment index plus 1
+	// supersededBy is the segment of the oldest record of the key read so far. That record
+	// supersedes the next older record of the key.
 	supersededBy uint32
 }
 
@@ -74,7 +75,7 @@ func newTable(bytes int64) *table {
 	return &table{slots: make([]slot, slots), usedMax: slots / loadDenominator * loadNumerator}
 }
 
-// bytes returns the size of the table in memory.
+// bytes returns the memory size of the table.
 func (t *table) bytes() int64 { return int64(len(t.slots)) * slotBytes }
 
 // reset empties the table for another range of hashes.
@@ -88,11 +89,11 @@ func (t *table) reset(keyRange keys.Range) {
 	}
 }
 
-// full reports whether the table has no room for another key.
+// full reports whether the table has no space for another key.
 func (t *table) full() bool { return t.used >= t.usedMax }
 
-// find returns the slot of the hash, or the free slot for it if the table does not contain the
-// hash. The hash must be in the range that was passed to reset.
+// find returns the slot of the hash, or a free slot for the hash if the table does not contain it.
+// The hash must be in the range that was passed to reset.
 func (t *table) find(h keys.Hash) *slot {
 	i, _ := bits.Mul64(h.High-t.first, t.scale)
 	for {
@@ -127,10 +128,11 @@ func (s *slot) latest() recordPosition {
 // tombstone reports whether the latest record of the key is a tombstone.
 func (s *slot) tombstone() bool { return s.ordinalTombstone&1 == 1 }
 
-// Sizes of tables, if the memory budget permits them. A table of tableBytesCached fits the cache of
-// one processor core, and so resolves an entry in a third of the time of a larger table
-// (docs/bench/cleaner.md). A larger table is better only in a log of so many segments that one hash
-// slice would contain fewer than readEntriesMin entries per segment: then the reads are too short.
+// Sizes of tables, if the memory budget permits them. A table of tableBytesCached fits into the
+// cache of one processor core, and therefore resolves an entry in a third of the time of a larger
+// table (docs/bench/cleaner.md). A larger table is better only if the log has so many segments that
+// one hash slice would contain fewer than readEntriesMin entries per segment, which makes the reads
+// too short.
 const (
 	tableBytesCached = 1 << 20
 	readEntriesMin   = 256
@@ -143,14 +145,14 @@ func tableBytesBest(segments int, entries int64) int64 {
 	return min(best, 2*slotBytes*entries+tableSlotsMin*slotBytes)
 }
 
-// tableBudget returns the memory for the tables of all workers: the best size for each, or the
-// available memory if that is less, but at least tableSlotsMin slots for each.
+// tableBudget returns the memory for all workers' tables: the best size for each worker, or the
+// available memory if that is less, but at least tableSlotsMin slots per worker.
 func tableBudget(segments int, entries int64, workers int, available int64) int64 {
 	smallest := int64(workers) * tableSlotsMin * slotBytes
 	return max(smallest, min(int64(workers)*tableBytesBest(segments, entries), available))
 }
 
-// hashSlices returns the number of hash slices for which the keys of a slice fit a table. It leaves
+// hashSlices returns the number of hash slices at which a slice's keys fit into a table. It leaves
 // a margin of six standard deviations, because slices are random samples of the keys and differ in
 // size. A slice that exceeds its table is split (see sliceResolver.resolve), so a wrong number
 // costs time but no memory.
@@ -161,7 +163,7 @@ func hashSlices(entries, tableBytes int64) uint32 {
 	if slices <= 1 {
 		return 1
 	}
-	// A power of two makes slices end at bucket boundaries of the sidecars, so no bucket is read
+	// With a power of two, slices end at bucket boundaries of the sidecars, so no bucket is read
 	// twice.
 	return uint32(1) << min(31, bits.Len64(slices-1))
 }

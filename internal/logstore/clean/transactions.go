@@ -9,16 +9,17 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// abortedTxns are the aborted transactions that have batches in the log: per producer, disjoint
-// ascending ranges of offsets. A transaction takes a few bytes of memory, however many records it
+// abortedTxns contains the aborted transactions that have batches in the log, as disjoint ascending
+// offset ranges per producer. A transaction takes a few bytes of memory, however many records it
 // has.
 type abortedTxns map[int64][]offsetRange
 
-// offsetRange is the range [from, to).
+// offsetRange is the range [from, to) of offsets.
 type offsetRange struct{ from, to int64 }
 
-// covers reports whether a data batch belongs to an aborted transaction. It compares the producer
-// id only: a marker may have a later epoch than the batches of its transaction (KIP-890).
+// covers reports whether a data batch belongs to an aborted transaction. It compares only the
+// producer id, because a marker may have a later epoch than the batches of its transaction
+// (KIP-890).
 func (t abortedTxns) covers(b keys.Batch) bool {
 	if !b.Transactional || b.Marker != keys.NoMarker || len(t) == 0 {
 		return false
@@ -44,15 +45,15 @@ func (t abortedTxns) endsAt(producer, marker int64) bool {
 }
 
 // findTransactions reads the batch entries of all segments, from the log start (I21), and returns
-// the aborted transactions. It counts the control records of each plan, and calls visit for each
-// plan with the ordinals of its lone markers: markers whose transaction has no batch left in the
-// log.
+// the aborted transactions. It counts each plan's control records, and calls visit for each plan
+// with the ordinals of the plan's lone markers: markers whose transaction has no remaining batch in
+// the log.
 //
-// The argument acrossBound lists the aborted transactions that begin below the bound and whose
-// marker is at or above it.
+// acrossBound lists the aborted transactions that begin below the bound and whose marker is at or
+// above the bound.
 func findTransactions(plans []*plan, acrossBound []segment.AbortedTxn, bound int64,
 	visit func(p *plan, loneMarkers []uint32)) (abortedTxns, error) {
-	// producer -> first remaining offset of its open transaction
+	// open maps a producer to the first remaining offset of its open transaction.
 	open := map[int64]int64{}
 	aborted := abortedTxns{}
 	for _, plan := range plans {
@@ -63,7 +64,7 @@ func findTransactions(plans []*plan, acrossBound []segment.AbortedTxn, bound int
 			case b.Marker == keys.MarkerAbort || b.Marker == keys.MarkerCommit:
 				first, isOpen := open[b.ProducerID]
 				delete(open, b.ProducerID)
-				// I20: not even an empty batch of its transaction remains
+				// I20: not even an empty batch of the marker's transaction remains.
 				if !isOpen && b.Records > 0 {
 					loneMarkers = append(loneMarkers, b.FirstOrdinal)
 				}

@@ -11,8 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// data returns the records of the log like content, but without control batches, whose keys are
-// binary.
+// data returns the log's records like content, but without control batches, whose keys are binary.
 func (l *fakeLog) data() string {
 	l.t.Helper()
 	all := ""
@@ -52,7 +51,7 @@ func TestI11AbortedRecordsAreRemovedAndSupersedeNothing(t *testing.T) { // KAFKA
 	l.put("a=1", "b=1")                  // 0, 1
 	l.txn(7, compress.Zstd, "a=2", "c=") // 2, 3
 	l.end(7, false)                      // 4
-	// 5: a later transaction of the same producer, which is committed
+	// Offset 5 is a later transaction of the same producer, which is committed.
 	l.txn(7, compress.None, "b=2")
 	l.end(7, true) // 6
 	l.roll()
@@ -63,7 +62,7 @@ func TestI11AbortedRecordsAreRemovedAndSupersedeNothing(t *testing.T) { // KAFKA
 func TestI12UserKeysThatLookLikeMarkersAreKeys(t *testing.T) { // KAFKA-14055
 	l := newLog(t)
 	l.txn(7, compress.None, "a=1")
-	l.end(7, true) // offset 1: the key of the marker is the four bytes 00 00 00 01
+	l.end(7, true) // offset 1; the key of the marker is the four bytes 00 00 00 01
 	l.put("\x00\x00\x00\x01=user", "\x00\x00\x00\x00=user")
 	l.roll()
 	l.pass()
@@ -78,7 +77,8 @@ func TestI12UserKeysThatLookLikeMarkersAreKeys(t *testing.T) { // KAFKA-14055
 	}
 }
 
-// KAFKA-8351
+// KAFKA-8351: a marker is removed one retention after a pass has removed the last batch of the
+// marker's transaction.
 func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		t.Run(fmt.Sprint(commit), func(t *testing.T) {
@@ -88,9 +88,9 @@ func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *test
 			l.put("a=2")
 			l.put("z=1")
 			l.roll()
-			l.pass() // removes the record, so the marker is the only batch left of its transaction
+			l.pass() // removes the record; only the marker remains of its transaction
 			l.wantData(" 2:a=2 3:z=1")
-			for range 2 { // the first of these passes starts the retention of the marker
+			for range 2 { // the first of these passes starts the marker's retention
 				if got := l.markers(); got != "[1]" {
 					t.Fatalf("markers at %s", got)
 				}
@@ -111,7 +111,7 @@ func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *test
 
 func TestI20MarkerRemainsWithAnEmptyBatchOfItsTransaction(t *testing.T) {
 	l := newLog(t)
-	// offset 0: the batch remains without records, because it is the last one of its producer
+	// The batch at offset 0 remains without records, because it is its producer's last batch.
 	l.txn(7, compress.None, "a=1")
 	l.end(7, true)
 	l.put("a=2", "z=1")
@@ -144,9 +144,10 @@ func TestI21TransactionsSpanSegments(t *testing.T) {
 	l.wantData(" 0:a=1 2:c=1 4:b=2 8:z=1")
 }
 
-// A transaction over several segments that are cleaned in parts, in any order of the passes, stays
+// A transaction spans several segments, which are cleaned in parts and in any order. It stays
 // aborted (KAFKA-8351, KAFKA-13727, KAFKA-20036): its records supersede nothing, none of them
-// remains as committed data, and the index has an entry as long as one of its batches remains.
+// remains as committed data, and the index has an entry as long as one of the transaction's batches
+// remains.
 func TestAbortedTransactionOverSegmentsCleanedInParts(t *testing.T) {
 	for parts := 1; parts <= 4; parts++ {
 		l := newLog(t)
@@ -161,7 +162,7 @@ func TestAbortedTransactionOverSegmentsCleanedInParts(t *testing.T) {
 		l.roll()
 		l.put("z=1")
 		l.roll()
-		for part := range parts { // each pass has room for another part of the log
+		for part := range parts { // each pass has space for another part of the log
 			l.job.Env.FreeBytes = func() (uint64, error) {
 				return freeFor(uint64(400 * (part + 1))), nil
 			}
@@ -190,12 +191,13 @@ func TestAbortedTransactionOverSegmentsCleanedInParts(t *testing.T) {
 	}
 }
 
-// KAFKA-13727: the marker of an aborted transaction is in another segment than its batch. A pass
-// rewrites the segment of the marker only, so the batch remains in the log. The index entry of the
-// transaction must remain, too. It is removed once the batch and the marker are removed.
+// KAFKA-13727: the marker of an aborted transaction is in another segment than the transaction's
+// batch. A pass rewrites only the marker's segment, so the batch remains in the log. The
+// transaction's index entry must remain, too. The entry is removed once the batch and the marker
+// are removed.
 func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) {
 	l := newLog(t)
-	l.job.Rules.SegmentBytes = 300 // so small that the two segments are not merged
+	l.job.Rules.SegmentBytes = 300 // small enough that the two segments are not merged
 	l.fill("live", 30)
 	l.txn(7, compress.None, "a=1") // 30
 	l.roll()
@@ -204,7 +206,7 @@ func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) {
 	l.roll()
 	l.put("z=1")
 	l.roll()
-	// The disk has room for a copy of the second segment, and not of the first.
+	// The disk has space for a copy of the second segment, but not of the first one.
 	l.job.Env.FreeBytes = func() (uint64, error) { return freeFor(2000), nil }
 	stats := l.pass()
 	if stats.SegmentsRewritten != 1 || stats.SegmentsNoSpace != 1 {
@@ -216,7 +218,7 @@ func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) {
 	}
 	l.job.Env.FreeBytes = nil
 	l.pass() // removes the batch
-	l.pass() // finds that the transaction of the marker has no batch left
+	l.pass() // finds that the marker's transaction has no remaining batch
 	l.now = l.now.Add(time.Hour)
 	l.pass() // removes the marker
 	if l.markers() != "[]" || len(l.aborted()) != 0 {
@@ -225,11 +227,12 @@ func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) {
 }
 
 // A consumer skips the batches of a producer from the start of an aborted transaction to its
-// marker. If the index had an entry for the transaction but the marker were removed, the consumer
-// would skip everything that the producer commits later. Found by TestHistoriesAgainstLedger.
+// marker. If the marker was removed but the index still had an entry for the transaction, the
+// consumer would skip everything that the producer commits later. Found by
+// TestHistoriesAgainstLedger.
 func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	l := newLog(t)
-	l.job.Rules.SegmentBytes = 300 // so small that the two segments are not merged
+	l.job.Rules.SegmentBytes = 300 // small enough that the two segments are not merged
 	l.put("live=1")
 	l.txn(7, compress.None, "a=1", "b=1") // 1, 2
 	l.put("b=2")
@@ -239,7 +242,7 @@ func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	l.end(7, true)
 	l.roll()
 	l.pass() // removes the aborted batch; later passes do not rewrite its segment
-	l.pass() // finds that the transaction of the marker has no batch left
+	l.pass() // finds that the marker's transaction has no remaining batch
 	l.now = l.now.Add(time.Hour)
 	l.pass()
 	if got := l.markers(); got != "[6]" || len(l.aborted()) != 0 || len(l.segments) < 3 {
@@ -247,7 +250,7 @@ func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	}
 }
 
-// KAFKA-10702: thousands of markers remained
+// KAFKA-10702: thousands of markers without data remained in Kafka's logs.
 func TestI23MarkersWithoutDataAreRemoved(t *testing.T) {
 	l := newLog(t)
 	for i := range 500 {
@@ -315,8 +318,8 @@ func TestI25MarkersOfAProducerWithoutDataRemain(t *testing.T) {
 }
 
 // A rewrite reads a sample of the dead batches and compares them with the sidecar, which contains
-// no keys of markers. So markers must not be in the sample. The test removes a marker whose
-// checksum would select it. Found by the model.
+// no marker keys. So markers must not be in the sample. The test removes a marker whose checksum
+// would select it for the sample. Found by the model.
 func TestF6SampledMarkerMatchesItsSidecar(t *testing.T) {
 	for ms := start.UnixMilli(); ; ms++ {
 		id := record.Identity{ProducerID: 7, LeaderEpoch: -1}

@@ -26,15 +26,14 @@ func (l *fakeLog) epochAt(offset int64) int32 {
 	return -1
 }
 
-// lead starts a new leader epoch. It never reuses an epoch, even if a truncation has removed the
-// epoch from the log, because the epochs are the lineage of .dead files (F4).
+// lead starts a new leader epoch. It never reuses an epoch, even an epoch that a truncation has
+// removed from the log, because .dead files use the epochs as their lineage (F4).
 func (l *fakeLog) lead() {
 	l.epochMax++
 	l.epochs = append(l.epochs, epochStart{l.epochMax, l.next})
 }
 
-// txn appends a batch to the open transaction of a producer, or starts a transaction with the
-// batch.
+// txn appends a batch to a producer's open transaction, or starts a transaction with the batch.
 func (l *fakeLog) txn(producer int64, codec compress.Codec, records ...string) {
 	l.t.Helper()
 	if _, open := l.open[producer]; !open {
@@ -43,7 +42,7 @@ func (l *fakeLog) txn(producer int64, codec compress.Codec, records ...string) {
 	l.batch(codec, record.Identity{ProducerID: producer, Transactional: true}, records...)
 }
 
-// end ends the transaction of a producer with a marker.
+// end ends a producer's transaction with a marker.
 func (l *fakeLog) end(producer int64, commit bool) {
 	l.t.Helper()
 	first, open := l.open[producer]
@@ -64,8 +63,8 @@ func (l *fakeLog) end(producer int64, commit bool) {
 	}
 }
 
-// lastStable is the last stable offset: the first offset of the earliest open transaction, or the
-// log end offset.
+// lastStable returns the last stable offset: the first offset of the earliest open transaction, or
+// the log end offset.
 func (l *fakeLog) lastStable() int64 {
 	stable := l.next
 	for _, first := range l.open {
@@ -106,7 +105,7 @@ func (l *fakeLog) abortedAcross(bound int64) (all []segment.AbortedTxn) {
 }
 
 // committed returns the records that a read_committed consumer receives, by offset. Like Kafka's
-// consumer, it reads the start of an aborted transaction from the transaction index, and recognizes
+// consumer, it finds the start of an aborted transaction in the transaction index, and recognizes
 // its end by the marker.
 func (l *fakeLog) committed() map[int64]*record.Record {
 	l.t.Helper()
@@ -145,8 +144,8 @@ func (l *fakeLog) committed() map[int64]*record.Record {
 	return all
 }
 
-// truncate truncates the log to an offset, as a follower does whose log extends beyond the
-// leader's, and starts a new leader epoch.
+// truncate truncates the log to an offset, like a follower whose log extends beyond the leader's
+// log, and starts a new leader epoch.
 func (l *fakeLog) truncate(offset int64) {
 	l.t.Helper()
 	for len(l.segments) > 1 && l.active().Base() >= offset {
@@ -161,7 +160,7 @@ func (l *fakeLog) truncate(offset int64) {
 		l.epochs = l.epochs[:len(l.epochs)-1]
 	}
 	l.lead()
-	// Find the open transactions again: a transaction whose marker was truncated is open now.
+	// Find the open transactions again: a transaction whose marker was truncated is now open.
 	l.open = map[int64]int64{}
 	for _, b := range l.batches() {
 		if _, isOpen := l.open[b.ProducerID()]; b.Control() {

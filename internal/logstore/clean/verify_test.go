@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// The sidecar of the first segment contains wrong hashes, by which a live record looks superseded.
-// The pass must notice that when it compares decoded records with the sidecar (F6). It must remove
-// nothing, rebuild the sidecar and fail; the next pass succeeds.
+// The first segment's sidecar contains wrong hashes, which make a live record look superseded. The
+// pass must detect this when it compares decoded records with the sidecar (F6). It must remove
+// nothing, rebuild the sidecar and fail. The next pass succeeds.
 func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1")
@@ -24,8 +24,8 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l.roll()
 	l.put("a=2", "d=1")
 	l.roll()
-	// The keys in the sidecar of the first segment are hashed with another secret. Only a bug could
-	// cause that, because the salt id is correct.
+	// The keys in the first segment's sidecar are hashed with another secret. Only a bug could
+	// cause this, because the salt id is correct.
 	wrong := keys.NewHasher([16]byte{9})
 	l.job.Env.OpenSidecar = func(ctx context.Context, s *segment.Segment,
 		opts SidecarOptions) (*keys.Reader,
@@ -80,7 +80,7 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 }
 
 // A batch changes during a pass, after OpenSidecar has compared the sidecar with the segment. The
-// pass must notice that when it reads the batch, and fail.
+// pass must detect the change when it reads the batch, and fail.
 func TestF13ChangedBatchStopsThePass(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
@@ -135,8 +135,8 @@ func TestF16FullDiskIsReported(t *testing.T) {
 	l.want("1:a=2")
 }
 
-// F16: if the disk has no room for the output of a group, the chosen segments of the group are
-// rewritten one by one.
+// F16: if the disk has no space for a group's output, the group's chosen segments are rewritten one
+// by one.
 func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	l := newLog(t)
 	var want []string
@@ -195,7 +195,7 @@ func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 
 func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 	l := newLog(t)
-	// 90 percent of garbage is allowed, so no segment is rewritten for its garbage alone
+	// 90 percent of garbage is allowed, so no segment is rewritten only because of its garbage.
 	l.job.Rules.MaxGarbagePercent, l.job.Rules.SegmentBytes = 90, 10_000
 	l.fill("cold", 30)
 	l.put("a=1")
@@ -220,8 +220,8 @@ func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 	}
 }
 
-// KIP-354: a segment with a record that has been superseded for MaxLag is rewritten, however little
-// that frees.
+// KIP-354: a segment with a record that has been superseded for MaxLag is rewritten, even if this
+// frees little space.
 func TestI5SupersededRecordIsRemovedWithinMaxLag(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules = Rules{MaxGarbagePercent: 90, MaxLag: 10 * time.Hour, SegmentBytes: 10_000}
@@ -269,7 +269,7 @@ func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // as afte
 	}
 }
 
-// docs/cleaner.md guarantees this.
+// Unique keys cause no rewrite, as docs/cleaner.md guarantees.
 func TestUniqueKeysCauseNoRewrite(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -287,8 +287,8 @@ func TestUniqueKeysCauseNoRewrite(t *testing.T) {
 	}
 }
 
-// The example of docs/cleaner.md: all keys are published again, and the older records are removed
-// without being read.
+// This is the example in docs/cleaner.md: all keys are published again, and the older records are
+// removed without being read.
 func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -299,7 +299,7 @@ func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 			l.roll()
 		}
 	}
-	// build the sidecars before the pass, as a leader does during appends
+	// Build the sidecars before the pass, as a leader does during appends.
 	for _, s := range l.segments[:8] {
 		r, err := l.sidecar(t.Context(), s, unthrottled())
 		l.must(err)
@@ -340,8 +340,7 @@ func TestOutputHasTheSidecarOfItsSources(t *testing.T) {
 		scanned, err := l.sidecar(t.Context(), s, opts)
 		l.must(err)
 		got := scanned.Counts()
-		// The size of a rebuilt record may differ by a few bytes, because its timestamp delta
-		// differs.
+		// A rebuilt record's size may differ by a few bytes, because its timestamp delta differs.
 		got.BodyBytes = before.BodyBytes
 		if got != before || scanned.Identity() != derived.Identity() {
 			t.Errorf("segment %d: %+v derived, %+v scanned", s.Base(), before, scanned.Counts())
@@ -376,7 +375,7 @@ func TestDenseCodecAppliesToAllOutput(t *testing.T) {
 	}
 }
 
-func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // in the year 2099, and none (-1)
+func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // timestamps in the year 2099, and missing timestamps (-1)
 	l := newLog(t)
 	l.job.Rules.MaxLag = time.Hour
 	today := l.now
