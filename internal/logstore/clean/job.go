@@ -75,7 +75,7 @@ type Codec struct {
 
 // Rules are the cleaning settings of the topic.
 type Rules struct {
-	TombstoneRetention time.Duration // counted from the time a tombstone or marker became removable (X3)
+	TombstoneRetention time.Duration // counted from when a tombstone or marker became removable (X3)
 	// MaxLag is the longest time that a superseded record may remain in the log; unlimited if 0 or
 	// less.
 	MaxLag time.Duration

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// slowPass returns settings of a compacted log, after change has modified them. Its segments are so
+// slowPass returns the settings of a compacted log, modified by change. The log's segments are so
 // large that a pass takes hours at the I/O rate of slowBudget.
 func slowPass(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return compacted(func(s *topicconfig.Settings) {
@@ -24,9 +24,9 @@ func slowPass(change func(*topicconfig.Settings)) topicconfig.Settings {
 // aborts lists the events that abort a pass.
 var aborts = map[string]struct {
 	do       func(t *testing.T, f *fixture)
-	survives bool // the event does not delete the log, which is compacted afterwards
-	// runningOnly is set if the event aborts only a running pass, and not one that waits for its
-	// first worker slot. A waiting pass has not read the state of the log yet
+	survives bool // true if the event does not delete the log, which is compacted afterwards
+	// runningOnly is set if the event aborts only a running pass, and not a pass that waits for its
+	// first worker slot. A waiting pass has not read the log's state yet
 	// (logstore.Compaction.Pass), and its settings and memory still apply.
 	runningOnly bool
 }{
@@ -76,7 +76,7 @@ func TestI35I36I37PassIsAbortedWithinASecondInEveryPhase(t *testing.T) {
 							return
 						}
 						if phase == "queued" {
-							f.cleaner.slots.release(1) // acquired by holdQueued
+							f.cleaner.slots.release(1) // was acquired by holdQueued
 						}
 						f.log.Configure(
 							slowPass(func(s *topicconfig.Settings) { s.MinDirtyPercent = 1 }),
@@ -97,8 +97,8 @@ func TestI35I36I37PassIsAbortedWithinASecondInEveryPhase(t *testing.T) {
 	}
 }
 
-// holdInPhase starts a pass and makes it wait for hours in the given phase: in phase "queued" for
-// its first worker slot, in any other one for the I/O budget.
+// holdInPhase starts a pass and makes it wait for hours in the given phase. In phase "queued" the
+// pass waits for its first worker slot, in any other phase for the I/O budget.
 func (f *fixture) holdInPhase(phase string) {
 	f.t.Helper()
 	if phase == "queued" {
@@ -122,8 +122,8 @@ func (f *fixture) holdInPhase(phase string) {
 		func() bool { return f.cleaner.Status(partition).Phase == phase })
 	if phase != "indexing" {
 		// Lower the rate to 1. A new rate begins with a full bucket of burstBytesMin bytes. In
-		// phase "indexing" these bytes would suffice to complete the sidecar that is being built,
-		// and then the pass instead of the background goroutine would build the next one.
+		// phase "indexing" these bytes would suffice to complete the sidecar that is being built.
+		// The pass, and not the background goroutine, would then build the next sidecar.
 		f.cleaner.Configure(Options{IOBytesRate: 1, Logger: quiet()})
 	}
 	wait(100 * time.Millisecond)
@@ -132,7 +132,7 @@ func (f *fixture) holdInPhase(phase string) {
 	}
 }
 
-// holdQueued acquires the only worker slot, so that the pass of the log waits for its first worker
+// holdQueued acquires the only worker slot, which makes the log's pass wait for its first worker
 // slot.
 func (f *fixture) holdQueued() {
 	f.t.Helper()
@@ -157,7 +157,7 @@ func (s *logState) aborted() int64 {
 	return s.counters.runs[slices.Index(runResults[:], runAborted)]
 }
 
-// checkQueued checks that the pass of the log still waits for its first worker slot and has read
+// checkQueued checks that the log's pass still waits for its first worker slot and has read
 // nothing.
 func (f *fixture) checkQueued() {
 	f.t.Helper()

@@ -10,8 +10,8 @@ import (
 )
 
 // runBackground builds missing key sidecars and repeats stale garbage estimates until Close. It
-// builds one sidecar or estimate at a time, visits the logs in turn, and shares the I/O budget of
-// the passes. Without worker slots it does nothing, because no pass would use the sidecars and
+// builds one sidecar or estimate at a time, visits the logs in turn, and shares the passes' I/O
+// budget. If there are no worker slots, it does nothing, because no pass would use the sidecars and
 // estimates.
 func (c *Cleaner) runBackground() {
 	timer := time.NewTimer(0)
@@ -32,8 +32,8 @@ func (c *Cleaner) runBackground() {
 	}
 }
 
-// buildSidecars builds at most one key sidecar for each log. It reports whether a log may lack more
-// sidecars.
+// buildSidecars builds at most one key sidecar for each log. It reports whether more sidecars may
+// be missing.
 func (c *Cleaner) buildSidecars(now time.Time) (more bool) {
 	for _, log := range c.compactions() {
 		if c.ctx.Err() != nil {
@@ -48,7 +48,7 @@ func (c *Cleaner) buildSidecars(now time.Time) (more bool) {
 	return more
 }
 
-// estimateAll estimates the garbage of each compacted log that has changed too much for its last
+// estimateAll estimates the garbage of each compacted log that has changed too much since its last
 // estimate.
 func (c *Cleaner) estimateAll(now time.Time) {
 	for _, log := range c.compactions() {
@@ -94,16 +94,16 @@ func (c *Cleaner) needsEstimate(view logView, now time.Time) bool {
 		state.estimate.stale(view.Sections)
 }
 
-// backgroundJob is the log for which the background goroutine currently computes a sidecar or an
-// estimate. log is nil if it computes neither.
+// backgroundJob is the log for which the background goroutine is computing a sidecar or an
+// estimate. log is nil if the goroutine computes neither.
 type backgroundJob struct {
 	log    *compaction.Compaction
 	cancel context.CancelFunc
 }
 
-// beginBackground notes that the background goroutine now computes a sidecar or an estimate for a
+// beginBackground records that the background goroutine now computes a sidecar or an estimate for a
 // log. The returned context ends when the log is closed or no longer compacted (endStale), or when
-// the returned function done is called. The caller must call this function.
+// the returned function done is called. The caller must call done.
 func (c *Cleaner) beginBackground(log *compaction.Compaction) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
@@ -118,9 +118,8 @@ func (c *Cleaner) beginBackground(log *compaction.Compaction) (ctx context.Conte
 }
 
 // sidecarSlotFor returns the sidecar slot in the form that a pass uses. While a pass waits for the
-// sidecar slot, the pass releases its worker slot, because the holder of the sidecar slot may be
-// waiting for a worker slot. The argument held contains the pass's worker slot; it is nil for the
-// background goroutine.
+// sidecar slot, it releases its worker slot, because the holder of the sidecar slot may be waiting
+// for a worker slot. held contains the pass's worker slot; it is nil for the background goroutine.
 func (c *Cleaner) sidecarSlotFor(held *heldSlots) sidecars.Slot {
 	return sidecars.Slot{
 		Lock: func(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 )
 
 // sidecars returns the base offsets of the segments that have a key sidecar. It verifies each
-// sidecar against the data of its segment.
+// sidecar against its segment's data.
 func (f *fixture) sidecars() (bases []int64) {
 	f.t.Helper()
 	content, err := f.fsys.ReadFile(logDir + "/" + keys.SaltFile)

@@ -11,21 +11,21 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 )
 
-// Options of a Cleaner.
+// Options are the options of a Cleaner.
 type Options struct {
-	// Workers is the number of worker slots, and so of passes and hash slices that run at once.
-	// Default 1; a negative number means no worker slot, and so no passes.
+	// Workers is the number of worker slots, and therefore of passes and hash slices that run at
+	// once. The default is 1. A negative number means no worker slots, and therefore no passes.
 	Workers     int
 	MemoryBytes int64         // memory budget of the whole cleaner; default 128 MiB
 	IOBytesRate int64         // bytes read and written per second by all passes; 0: no limit
-	Interval    time.Duration // between two scans of the logs; default and maximum 1 s
+	Interval    time.Duration // interval between two scans of the logs; default and maximum 1 s
 	Logger      *slog.Logger  // default slog.Default()
-	// History keeps the passes; default: a history in memory. Configure ignores it.
+	// History stores the passes. The default is a history in memory. Configure ignores this field.
 	History *passlog.Log
 }
 
 // abortWithin is the maximum time that a pass continues after its log was closed. The scheduler
-// detects the close in its scan of the logs and cancels the pass, so Interval may not be longer.
+// detects the close when it scans the logs and cancels the pass, so Interval must not be longer.
 const abortWithin = time.Second
 
 func (o Options) withDefaults() Options {
@@ -47,15 +47,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Cleaner compacts the logs of a store in the background. It compacts the dirtiest log first, and
-// runs at most one pass at a time over a log. It quarantines a log whose pass fails.
+// Cleaner compacts a store's logs in the background. It compacts the dirtiest log first, and runs
+// at most one pass at a time over a log. It quarantines a log whose pass fails.
 type Cleaner struct {
 	store   *logstore.Store
 	history *passlog.Log
 	limit   ioLimit
 	slots   workerSlots
-	// sidecarSlot is held while a key sidecar or an estimate is computed. Only one of them is
-	// computed at a time, because each needs much memory.
+	// sidecarSlot is held while a key sidecar or an estimate is computed. Only one sidecar or
+	// estimate is computed at a time, because each needs much memory.
 	sidecarSlot chan struct{}
 
 	stop context.CancelFunc
@@ -68,9 +68,9 @@ type Cleaner struct {
 		closed       bool
 		opts         Options
 		logs         map[logstore.PartitionID]*logState
-		passes       int   // number of passes that have started and not ended
+		passes       int   // number of passes that have started but not ended
 		waiting      int   // number of passes that wait for their first worker slot
-		grantedBytes int64 // memory that was granted to all passes
+		grantedBytes int64 // memory granted to all passes
 		sidecarBytes int64 // memory that the holder of sidecarSlot may use
 		background   backgroundJob
 		pressure     Pressure // argument of SetPressure
@@ -100,8 +100,8 @@ func newIdle(store *logstore.Store, opts Options) *Cleaner {
 
 // Configure applies new options. Running passes continue at the new I/O rate and with the new
 // number of worker slots. They are aborted, and later started again, if no worker slot is left or
-// if they use more memory than the new budget allows. All quarantines end, since the old budget may
-// have been the reason for a failure.
+// if they use more memory than the new budget allows. All quarantines end, because the old budget
+// may have caused the failures.
 func (c *Cleaner) Configure(opts Options) {
 	opts = opts.withDefaults()
 	c.mu.Lock()
@@ -119,7 +119,7 @@ func (c *Cleaner) Configure(opts Options) {
 	c.awake()
 }
 
-// options returns the options of the last Configure, with defaults.
+// options returns the options of the last Configure call, with defaults.
 func (c *Cleaner) options() Options {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *Cleaner) awake() {
 }
 
 // Close stops the cleaner. A pass ends after its current batch; rewrites that it has already
-// committed are kept.
+// committed remain.
 func (c *Cleaner) Close() {
 	c.mu.Lock()
 	c.mu.closed = true

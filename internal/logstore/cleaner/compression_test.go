@@ -14,8 +14,8 @@ import (
 )
 
 func TestCompressionMetricsBySite(t *testing.T) {
-	// Use gzip and not zstd. The zstd decoder is shared by the whole process and has a channel,
-	// which must not belong to a bubble of synctest.
+	// Use gzip and not zstd. The whole process shares the zstd decoder, which has a channel that
+	// must not belong to a synctest bubble.
 	config := compacted(func(s *topicconfig.Settings) {
 		s.KeepCodec, s.Codec, s.CodecLevel = false, compress.Gzip, 7
 	})
@@ -53,7 +53,8 @@ func TestCompressionMetricsBySite(t *testing.T) {
 			read("output_bytes", "clean"); in <= 0 || out <= 0 {
 			t.Errorf("cleaning compressed %v bytes to %v", in, out)
 		}
-		// Check only that the series exists: the time in the bubble does not advance during a pass.
+		// Check only that the series exists, because the time in the bubble does not advance during
+		// a pass.
 		_ = read("seconds", "clean")
 		if problems, err := testutil.CollectAndLint(storemetrics.New(f.store, nil)); err != nil ||
 			len(problems) > 0 {

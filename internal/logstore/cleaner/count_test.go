@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// TestDistinctKeysAreKnownAfterAPass: the number of keys is at most the records that no pass has
-// found superseded, and unknown before the first pass.
+// TestDistinctKeysAreKnownAfterAPass checks that the number of keys is unknown before the first
+// pass, and afterwards is at most the number of records that no pass has found to be superseded.
 func TestDistinctKeysAreKnownAfterAPass(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent = 50_000, 100
@@ -35,7 +35,7 @@ func TestDistinctKeysAreKnownAfterAPass(t *testing.T) {
 		if *status.DistinctKeys < keys || *status.DistinctKeys > read {
 			t.Errorf("got at most %d keys of %d in %d records", *status.DistinctKeys, keys, read)
 		}
-		// Each record is of one of the keys, so the limit grows by the number of records.
+		// Each record has one of the existing keys, so the limit grows by the number of records.
 		before := *status.DistinctKeys
 		f.fillWith(f.log, 20, keys)
 		if got := *f.cleaner.Status(partition).DistinctKeys; got != before+20 {

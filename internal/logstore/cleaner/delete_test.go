@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Retention deletes whole segments while the cleaner compacts the others (KIP-71, KAFKA-4015). From
-// the log start on, the log contains the latest record of each key. If this is a tombstone, the log
-// contains no older value of the key.
+// Retention deletes whole segments while the cleaner compacts the other segments (KIP-71,
+// KAFKA-4015). From the log start on, the log contains the latest record of each key. If this
+// record is a tombstone, the log contains no older value of the key.
 func TestI34CompactDeleteKeepsLatestRecords(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed.New(t), 0))
 	config := compacted(func(s *topicconfig.Settings) {
@@ -44,7 +44,7 @@ func TestI34CompactDeleteKeepsLatestRecords(t *testing.T) {
 			t.Errorf("only %d records, runs %v", len(records),
 				f.cleaner.Status(partition).Runs)
 		}
-		// The key that was written once at the start must have been deleted by retention.
+		// Retention must have deleted the key that was written once at the start.
 		if age := time.Since(once); age < 2*20*time.Minute || f.log.LogStart() <= latest["once"] {
 			t.Errorf("the log starts at %d, and the record at %d is %s old", f.log.LogStart(),
 				latest["once"], age)
@@ -62,8 +62,8 @@ func (f *fixture) delete(key string) {
 	f.log.AdvanceHighWatermark(f.log.LogEnd())
 }
 
-// wantLatest compares the last record of each key from the log start on with the expected offsets.
-// For a deleted key the log may contain its tombstone or no record.
+// wantLatest compares the offset of each key's last record, from the log start on, with the
+// expected offset. For a deleted key the log may contain its tombstone or no record.
 func (f *fixture) wantLatest(latest map[string]int64, deleted map[string]bool) {
 	f.t.Helper()
 	found := map[string]int64{}

@@ -2,19 +2,20 @@
 // next, when, with how much memory and I/O, and on which worker slot. It reports the state of the
 // compaction as metrics and as status.
 //
-// It uses a log only through logstore.Compaction, whose method Pass runs a pass. Package clean
-// decides which records a pass removes. internal/logstore does not import this package.
+// The cleaner accesses a log only through logstore.Compaction, whose method Pass runs a pass.
+// Package clean decides which records a pass removes. internal/logstore does not import this
+// package.
 //
 // # Invariants
 //
 //   - One pass at a time runs over a log, and no pass starts before the previous one of the same
 //     directory has ended.
-//   - All passes together use at most the memory budget minus the part that is reserved for key
+//   - All passes together use at most the memory budget, minus the part that is reserved for key
 //     sidecars and estimates. Only one sidecar or estimate is computed at a time.
 //   - All reads and writes of passes, sidecars and estimates share one I/O budget.
 //   - A failed pass quarantines its log only; retention and appends continue.
 //   - Status and scheduler use the same function to decide whether a log needs a pass now. So
-//     Status never reports a log as queued whose pass the scheduler would not start.
+//     Status never reports a log as queued if the scheduler would not start its pass.
 //
 // # Locks
 //

@@ -7,20 +7,20 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// estimate is the estimated garbage of a log, as of the last estimate or pass. The zero value means
-// that the garbage is unknown.
+// estimate is a log's estimated garbage, as of the last estimate or pass. The zero value means that
+// the garbage is unknown.
 type estimate struct {
 	compaction.Garbage
-	made bool // an estimate was computed
+	made bool // true if an estimate was computed
 }
 
 // reestimateShare defines when the garbage is estimated again: when the dirty section has grown by
-// more than 1/reestimateShare of the log. So even if segments roll often, all estimates of a
-// growing log together read less of the sidecars than one pass would.
+// more than 1/reestimateShare of the log. Even if segments roll often, all estimates of a growing
+// log together therefore read less of the sidecars than one pass does.
 const reestimateShare = 32
 
-// stale reports whether the log, whose present sections are s, has changed too much for the
-// estimate to be used.
+// stale reports whether the log has changed too much for the estimate to be used. s are the log's
+// current sections.
 func (e estimate) stale(s compaction.Sections) bool {
 	was := e.Sections
 	grown := s.DirtyBytes - was.DirtyBytes
@@ -45,9 +45,9 @@ func (e estimate) worthPass(s compaction.Sections, settings *topicconfig.Setting
 	return e.Bytes > 0 && (share+e.Error)*100 > float64(settings.MaxGarbagePercent)
 }
 
-// reclaimable returns the garbage of a log in bytes, or nil if it is unknown. exact is true if a
-// pass has counted the garbage. While a pass rewrites segments, the result is the number of bytes
-// that it will still free. The caller holds Cleaner.mu.
+// reclaimable returns a log's garbage in bytes, or nil if it is unknown. exact is true if a pass
+// has counted the garbage. While a pass rewrites segments, the result is the number of bytes that
+// the pass will still free. The caller holds Cleaner.mu.
 func (s *logState) reclaimable(view compaction.Sections) (bytes *int64, exact bool) {
 	e := s.estimate
 	switch {
@@ -56,7 +56,7 @@ func (s *logState) reclaimable(view compaction.Sections) (bytes *int64, exact bo
 		return &left, true
 	case view.CleanBytes+view.DirtyBytes == 0:
 		return new(int64), false // no segment is cleanable
-	case !e.Known || e.stale(view): // the log has changed since its last estimate
+	case !e.Known || e.stale(view): // the log has changed too much since its last estimate
 		return nil, false
 	}
 	return &e.Bytes, e.Exact && view.DirtyBytes == 0

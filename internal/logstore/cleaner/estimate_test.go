@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// garbage returns the garbage ratio of the log from its status. The ratio must be known.
+// garbage returns the log's garbage ratio from its status. The ratio must be known.
 func (f *fixture) garbage() (ratio float64, exact bool) {
 	f.t.Helper()
 	status := f.cleaner.Status(partition)
@@ -21,8 +21,8 @@ func (f *fixture) garbage() (ratio float64, exact bool) {
 	return *status.GarbageRatio, status.ReclaimableExact
 }
 
-// All keys of a log are unique, as after a topic was first filled. No pass runs, because there is
-// no garbage. Kafka's cleaner would copy the log repeatedly.
+// TestDirtySectionWithoutGarbageIsSkipped uses a log with unique keys, like a topic that was just
+// filled. No pass runs, because there is no garbage. Kafka's cleaner would copy the log repeatedly.
 func TestDirtySectionWithoutGarbageIsSkipped(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MaxGarbagePercent = 50_000, 10
@@ -164,7 +164,7 @@ func TestGarbageCountSurvivesRestart(t *testing.T) {
 	})
 }
 
-// tombstonesDue returns the time in ms at which a pass can next remove tombstones of the log.
+// tombstonesDue returns the time in ms at which a pass can next remove tombstones from the log.
 func (f *fixture) tombstonesDue() int64 {
 	sections, _ := f.log.Compaction().Sections(time.Now())
 	return sections.TombstonesDue
@@ -190,7 +190,7 @@ func TestEstimatesAreRepeatedOnlyAfterGrowth(t *testing.T) {
 			t.Errorf("%d bytes of sidecars read though nothing has changed", after-before)
 		}
 		first := f.estimatedDirtyBytes()
-		f.fillWith(f.log, 100, 100) // one more segment: a hundredth of the log
+		f.fillWith(f.log, 100, 100) // adds one segment: a hundredth of the log
 		wait(15 * time.Second)
 		if f.estimatedDirtyBytes() != first {
 			t.Error("estimated again after growth by a hundredth")

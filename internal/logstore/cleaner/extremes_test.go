@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The tests of this file use rare inputs, which must not fail a pass. Package clean tests more such
-// inputs: keys with equal MD5 sums, huge batches, offsets that do not fit one segment, and batches
-// that decompress to gigabytes.
+// The tests in this file use rare inputs, which must not make a pass fail. Package clean tests more
+// such inputs: keys with equal MD5 sums, huge batches, offsets that do not fit into one segment,
+// and batches that decompress to gigabytes.
 
 // wantSuffix runs a script and checks that its output ends with the text end.
 func wantSuffix(t *testing.T, end string, script ...string) {
@@ -41,7 +41,7 @@ func TestHundredThousandKeysInOneBatch(t *testing.T) {
 	}
 }
 
-// All records have the same key. A pass must not need memory for each of them (F3).
+// All records have the same key. A pass must not need memory for each record (F3).
 func TestHotKey(t *testing.T) {
 	wantSuffix(t, "segments 2, batches 1, records 1, keys 1, tombstones 0\n",
 		"config segment=400000", "memory 100000", "fill n=100000 batch=500 keys=1 value=1", "roll",
@@ -91,8 +91,8 @@ func TestKeysLikeMarkers(t *testing.T) { // KAFKA-14055
 	)
 }
 
-// Timestamps, which producers choose, are far in the future, missing or 0. They must not prevent
-// that minLag, maxLag, retention and the segment age take effect.
+// Producers choose timestamps that are far in the future, missing or 0. Nevertheless minLag,
+// maxLag, retention and the segment age must take effect.
 func TestTimestampsIn2099AndMissing(t *testing.T) {
 	for _, ms := range []string{"4083696000000", "-1", "0"} {
 		got := output(t, "config minlag=10m maxlag=1h dirty=50", "put -time="+ms+" a=1 b=1 c=1",
@@ -103,7 +103,8 @@ func TestTimestampsIn2099AndMissing(t *testing.T) {
 		if !strings.Contains(got, "0:a=1 1:b=1 2:c=1 | 3:a | 4:b=2") && ms == "4083696000000" {
 			t.Errorf("timestamp %s: a pass removed records before minLag\n%s", ms, got)
 		}
-		// A future timestamp delays the pass no longer than a timestamp of the time of the append.
+		// A record with a future timestamp delays the pass no longer than a record with the time of
+		// the append.
 		if strings.Count(got, "a=1") > 1 {
 			t.Errorf("timestamp %s: no pass within maxLag\n%s", ms, got)
 		}

@@ -16,15 +16,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// flipFirstBit flips a bit of the first batch, so that its checksum does not match. A second call
-// repairs the batch.
+// flipFirstBit flips a bit of the first batch, which invalidates the batch's checksum. A second
+// call repairs the batch.
 func (f *fixture) flipFirstBit(log *logstore.Log) {
 	f.t.Helper()
 	f.flipBit(log, log.LogStart())
 }
 
-// flipBit flips a bit of the batch at an offset. A pass detects this if it reads the batch. It does
-// not read dead batches.
+// flipBit flips a bit of the batch at an offset. A pass detects this only if it reads the batch; it
+// does not read dead batches.
 func (f *fixture) flipBit(log *logstore.Log, offset int64) {
 	f.t.Helper()
 	slice, err := log.Read(offset, log.LogEnd(), 1, true)
@@ -109,7 +109,8 @@ func TestQuarantineDoublesUpToAnHour(t *testing.T) {
 	}
 }
 
-// A very small memory budget does not fail a pass; it makes its reads of sidecars shorter.
+// A very small memory budget does not make a pass fail. It only makes the pass read sidecars in
+// shorter pieces.
 func TestSmallBudgetIsEnough(t *testing.T) {
 	inBubble(t, compacted(nil), Options{MemoryBytes: 1000},
 		func(t *testing.T, f *fixture) {
@@ -134,7 +135,7 @@ func TestI40IOBudgetBoundsAllReadsAndWrites(t *testing.T) {
 			}
 			wait(3 * time.Second)
 			status := f.cleaner.Status(partition)
-			for range 60 { // before the pass, sidecars are built within the same I/O budget
+			for range 60 { // sidecars are built before the pass, within the same I/O budget
 				if status = f.cleaner.Status(partition); status.ReadBytes > 0 {
 					break
 				}
@@ -189,7 +190,7 @@ func TestI36ReleaseAbortsPassWithinASecond(t *testing.T) { // I36
 			if busy != 0 || f.cleaner.Status(partition) != nil {
 				t.Errorf("%d passes still run", busy)
 			}
-			// Create the partition again: its new log must not be affected by the aborted pass.
+			// Create the partition again. The aborted pass must not affect the partition's new log.
 			var err error
 			if f.log, err = f.store.Create(partition, topicTwo, compacted(nil), true); err != nil {
 				t.Fatal(err)
@@ -243,7 +244,7 @@ func TestCloseAbortsPass(t *testing.T) {
 }
 
 // The power fails at any rename, creation, removal or sync of a pass. The latest record of each key
-// is still in the log (I38).
+// is then still in the log (I38).
 func TestI38CrashDuringPassLosesNothing(t *testing.T) {
 	seed := seed.New(t)
 	var clones []*vfs.Mem

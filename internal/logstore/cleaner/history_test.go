@@ -19,8 +19,8 @@ var (
 	historyRuns = flag.Int("history.runs", 30, "number of random histories")
 )
 
-// historyScript is a file with a scenario to run, for debugging a failure. For example, waits
-// without "quietly" print more.
+// historyScript is a file with a scenario to run when a failure is debugged. For example, a wait
+// without "quietly" prints more.
 var historyScript = flag.String("history.script", "", "run this file and print its output")
 
 func TestHistoryScript(t *testing.T) {
@@ -37,11 +37,11 @@ func TestHistoryScript(t *testing.T) {
 
 const historySteps = 70
 
-// The test runs random histories of a compacted partition with a running cleaner, and compares the
-// log with a list of all records. A history contains batches of all codecs, tombstones,
-// transactions, truncations, DeleteRecords, changed settings, graceful restarts and power cuts. A
-// failing history is shortened and printed as a script, which can be added to testdata/scenarios.
-// It covers I1 to I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4.
+// TestHistoriesAgainstLedger runs random histories of a compacted partition with a running cleaner,
+// and compares the log with a list of all records. A history contains batches of all codecs,
+// tombstones, transactions, truncations, DeleteRecords, changed settings, graceful restarts and
+// power cuts. A failing history is shortened and printed as a script, which can be added to
+// testdata/scenarios. It covers I1 to I4, I9 to I18, I20 to I29, I35, I43, I44, F1, F4.
 func TestHistoriesAgainstLedger(t *testing.T) {
 	began, runs := time.Now(), 0
 	for seed := range seed.Sequence(t, *historyRuns) {
@@ -67,7 +67,7 @@ func TestHistoriesAgainstLedger(t *testing.T) {
 }
 
 // shrink returns a part of the script that still fails. It removes blocks of lines, and later
-// single lines, as long as the remaining script fails.
+// single lines, while the remaining script still fails.
 func shrink(script []string, fails func([]string) bool) []string {
 	tries := 0
 	for size := len(script) / 2; size > 0; {
@@ -98,7 +98,7 @@ func TestShrinkKeepsFailingLines(t *testing.T) {
 	}
 }
 
-// The ledger reports each kind of difference between a log and what was appended.
+// The ledger reports every kind of difference between a log and the appended records.
 func TestLedgerDetectsFaults(t *testing.T) {
 	for name, change := range map[string]func(l *ledger){
 		"missing record": func(l *ledger) {
@@ -125,7 +125,7 @@ func TestLedgerDetectsFaults(t *testing.T) {
 	}
 }
 
-// history generates a random script. If lines are removed from it, it is still a valid script.
+// history generates a random script. The script stays valid if lines are removed from it.
 func history(seed uint64) []string {
 	random := rand.New(rand.NewPCG(seed, 0))
 	h := &historyGenerator{Rand: random, keys: 1 + random.IntN(30)}
@@ -207,7 +207,7 @@ func (h *historyGenerator) put() {
 	h.add("%s", strings.Join(words, " "))
 }
 
-// end adds a line that commits or aborts a transaction of a producer, even if none is open.
+// end adds a line that commits or aborts a producer's transaction, even if none is open.
 func (h *historyGenerator) end() {
 	producer := int64(h.IntN(4))
 	h.add("%s %d", []string{"commit", "abort"}[h.IntN(2)], producer)
@@ -237,8 +237,8 @@ func (h *historyGenerator) config() {
 	}[h.IntN(10)]())
 }
 
-// settle is the end of each history. It ends all transactions and waits for all retentions, so that
-// the log is settled.
+// settle contains the last lines of each history. They end all transactions and wait for all
+// retentions, which brings the log into its final state.
 var settle = []string{
 	"commit 0", "abort 1", "commit 2", "abort 3",
 	"config policy=compact dirty=0 garbage=0 minlag=0s maxlag=unlimited retention=30s bytes=unlimited age=168h",

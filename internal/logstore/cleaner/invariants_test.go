@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The tests of this file check invariants that need a whole log. docs/cleaner-invariants.md lists
+// The tests in this file check invariants that need a whole log. docs/cleaner-invariants.md lists
 // all invariants with their tests. After each line of a script the ledger checks the log
 // (ledger_check_test.go).
 
@@ -25,8 +25,8 @@ func output(t *testing.T, script ...string) string {
 	return output
 }
 
-// A pass does not change the records that it keeps: the ledger compares key, value, headers,
-// timestamp and offset.
+// A pass does not change the records that it keeps: the ledger compares each record's key, value,
+// headers, timestamp and offset.
 func TestI9KeptRecordsAreUnchanged(t *testing.T) {
 	var script []string
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
@@ -34,7 +34,7 @@ func TestI9KeptRecordsAreUnchanged(t *testing.T) {
 			"put -"+codec+" -time=0 c=1 zero-"+codec+"=1")
 	}
 	script = append(script, "roll", "wait 5s quietly")
-	// Convert the records from each codec to each other one.
+	// Convert the records from each codec to each other codec.
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		script = append(script, "config clean="+codec, "put x="+codec, "roll", "wait 5s quietly",
 			"read")
@@ -48,7 +48,7 @@ func TestI9KeptRecordsAreUnchanged(t *testing.T) {
 }
 
 // A reader that reads to the log end finds the same last value of each key as in the uncleaned log.
-// This is so at any time, from every offset, and with both isolation levels.
+// This holds at any time, from every offset, and with both isolation levels.
 func TestI14ReadersEndInTheStateOfTheUncleanedLog(t *testing.T) {
 	output(t, "config segment=1500 retention=20s",
 		"put a=1 b=1 c=1", "put -producer=1 -txn a=2 d=1", "put -producer=2 -txn b=2", "roll",
@@ -68,9 +68,9 @@ func TestI15ValuesAndOffsetsNeverChange(t *testing.T) {
 	}
 }
 
-// A pass keeps the last batch of each producer, even without records, and a start restores the last
-// sequence number from it. The commands "restart" and "kill" append each producer's last batch
-// again and check that it is detected as a duplicate.
+// A pass keeps each producer's last batch, even without records, and a start restores the last
+// sequence number from this batch. The commands "restart" and "kill" append each producer's last
+// batch again and check that it is detected as a duplicate.
 func TestI26SequencesSurviveRestart(t *testing.T) {
 	got := output(t, "put -producer=1 a=1", "put -zstd -producer=2 a=2 b=1",
 		"put -producer=3 -txn b=2", "commit 3", "put a=3 b=3", "roll",
@@ -83,8 +83,8 @@ func TestI26SequencesSurviveRestart(t *testing.T) {
 	}
 }
 
-// All batches of a leader epoch were removed, so only the leader epoch checkpoint contains it.
-// OffsetsForLeaderEpoch still returns the end of the epoch.
+// All batches of a leader epoch were removed, so only the leader epoch checkpoint contains the
+// epoch. OffsetsForLeaderEpoch still returns the end of the epoch.
 func TestI33EpochsSurviveTheirBatches(t *testing.T) {
 	err := runInScenario(t, func(s *scenario) {
 		s.open() // in leader epoch 0

@@ -12,14 +12,15 @@ import (
 // ioLimit limits the I/O rate of all passes, sidecars and estimates together (I40).
 type ioLimit struct {
 	current   atomic.Pointer[bucket]
-	throttled atomic.Int64 // nanoseconds that all callers of wait have waited
+	throttled atomic.Int64 // nanoseconds that all calls of wait have taken together
 }
 
-// bucket is a token bucket with a fixed rate. When the rate changes, a new bucket replaces it. A
-// caller that waits for the old bucket, perhaps for hours, then continues with the new one.
+// bucket is a token bucket with a fixed rate. When the rate changes, a new bucket replaces the old
+// one. A caller that waits for the old bucket, perhaps for hours, then continues with the new
+// bucket.
 type bucket struct {
 	*rate.Limiter
-	bytesRate int64         // 0: no limit
+	bytesRate int64         // 0 for no limit
 	replaced  chan struct{} // closed when a newer bucket has replaced this one
 }
 
@@ -46,13 +47,13 @@ func (l *ioLimit) set(bytesRate int64) {
 
 // wait takes n bytes from the bucket and waits until they are available. It holds no lock
 // meanwhile; Kafka's cleaner sleeps inside a lock that its threads share. n may exceed the capacity
-// of the bucket, so wait takes the bytes in parts. It fails only if ctx ends.
+// of the bucket, so wait takes the bytes in parts. wait fails only if ctx ends.
 func (l *ioLimit) wait(ctx context.Context, n int) error {
 	_, err := l.timedWait(ctx, n)
 	return err
 }
 
-// timedWait is wait, and returns how long it took; 0 without a limit.
+// timedWait calls wait, and returns how long the call took; 0 if there is no limit.
 func (l *ioLimit) timedWait(ctx context.Context, n int) (took time.Duration, err error) {
 	began := time.Time{}
 	for n > 0 {
@@ -79,8 +80,8 @@ func (l *ioLimit) timedWait(ctx context.Context, n int) (took time.Duration, err
 	return took, nil
 }
 
-// take waits for n bytes, which may not exceed the capacity. The result taken is false if the
-// bucket was replaced while take waited.
+// take waits for n bytes, which must not exceed the capacity. taken is false if the bucket was
+// replaced while take waited.
 func (b *bucket) take(ctx context.Context, n int) (taken bool, err error) {
 	reserved := b.ReserveN(time.Now(), n)
 	delay := reserved.Delay()

@@ -8,7 +8,7 @@ type ioRate struct {
 	samples []ioSample // ascending, at least rateGap apart
 }
 
-// ioSample is the number of bytes that a pass had read and written at a time.
+// ioSample is the number of bytes that a pass had read and written at a certain time.
 type ioSample struct {
 	moment time.Time
 	bytes  int64
@@ -19,7 +19,7 @@ const (
 	rateGap    = time.Second
 )
 
-// add adds a sample, unless the last one is younger than rateGap.
+// add adds a sample, unless the last sample is younger than rateGap.
 func (r *ioRate) add(now time.Time, bytes int64) {
 	if n := len(r.samples); n > 0 && now.Sub(r.samples[n-1].moment) < rateGap {
 		return
@@ -37,8 +37,8 @@ func (r *ioRate) first(now time.Time) (first int) {
 	return first
 }
 
-// perSecond returns the rate of a pass that has read and written a number of bytes. It is nil until
-// the first sample is as old as rateGap.
+// perSecond returns the I/O rate of a pass that has read and written the given number of bytes so
+// far. It returns nil until the first sample is rateGap old.
 func (r *ioRate) perSecond(now time.Time, bytes int64) *float64 {
 	if len(r.samples) == 0 {
 		return nil

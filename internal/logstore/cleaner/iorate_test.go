@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 )
 
-// TestRateIsThatOfTheLastSeconds: a pass reads 100 bytes a second for a minute, then 10 a second,
-// then nothing.
+// TestRateIsThatOfTheLastSeconds measures a pass that reads 100 bytes per second for a minute, then
+// 10 bytes per second, then nothing.
 func TestRateIsThatOfTheLastSeconds(t *testing.T) {
 	var r ioRate
 	began, bytes := time.Unix(1000, 0), int64(0)
@@ -24,7 +24,7 @@ func TestRateIsThatOfTheLastSeconds(t *testing.T) {
 			t.Errorf("second %d: got %v, want %v to %v", second, got, least, most)
 		}
 	}
-	for tick := range 1200 { // ten a second
+	for tick := range 1200 { // ten ticks per second
 		r.add(began.Add(time.Duration(tick)*time.Second/10), bytes)
 		switch {
 		case tick == 5 && r.perSecond(began.Add(time.Second/2), bytes) != nil:
@@ -46,9 +46,9 @@ func TestRateIsThatOfTheLastSeconds(t *testing.T) {
 	}
 }
 
-// TestPassReportsRateAndThrottledTime: a pass shares a limit of 200 KB/s with the builds of
-// sidecars in the background. Its report has its rate while it runs, and its throttled time also
-// afterwards.
+// TestPassReportsRateAndThrottledTime runs a pass that shares a limit of 200 KB/s with builds of
+// sidecars in the background. The pass's report contains the rate while the pass runs, and the
+// throttled time even after the pass.
 func TestPassReportsRateAndThrottledTime(t *testing.T) {
 	inBubble(t, compacted(nil), Options{IOBytesRate: 200_000},
 		func(t *testing.T, f *fixture) {

@@ -30,7 +30,7 @@ var (
 	logDir    = filepath.Join(dataDir, "tickets-0")
 	topicOne  = logstore.TopicID{1}
 	topicTwo  = logstore.TopicID{2}
-	// epoch0 is the time that tests outside of synctest pass as the current time.
+	// epoch0 is the time that tests outside of synctest use as the current time.
 	epoch0 = storetest.Start
 )
 
