@@ -38,7 +38,7 @@ func TestF15EstimateOfAMillionRecordsIsWithinTwoPoints(t *testing.T) {
 	estimate, err := EstimateGarbage(t.Context(), l.whole())
 	l.must(err)
 	job := l.whole()
-	job.Rules.MaxGarbagePercent = 100 // removes only what it must
+	job.Rules.MaxGarbagePercent = 100 // the pass measures garbage, but removes little
 	stats, err := Run(t.Context(), job)
 	l.must(err)
 	records := float64(segments * each)

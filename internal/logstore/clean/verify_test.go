@@ -375,7 +375,7 @@ func TestDenseCodecAppliesToAllOutput(t *testing.T) {
 	}
 }
 
-func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // timestamps in the year 2099, and missing timestamps (-1)
+func TestInvalidTimestampsDoNotAffectThePass(t *testing.T) { // in 2099, and missing (-1)
 	l := newLog(t)
 	l.job.Rules.MaxLag = time.Hour
 	today := l.now
