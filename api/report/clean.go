@@ -19,7 +19,7 @@ const (
 
 // Pass is one pass of the cleaner over a partition. Sizes are bytes.
 type Pass struct {
-	// Trigger is the reason why the pass was started: one of the Trigger constants.
+	// Trigger is the reason for the pass: one of the Trigger constants.
 	Trigger string  `json:"trigger"`
 	Began   float64 `json:"beganTimestampSeconds"`
 	// Ended and Result are absent while the pass runs; Result is one of the Result constants.
@@ -27,12 +27,12 @@ type Pass struct {
 	Result string   `json:"result,omitempty"`
 	Error  string   `json:"error,omitempty"`
 
-	// ThrottledSeconds is the time for which the pass has waited for the limit of the cleaner's I/O
-	// (LogCluster spec.cleaner.ioRate), summed over its goroutines; absent in passes that older
-	// versions have recorded.
+	// ThrottledSeconds is the time for which the pass has waited because of the cleaner's I/O limit
+	// (LogCluster spec.cleaner.ioRate), summed over its goroutines. It is absent in passes recorded by
+	// older versions.
 	ThrottledSeconds *float64 `json:"throttledSeconds,omitempty"`
-	// BytesPerSecond is the number of bytes that a running pass reads and writes per second, over
-	// the last 10 seconds; absent in its first second, and once it has ended.
+	// BytesPerSecond is the number of bytes that a running pass reads and writes per second, measured
+	// over the last 10 seconds. It is absent in the pass's first second, and after the pass has ended.
 	BytesPerSecond *float64 `json:"bytesPerSecond,omitempty"`
 
 	ReadBytes           int64 `json:"readBytes"`
@@ -50,8 +50,8 @@ type Pass struct {
 // CleanNow is the state of the topic's annotation heartwood.dev/clean-now on one replica.
 type CleanNow struct {
 	Value string `json:"value"`
-	// State is pending (no pass has started for this value), running, failed (the pass failed and
-	// is retried with backoff) or done.
+	// State is pending (no pass has started for this value), running, failed (the pass failed and will
+	// be retried with backoff) or done.
 	State string `json:"state"`
 	// Finished is the time at which State became done; absent until then.
 	Finished *float64 `json:"finishedTimestampSeconds,omitempty"`
@@ -69,35 +69,35 @@ const (
 type CleanRequests struct {
 	Topic    string         `json:"topic"`
 	Requests []CleanRequest `json:"requests"`
-	// Elsewhere lists the replicas on other brokers, because a broker accepts requests only for its
-	// own replicas.
+	// Elsewhere lists the replicas on other brokers. A broker accepts requests only for its own
+	// replicas.
 	Elsewhere []CleanElsewhere `json:"elsewhere,omitempty"`
 }
 
-// CleanRequest is one replica for which a pass was requested.
+// CleanRequest is a replica for which a pass was requested.
 type CleanRequest struct {
 	Broker    int32 `json:"broker"`
 	Partition int32 `json:"partition"`
-	// Ticket is the number of the request. A pass has fulfilled the request once
-	// Compaction.CleanNowServed of the replica is at least Ticket. If Compaction.CleanNowAsked is
-	// less than Ticket, the broker was restarted and has lost the request.
+	// Ticket is the number of the request. The request is fulfilled once the replica's
+	// Compaction.CleanNowServed is at least Ticket. If Compaction.CleanNowAsked is less than Ticket,
+	// the broker was restarted and has lost the request.
 	Ticket int64 `json:"ticket"`
 }
 
-// CleanElsewhere is one replica on another broker. Host is the address at which clients reach that
-// broker, empty if it is down.
+// CleanElsewhere is a replica on another broker. Host is the address at which clients reach that
+// broker; it is empty if the broker is down.
 type CleanElsewhere struct {
 	Broker    int32  `json:"broker"`
 	Partition int32  `json:"partition"`
 	Host      string `json:"host,omitempty"`
 }
 
-// Failure is the response to a request that failed.
+// Failure is the response to a failed request.
 type Failure struct {
 	Error string `json:"error"`
 	// Reason is the machine-readable cause: one of UnknownTopic, UnknownPartition, NotCompacted,
 	// CleanerDisabled, ScrubOff, NotReady, BadRequest, NotFound, Misdirected.
 	Reason string `json:"reason,omitempty"`
-	// Addresses are the HTTP ports of the brokers, HOST:PORT, if this process runs none.
+	// Addresses are the HTTP ports (HOST:PORT) of the brokers, if this process runs no broker.
 	Addresses []string `json:"addresses,omitempty"`
 }

@@ -1,10 +1,10 @@
 package report
 
 // FailingClients is the response of GET /api/v1/failing-clients: the clients that repeatedly fail
-// to authenticate at the brokers of the process.
+// to authenticate with the brokers of this process.
 type FailingClients struct {
-	// Clients contains at most 20 clients of each broker. A client stays two minutes after its last
-	// failures.
+	// Clients contains at most 20 clients of each broker. A client is listed for two minutes after its
+	// last failures.
 	Clients []FailingClient `json:"clients"`
 	// More is the number of further clients.
 	More int `json:"more"`
@@ -15,9 +15,9 @@ type FailingClient struct {
 	Broker   int32  `json:"broker"`
 	Listener string `json:"listener"`
 	Address  string `json:"address"`
-	// User is absent if the client has sent no name of a user that exists.
+	// User is absent if the client has not sent the name of an existing user.
 	User string `json:"user,omitempty"`
-	// Blocked is true if the broker has refused the user at this address in the last minute,
-	// because of too many failures.
+	// Blocked is true if too many failures made the broker refuse the user at this address during the
+	// last minute.
 	Blocked bool `json:"blocked"`
 }

@@ -5,15 +5,15 @@ package report
 type MayStop struct {
 	Broker  int32 `json:"broker"`
 	MayStop bool  `json:"mayStop"`
-	// Blocking contains partitions that would have too few in-sync replicas, at most
-	// BlockingMax.
+	// Blocking contains at most BlockingMax of the partitions that would have too few in-sync
+	// replicas.
 	Blocking []BlockingPartition `json:"blocking"`
 }
 
 // BlockingMax is the maximum length of MayStop.Blocking.
 const BlockingMax = 5
 
-// BlockingPartition is a partition that has too few in-sync replicas without a broker.
+// BlockingPartition is a partition that would have too few in-sync replicas if the broker stopped.
 type BlockingPartition struct {
 	Topic             string  `json:"topic"`
 	Partition         int32   `json:"partition"`

@@ -1,7 +1,7 @@
-// Package report defines the JSON by which a broker reports on its partition replicas over HTTP
-// (GET /api/v1/partitions). It contains the same values as the broker's metrics, in one row for
-// each replica. The operator reads it for the status of Topics, and the web page of heartwood dev
-// shows it.
+// Package report defines the JSON with which a broker reports on its partition replicas over HTTP
+// (GET /api/v1/partitions). A report contains the same values as the broker's metrics, in one row
+// for each replica. The operator reads the reports for the status of Topics, and the web page of
+// heartwood dev shows them.
 package report
 
 // Partitions is the response of GET /api/v1/partitions.
@@ -25,12 +25,13 @@ type Partition struct {
 	// ProducedBytes is the number of bytes that this replica has appended for producers since the
 	// broker started.
 	ProducedBytes int64 `json:"producedBytes"`
-	// Fault is the reason why this replica is unavailable, such as a failed disk; absent if it is
-	// available.
+	// Fault is the reason why this replica is unavailable, such as a failed disk. It is absent if the
+	// replica is available.
 	Fault string `json:"fault,omitempty"`
 
-	// OpenTransactions is the number of transactions that have records in the log and no marker.
-	// OldestTransaction is the open transaction with the lowest offset; absent if none is open.
+	// OpenTransactions is the number of transactions that have records but no marker in the log.
+	// OldestTransaction is the open transaction with the lowest offset; it is absent if no transaction
+	// is open.
 	OpenTransactions  int          `json:"openTransactions"`
 	OldestTransaction *Transaction `json:"oldestTransaction,omitempty"`
 
@@ -38,83 +39,80 @@ type Partition struct {
 	Compaction *Compaction `json:"compaction,omitempty"`
 }
 
-// Transaction is an open transaction in the log of one partition replica. Until it ends, consumers
-// with read_committed receive no record from FirstOffset on, and the cleaner removes none of these
-// records.
+// Transaction is an open transaction in the log of one partition replica. Until the transaction
+// ends, consumers with read_committed receive no record from FirstOffset on, and the cleaner
+// removes none of these records.
 type Transaction struct {
 	ProducerID  int64 `json:"producerId"`
 	Epoch       int16 `json:"epoch"`
 	FirstOffset int64 `json:"firstOffset"`
-	// Since is the time at which the transaction's first batch was written; after a restart of the
-	// broker it may be the time of a later batch.
+	// Since is the time at which the transaction's first batch was written. After a restart of the
+	// broker, it can be the time of a later batch.
 	Since float64 `json:"sinceTimestampSeconds"`
-	// Hanging is true if no transaction coordinator will end the transaction. The leader of the
-	// partition checks this once a minute.
+	// Hanging is true if no transaction coordinator will end the transaction. The partition's leader
+	// checks this once a minute.
 	Hanging bool `json:"hanging"`
-	// TransactionalID is the transactional ID of the producer. Until is the time at which the
-	// coordinator aborts the transaction. Both are absent until the coordinator of the ID has
-	// reported.
+	// TransactionalID is the producer's transactional id. Until is the time at which the coordinator
+	// aborts the transaction. Both are absent until the id's coordinator has reported.
 	TransactionalID string   `json:"transactionalId,omitempty"`
 	Until           *float64 `json:"untilTimestampSeconds,omitempty"`
 }
 
-// Compaction is the cleaner's report of one partition replica.
+// Compaction is the cleaner's report on one partition replica.
 type Compaction struct {
 	CleanBytes int64 `json:"cleanBytes"`
 	DirtyBytes int64 `json:"dirtyBytes"`
-	// DirtyRatio is dirty / (clean + dirty), 0..1: Kafka's definition.
+	// DirtyRatio is dirty / (clean + dirty), 0..1, as defined by Kafka.
 	DirtyRatio float64 `json:"dirtyRatio"`
-	// BlockedBytes are the bytes that cannot be cleaned now, by reason: active_segment, min_lag,
-	// open_transaction, unreplicated, quarantined.
+	// BlockedBytes is the number of bytes that cannot be cleaned now, by reason: active_segment,
+	// min_lag, open_transaction, unreplicated, quarantined.
 	BlockedBytes map[string]int64 `json:"blockedBytes"`
-	// ReclaimableBytes is the size of the garbage below the cleanable bound: the bytes that a pass
-	// would free if it removed all of this garbage. It is absent while unknown. ReclaimableExact is
-	// true if a pass has measured ReclaimableBytes and nothing was appended since; otherwise the
-	// value is an estimate.
+	// ReclaimableBytes is the number of bytes that a pass would free if it removed all garbage below
+	// the cleanable bound. It is absent while unknown. ReclaimableExact is true if a pass has measured
+	// ReclaimableBytes and nothing has been appended since then; otherwise the value is an estimate.
 	ReclaimableBytes *int64 `json:"reclaimableBytes,omitempty"`
 	ReclaimableExact bool   `json:"reclaimableExact"`
 	// GarbageRatio is ReclaimableBytes / (clean + dirty), 0..1; absent if ReclaimableBytes is
 	// absent.
 	GarbageRatio *float64 `json:"garbageRatio,omitempty"`
 	// Records is the number of records in the log, including tombstones, superseded records and
-	// transaction markers; absent in reports of older brokers. RecordsExact is false if the number of
-	// records of some segments is an estimate: of segments without a key sidecar that this process has
-	// not written.
+	// transaction markers. It is absent in reports of older brokers. RecordsExact is false if the
+	// number is estimated for some segments: segments that have no key sidecar and were not written by
+	// this process.
 	Records      *int64 `json:"records,omitempty"`
 	RecordsExact bool   `json:"recordsExact"`
-	// DistinctKeys is Records without the records that the last pass counted as superseded: an upper
-	// limit of the number of distinct keys if Records is exact. It includes keys whose latest record
-	// is a tombstone, records that no pass has compared yet, and transaction markers. It is absent
-	// while a pass runs. It is also absent until a pass has ended since the broker started, and since
-	// records were deleted from the start of the log.
+	// DistinctKeys is Records without the records that the last pass counted as superseded. If Records
+	// is exact, this is an upper limit of the number of distinct keys. It includes keys whose latest
+	// record is a tombstone, records that no pass has compared yet, and transaction markers.
+	// DistinctKeys is absent while a pass runs, until the first pass since the broker's start has
+	// ended, and after records were deleted from the start of the log.
 	DistinctKeys *int64 `json:"distinctKeys,omitempty"`
 	// Phase is idle, queued, indexing, deduplicating, rewriting or committing.
 	Phase string `json:"phase"`
-	// Reason is the reason why the replica is in this phase. It is one of the reasons of condition
+	// Reason explains why the replica is in this phase. It is one of the reasons of condition
 	// Compacting.
 	Reason string `json:"reason"`
-	// Trigger is the reason why a pass is running or queued: max_lag, requested, storage_pressure,
+	// Trigger explains why a pass is running or queued: max_lag, requested, storage_pressure,
 	// dirty_ratio or tombstones. It is absent while no pass is running or queued.
 	Trigger string `json:"trigger,omitempty"`
-	// TombstoneCleanOffset is the offset below which no tombstone has an older record of its key
-	// left in this log. ReplicasTombstoneCleanOffset is the smallest TombstoneCleanOffset of all
-	// replicas, as the leader last published it. Tombstones at or above it are kept.
+	// TombstoneCleanOffset is the offset below which no tombstone has an older record of its key left
+	// in this log. ReplicasTombstoneCleanOffset is the smallest TombstoneCleanOffset of all replicas,
+	// as last published by the leader. Tombstones at or above ReplicasTombstoneCleanOffset are kept.
 	TombstoneCleanOffset         int64 `json:"tombstoneCleanOffset"`
 	ReplicasTombstoneCleanOffset int64 `json:"replicasTombstoneCleanOffset"`
-	// OverdueSeconds is how much older than maxLag the oldest dirty segment or the oldest known
-	// superseded record is; 0 if neither is older than maxLag.
+	// OverdueSeconds is the time by which the oldest dirty segment, or the oldest known superseded
+	// record, is older than maxLag; 0 if neither is older.
 	OverdueSeconds float64 `json:"overdueSeconds"`
-	// NextDue is the time at which the next pass becomes due even if nothing is appended: because
-	// of maxLag or of tombstones, or because a quarantine ends. It is absent if there is no such
-	// time.
+	// NextDue is the time at which the next pass becomes due even if nothing is appended, because of
+	// maxLag, tombstones or the end of a quarantine. It is absent if there is no such time.
 	NextDue       *float64 `json:"nextDueTimestampSeconds,omitempty"`
 	ProgressRatio float64  `json:"progressRatio"`
 	EtaSeconds    *float64 `json:"etaSeconds,omitempty"`
-	// Runs counts the ended passes by result: success, nothing_to_do, aborted, failed. Runs and the
-	// following sums cover all passes since the log was created on this broker, also across restarts.
-	// The sums include the running pass.
+	// Runs is the number of ended passes by result: success, nothing_to_do, aborted, failed. Runs and
+	// the following sums cover all passes since the log was created on this broker, even across
+	// restarts. The sums include the running pass.
 	Runs map[string]int64 `json:"runs"`
-	// ReadBytes and WrittenBytes are the cleaner's I/O on data files; SidecarReadBytes and
+	// ReadBytes and WrittenBytes are the cleaner's I/O on data files. SidecarReadBytes and
 	// SidecarWrittenBytes are its I/O on key sidecars.
 	ReadBytes           int64 `json:"readBytes"`
 	WrittenBytes        int64 `json:"writtenBytes"`
@@ -122,29 +120,29 @@ type Compaction struct {
 	SidecarWrittenBytes int64 `json:"sidecarWrittenBytes"`
 	ReclaimedBytes      int64 `json:"reclaimedBytes"`
 	RemovedRecords      int64 `json:"removedRecords"`
-	// LastSuccess is the time of the last successful pass, also across restarts; absent if no pass
-	// has succeeded.
+	// LastSuccess is the time of the last successful pass, even across restarts. It is absent if no
+	// pass has succeeded.
 	LastSuccess *float64 `json:"lastSuccessTimestampSeconds,omitempty"`
-	// LastError is the error of the last failed pass since the broker started, and LastErrorTime its
-	// time; both are absent once a pass has succeeded.
+	// LastError is the error of the last failed pass since the broker started, and LastErrorTime is
+	// the time of this error. Both are absent once a pass has succeeded.
 	LastError     string   `json:"lastError,omitempty"`
 	LastErrorTime *float64 `json:"lastErrorTimestampSeconds,omitempty"`
 
-	// RunningPass is the running pass with its totals so far; absent while no pass is running.
-	// LastPass is the last pass that ended, also across restarts; absent until the first pass has
+	// RunningPass is the running pass with its totals so far; it is absent while no pass is running.
+	// LastPass is the last ended pass, even across restarts; it is absent until the first pass has
 	// ended.
 	RunningPass *Pass `json:"runningPass,omitempty"`
 	LastPass    *Pass `json:"lastPass,omitempty"`
-	// MaxGarbagePercent is the topic's compaction.maxGarbagePercent. CleanCompression is its
-	// compression.clean, a codec with its level; absent if the topic has none. Neither setting has a
-	// name in Kafka, and both fields are absent in reports of older brokers.
+	// MaxGarbagePercent is the topic's compaction.maxGarbagePercent. CleanCompression is the topic's
+	// compression.clean, a codec with its level; it is absent if the setting is absent. Kafka has
+	// neither of these settings. Both fields are absent in reports of older brokers.
 	MaxGarbagePercent *int   `json:"maxGarbagePercent,omitempty"`
 	CleanCompression  string `json:"cleanCompression,omitempty"`
-	// CleanNowAsked is the ticket of the latest request for an immediate pass. CleanNowServed is
-	// the highest ticket whose request a pass has fulfilled. Both are 0 when the broker starts.
+	// CleanNowAsked is the ticket of the latest request for an immediate pass. CleanNowServed is the
+	// highest ticket that a pass has fulfilled. Both are 0 when the broker starts.
 	CleanNowAsked  int64 `json:"cleanNowAsked"`
 	CleanNowServed int64 `json:"cleanNowServed"`
-	// CleanNow is the state of the topic's annotation heartwood.dev/clean-now; absent without the
-	// annotation.
+	// CleanNow is the state of the topic's annotation heartwood.dev/clean-now; it is absent without
+	// the annotation.
 	CleanNow *CleanNow `json:"cleanNow,omitempty"`
 }

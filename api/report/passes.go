@@ -1,10 +1,11 @@
 package report
 
-// Passes is the response of GET /api/v1/passes: the passes of the cleaner on the brokers of this
-// process, the newest first. A broker keeps its last PassesMax passes, also across restarts.
+// Passes is the response of GET /api/v1/passes: the cleaner's passes on the brokers of this
+// process, the newest first. A broker keeps its last PassesMax passes, even across restarts.
 type Passes struct {
 	Passes []PartitionPass `json:"passes"`
-	// Next is the parameter before of the request for older passes; absent if there are none.
+	// Next is the value of parameter before with which a request returns older passes; absent if there
+	// are none.
 	Next *int64 `json:"next,omitempty"`
 }
 
@@ -17,26 +18,26 @@ const (
 
 // PartitionPass is one pass over one partition replica.
 type PartitionPass struct {
-	// ID identifies the pass on its broker. It ascends with the time at which passes began, also
-	// across restarts.
+	// ID identifies the pass on its broker. Later passes have higher ids, even across restarts.
 	ID     int64  `json:"id"`
 	Broker int32  `json:"broker"`
 	Topic  string `json:"topic"`
-	// TopicID distinguishes the topic from an earlier one with the same name; absent in passes that
-	// an earlier version of the broker has recorded.
+	// TopicID distinguishes the topic from an earlier topic with the same name. It is absent in passes
+	// recorded by an earlier version of the broker.
 	TopicID   string `json:"topicId,omitempty"`
 	Partition int32  `json:"partition"`
 	Pass
-	// Steps are present if they were requested, ascending by time. StepCount is their number.
+	// Steps contains the steps, in order of time, if the request asked for them. StepCount is the
+	// number of steps.
 	Steps     []Step `json:"steps,omitempty"`
 	StepCount int    `json:"stepCount"`
-	// OmittedSteps is the number of steps that the broker did not keep, because the pass was long or
-	// is old.
+	// OmittedSteps is the number of steps that the broker did not keep because the pass was long or is
+	// old.
 	OmittedSteps int `json:"omittedSteps,omitempty"`
 }
 
-// Values of Step.Kind, in their order within a pass. A pass over a log whose bitmaps exceed the
-// memory budget repeats them for each window; in a window each rewrite group repeats group, read
+// Values of Step.Kind, in their order within a pass. If the log's bitmaps exceed the memory budget,
+// a pass repeats these steps for each window. In a window, each rewrite group repeats group, read
 // and replace.
 const (
 	StepAnnounce = "announce" // the pass has chosen the segments to rewrite
@@ -52,18 +53,18 @@ type Step struct {
 	After float64 `json:"afterSeconds"`
 	// Kind is one of the Step constants.
 	Kind string `json:"kind"`
-	// Segments are, by kind: announce, the segments of the window as the pass found them; group,
-	// the segments to be rewritten; replace, the new segments.
+	// Segments depends on the kind: for announce, the segments of the window as the pass found them;
+	// for group, the segments to rewrite; for replace, the new segments.
 	Segments []StepSegment `json:"segments,omitempty"`
-	// OmittedSegments is the number of segments that are missing in Segments, because a pass keeps
-	// at most StepSegmentsMax.
+	// OmittedSegments is the number of segments that are missing from Segments, because a pass keeps
+	// at most StepSegmentsMax segments.
 	OmittedSegments int `json:"omittedSegments,omitempty"`
-	// Base and Position are present in steps of kind read: the segment with this base offset was read
-	// up to this position.
+	// Base and Position are present in steps of kind read. The segment with base offset Base was read
+	// up to Position.
 	Base     *int64 `json:"base,omitempty"`
 	Position int64  `json:"position,omitempty"`
-	// From and To are present in steps of kinds group and replace. They are the range of offsets:
-	// every segment with a base offset in [From, To) was replaced.
+	// From and To are present in steps of kinds group and replace. Every segment with a base offset in
+	// [From, To) was replaced.
 	From *int64 `json:"from,omitempty"`
 	To   *int64 `json:"to,omitempty"`
 }
@@ -77,29 +78,29 @@ type StepSegment struct {
 	Forced       bool  `json:"forced,omitempty"`
 }
 
-// Names of the events of GET /api/v1/events. The data of an event is one line of JSON: a
-// SegmentsEvent, a PartitionPass, a StepEvent, or a ReadyEvent.
+// Names of the events of GET /api/v1/events. An event's data is one line of JSON: a SegmentsEvent,
+// a PartitionPass, a StepEvent, or a ReadyEvent.
 const (
-	// EventSegments reports new, changed and removed segments, at most once a second for each
-	// replica. Only the topics of the parameter topic have such events.
+	// EventSegments reports new, changed and removed segments, at most once a second for each replica.
+	// It occurs only for the topics of the parameter topic.
 	EventSegments = "segments"
 	// EventPass reports that a pass has begun or ended.
 	EventPass = "pass"
 	// EventStep reports a step immediately. A stream omits a step of kind read that follows another
-	// one of the same pass within 50 ms.
+	// read step of the same pass within 50 ms.
 	EventStep = "step"
-	// EventReady ends the snapshot with which each stream begins: all segments, and the running
-	// passes with their steps so far.
+	// EventReady ends the snapshot at the beginning of each stream. The snapshot contains all
+	// segments, and the running passes with their steps so far.
 	EventReady = "ready"
 )
 
 // SegmentsEvent is the data of an event of kind segments.
 type SegmentsEvent struct {
 	SegmentsOf
-	// Whole is true if all earlier rows of this replica are void: in the first event of a snapshot,
-	// and after the log was replaced.
+	// Whole is true if all earlier rows of this replica are invalid. This is the case for the first
+	// event of a snapshot, and after the log was replaced.
 	Whole bool `json:"whole"`
-	// Segments are new and changed rows; Removed are base offsets.
+	// Segments contains new and changed rows. Removed contains base offsets.
 	Segments []Segment `json:"segments"`
 	Removed  []int64   `json:"removed"`
 	// Gone is true if this broker no longer has the replica.
@@ -117,6 +118,6 @@ type StepEvent struct {
 
 // ReadyEvent is the data of an event of kind ready.
 type ReadyEvent struct {
-	// Resumed is true if the stream continues after the request's Last-Event-ID without a snapshot.
+	// Resumed is true if the stream continues after the request's Last-Event-ID, without a snapshot.
 	Resumed bool `json:"resumed"`
 }

@@ -1,7 +1,7 @@
 package report
 
-// Replicas is the response of GET /api/v1/topics/TOPIC/replicas: the replicas of the partitions of
-// a topic. The lag is known for partitions that brokers of this process lead.
+// Replicas is the response of GET /api/v1/topics/TOPIC/replicas: the replicas of a topic's
+// partitions. The lag is known only for partitions that brokers of this process lead.
 type Replicas struct {
 	Topic      string                `json:"topic"`
 	Partitions []ReplicatedPartition `json:"partitions"`
@@ -12,7 +12,7 @@ type Replicas struct {
 // ReplicatedPartition is one partition with its replicas.
 type ReplicatedPartition struct {
 	Partition         int32 `json:"partition"`
-	Leader            int32 `json:"leader"` // -1: the partition has no leader that is up
+	Leader            int32 `json:"leader"` // -1 if no leader is up
 	LeaderEpoch       int32 `json:"leaderEpoch"`
 	MinInSyncReplicas int   `json:"minInSyncReplicas"`
 	// Reported is true if a broker of this process leads the partition. Otherwise the offsets and the
@@ -21,18 +21,18 @@ type ReplicatedPartition struct {
 	LogStartOffset *int64 `json:"logStartOffset,omitempty"`
 	LogEndOffset   *int64 `json:"logEndOffset,omitempty"`
 	HighWatermark  *int64 `json:"highWatermark,omitempty"`
-	// Reason has the values of PlacedPartition.Reason.
+	// Reason has the same values as PlacedPartition.Reason.
 	Reason   string             `json:"reason,omitempty"`
 	Replicas []PartitionReplica `json:"replicas"`
 }
 
-// PartitionReplica is a replica of a partition. Responses list the preferred leader first.
+// PartitionReplica is a replica of a partition. Responses contain the preferred leader first.
 type PartitionReplica struct {
 	Broker int32 `json:"broker"`
 	Leader bool  `json:"leader"`
 	InSync bool  `json:"inSync"`
-	// Joining is true if a reassignment keeps or adds the replica and it is not in sync yet. Leaving
-	// is true if the reassignment removes the replica.
+	// Joining is true if a reassignment keeps or adds the replica but the replica is not yet in sync.
+	// Leaving is true if the reassignment removes the replica.
 	Joining bool `json:"joining,omitempty"`
 	Leaving bool `json:"leaving,omitempty"`
 	// Lag is the number of offsets by which the replica is behind the leader; absent if unknown.

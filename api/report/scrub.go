@@ -1,7 +1,7 @@
 package report
 
-// Scrubs is the response of GET /api/v1/scrub: the scrubs of the brokers of the process, which
-// re-read everything that they keep at rest.
+// Scrubs is the response of GET /api/v1/scrub: the scrubs of this process's brokers. A scrub
+// re-reads everything that a broker keeps at rest.
 type Scrubs struct {
 	Scrubs []Scrub `json:"scrubs"`
 }
@@ -9,7 +9,7 @@ type Scrubs struct {
 // Values of Scrub.State.
 const (
 	ScrubOff     = "off"
-	ScrubWaiting = "waiting" // for the begin of the next round
+	ScrubWaiting = "waiting" // waiting for the next round
 	ScrubRunning = "running"
 )
 
@@ -18,54 +18,56 @@ type Scrub struct {
 	Broker int32 `json:"broker"`
 	// State is off, waiting (for the next round) or running.
 	State string `json:"state"`
-	// IntervalSeconds is the time between the begins of two rounds, and BytesPerSecond the maximum
-	// rate of the reads (LogCluster spec.scrub); both are 0 if the scrub is off.
+	// IntervalSeconds is the time between the starts of two rounds. BytesPerSecond is the maximum read
+	// rate (LogCluster spec.scrub). Both are 0 if the scrub is off.
 	IntervalSeconds float64 `json:"intervalSeconds"`
 	BytesPerSecond  int64   `json:"bytesPerSecond"`
-	// CheckedSince is the begin of the last complete round: everything at rest was checked after it.
-	// It is absent before the end of the first round.
+	// CheckedSince is the start of the last complete round. Everything at rest was checked after this
+	// time. It is absent before the first round has ended.
 	CheckedSince *float64 `json:"checkedSinceTimestampSeconds,omitempty"`
 	// Ended is the end of the last complete round.
 	Ended *float64 `json:"endedTimestampSeconds,omitempty"`
-	// Began is the begin of the present or last round; absent before the first one.
+	// Began is the start of the present or last round. It is absent before the first round.
 	Began *float64 `json:"beganTimestampSeconds,omitempty"`
-	// Next is the begin of the next round; absent while a round runs.
+	// Next is the start of the next round. It is absent while a round runs.
 	Next *float64 `json:"nextTimestampSeconds,omitempty"`
-	// CheckedSegments is how many of Segments this round has checked. The files of a partition that
-	// belong to no segment count as one, and so do those of the data directory.
+	// CheckedSegments is the number of Segments that this round has checked. A partition's files that
+	// belong to no segment count as one segment, and so do the files of the data directory.
 	CheckedSegments int `json:"checkedSegments"`
 	Segments        int `json:"segments"`
 	// CheckedBytes is the number of bytes that this round has read.
 	CheckedBytes int64 `json:"checkedBytes"`
-	// Damage is where the last check of each file has found damage.
+	// Damage contains the damage that the last check of each file has found.
 	Damage []ScrubDamage `json:"damage"`
-	// Repaired are the last places at which damage was repaired, the newest last.
+	// Repaired contains the most recently repaired damage, the newest last.
 	Repaired []ScrubDamage `json:"repaired"`
-	// Requests are the last requests to check a topic, or everything, at once.
+	// Requests contains the last requests to check a topic, or everything, at once.
 	Requests []ScrubRequest `json:"requests"`
 }
 
-// ScrubDamage is a place that contradicts its checksum, its form or the records.
+// ScrubDamage is a place in a file whose content contradicts its checksum, its format or the
+// records.
 type ScrubDamage struct {
-	Topic     string `json:"topic,omitempty"` // absent for the files of the data directory
+	Topic     string `json:"topic,omitempty"` // absent for files of the data directory
 	Partition int32  `json:"partition"`
-	// File is relative to the data directory.
+	// File is the file's path relative to the data directory.
 	File     string  `json:"file"`
 	Position int64   `json:"position"`
 	Problem  string  `json:"problem"`
 	Found    float64 `json:"foundTimestampSeconds"`
-	// Repaired is when the file was replaced; absent until then.
+	// Repaired is the time at which the file was replaced. It is absent until then.
 	Repaired *float64 `json:"repairedTimestampSeconds,omitempty"`
 }
 
-// ScrubRequest is the state of the requests to check the files of a topic, or all files.
+// ScrubRequest is the state of requests to check the files of a topic, or all files.
 type ScrubRequest struct {
-	Topic string `json:"topic,omitempty"` // absent for everything
-	// Asked and Served are the ticket of the last request, and that of the last one that was served.
+	Topic string `json:"topic,omitempty"` // absent if everything is checked
+	// Asked is the ticket of the last request. Served is the ticket of the last request that was
+	// served.
 	Asked  int64 `json:"asked"`
 	Served int64 `json:"served"`
-	// Running is true while the files are checked. CheckedSegments is then how many of Segments were
-	// checked.
+	// Running is true while the files are being checked. CheckedSegments is the number of Segments
+	// that were already checked.
 	Running         bool     `json:"running"`
 	CheckedSegments int      `json:"checkedSegments"`
 	Segments        int      `json:"segments"`
@@ -76,22 +78,23 @@ type ScrubRequest struct {
 type ScrubRequests struct {
 	Topic    string            `json:"topic,omitempty"`
 	Requests []ScrubNowRequest `json:"requests"`
-	// Elsewhere lists the other brokers, which have to be asked themselves.
+	// Elsewhere lists the other brokers. Send the request to them, too.
 	Elsewhere []ScrubElsewhere `json:"elsewhere,omitempty"`
 }
 
-// ScrubNowRequest is one broker that has accepted a request. ScrubRequest.Served of the topic is at
-// least Ticket once it is served. If ScrubRequest.Asked is less, the broker has lost the request.
+// ScrubNowRequest is a broker that has accepted a request. Once the request is served, the topic's
+// ScrubRequest.Served is at least Ticket. If ScrubRequest.Asked is less than Ticket, the broker has
+// lost the request.
 type ScrubNowRequest struct {
 	Broker int32 `json:"broker"`
 	Ticket int64 `json:"ticket"`
-	// Accepted is the time of the broker. Repairs since then are results of the request or of the
-	// round.
+	// Accepted is the time by the broker's clock. Repairs since then result from the request or from
+	// the present round.
 	Accepted float64 `json:"acceptedTimestampSeconds"`
 }
 
-// ScrubElsewhere is another broker. Host is the address at which clients reach it, empty if it is
-// down.
+// ScrubElsewhere is another broker. Host is the address at which clients reach it; it is empty if
+// the broker is down.
 type ScrubElsewhere struct {
 	Broker int32  `json:"broker"`
 	Host   string `json:"host,omitempty"`

@@ -6,12 +6,12 @@ type Segments struct {
 	SegmentsOf
 	// Segments has at most SegmentsMax rows.
 	Segments []Segment `json:"segments"`
-	// Next is the parameter from of the request for the rows that follow; absent after the last
-	// row.
+	// Next is the value of parameter from with which a request returns the following rows. It is
+	// absent after the last row.
 	Next *int64 `json:"next,omitempty"`
 }
 
-// SegmentsMax is the maximum number of rows of one response.
+// SegmentsMax is the maximum number of rows in a response.
 const SegmentsMax = 500
 
 // SegmentsOf describes the log whose segments a response contains.
@@ -20,16 +20,15 @@ type SegmentsOf struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Leader    bool   `json:"leader"`
-	// Compacted is false for a log that is not compacted. Then FirstDirtyOffset and BoundOffset are
-	// 0.
+	// Compacted is false if the log is not compacted. FirstDirtyOffset and BoundOffset are then 0.
 	Compacted      bool  `json:"compacted"`
 	LogStartOffset int64 `json:"logStartOffset"`
 	LogEndOffset   int64 `json:"logEndOffset"`
-	// FirstDirtyOffset is the offset up to which the last pass cleaned. BoundOffset is the
+	// FirstDirtyOffset is the offset up to which the last pass cleaned the log. BoundOffset is the
 	// cleanable bound: the base offset of the first segment that cannot be cleaned now.
 	FirstDirtyOffset int64 `json:"firstDirtyOffset"`
 	BoundOffset      int64 `json:"boundOffset"`
-	// Total is the number of segments of the log.
+	// Total is the log's number of segments.
 	Total int `json:"total"`
 }
 
@@ -48,7 +47,7 @@ const (
 )
 
 // Segment is one segment of a log. Records, Tombstones and NullKeys are absent while the segment
-// has no key sidecar: the active segment has none.
+// has no key sidecar. The active segment never has one.
 type Segment struct {
 	Base int64 `json:"base"`
 	// LastOffset is Base - 1 if the segment is empty.
@@ -56,52 +55,51 @@ type Segment struct {
 	Bytes      int64 `json:"bytes"`
 	// State is one of the Segment constants.
 	State string `json:"state"`
-	// BlockedBy is the reason of state blocked: active_segment, min_lag, open_transaction or
-	// unreplicated. The reason quarantined occurs in state dirty. Absent otherwise.
+	// BlockedBy is the reason for state blocked: active_segment, min_lag, open_transaction or
+	// unreplicated. In state dirty it can be quarantined. It is absent otherwise.
 	BlockedBy string `json:"blockedBy,omitempty"`
 	// Records includes tombstones, records without a key, and transaction markers.
 	Records    *int64 `json:"records,omitempty"`
 	Tombstones *int64 `json:"tombstones,omitempty"`
 	// NullKeys is the number of records without a key, including transaction markers.
 	NullKeys *int64 `json:"nullKeys,omitempty"`
-	// GarbageBytes and GarbageRecords are the garbage that the last pass counted in the segment and
-	// did not remove; absent if no pass has counted it since the segment was written. They do not
-	// include garbage due to records that were appended after that pass.
+	// GarbageBytes and GarbageRecords are the garbage that the last pass counted in the segment but
+	// did not remove. They are absent if no pass has counted it since the segment was written. They do
+	// not include garbage caused by records that were appended after that pass.
 	GarbageBytes   *int64 `json:"garbageBytes,omitempty"`
 	GarbageRecords *int64 `json:"garbageRecords,omitempty"`
-	// Counted is the start of the pass that counted the garbage; absent if it found neither garbage
-	// nor tombstones.
+	// Counted is the start of the pass that counted the garbage. It is absent if this pass found
+	// neither garbage nor tombstones.
 	Counted *float64 `json:"countedTimestampSeconds,omitempty"`
-	// Codec is the codec of the first batch: none, gzip, snappy, lz4 or zstd; absent if the segment
+	// Codec is the first batch's codec: none, gzip, snappy, lz4 or zstd. It is absent if the segment
 	// is empty.
 	Codec string `json:"codec,omitempty"`
-	// Oldest is the largest timestamp of the first batch and Newest the largest timestamp of the
-	// segment, as producers set them; absent if the segment is empty.
+	// Oldest is the first batch's largest timestamp. Newest is the segment's largest timestamp. Both
+	// are as set by producers, and absent if the segment is empty.
 	Oldest *float64 `json:"oldestTimestampSeconds,omitempty"`
 	Newest *float64 `json:"newestTimestampSeconds,omitempty"`
-	// Clocks are the tombstones and transaction markers whose retention has begun, in at most 16
+	// Clocks contains the tombstones and transaction markers whose retention has begun, in at most 16
 	// groups.
 	Clocks []TombstoneClock `json:"clocks,omitempty"`
 	// Chosen is true if the running pass rewrites the segment. Forced is true if the pass must rewrite
-	// it even if that frees little: because of maxLag, of tombstones that are due, or of deleted
-	// records.
+	// the segment even if this frees few bytes, because of maxLag, due tombstones or deleted records.
 	Chosen bool `json:"chosen"`
 	Forced bool `json:"forced"`
 }
 
 // TombstoneClock is a group of tombstones and transaction markers that became removable in the same
-// pass: none of them has an older record of its key left in the log.
+// pass. None of them has an older record of its key left in the log.
 type TombstoneClock struct {
 	Count int64 `json:"count"`
 	// Since is the start of the pass that found the group removable.
 	Since float64 `json:"sinceTimestampSeconds"`
-	// GoesFrom is the time from which a pass may remove the whole group; absent while WaitsFor is
-	// replicas.
+	// GoesFrom is the time from which a pass can remove the whole group. It is absent while WaitsFor
+	// is replicas.
 	GoesFrom *float64 `json:"goesFromTimestampSeconds,omitempty"`
-	// WaitsFor is replicas if another replica may still contain an older record of one of the keys,
-	// retention until GoesFrom, and pass after GoesFrom.
+	// WaitsFor is replicas if another replica may still contain an older record of one of the keys.
+	// Otherwise it is retention until GoesFrom, and pass after GoesFrom.
 	WaitsFor string `json:"waitsFor"`
-	// Replicas are the brokers that WaitsFor waits for. Only the leader reports them.
+	// Replicas are the brokers for which the removal waits. Only the leader reports them.
 	Replicas []int32 `json:"replicas,omitempty"`
 }
 
@@ -110,7 +108,6 @@ const (
 	WaitsForReplicas  = "replicas"
 	WaitsForRetention = "retention"
 	WaitsForPass      = "pass"
-	// WaitsForOlderRecord is the value for a tombstone while an older record of its key may be in
-	// the log.
+	// WaitsForOlderRecord means that an older record of the tombstone's key may still be in the log.
 	WaitsForOlderRecord = "older_record"
 )

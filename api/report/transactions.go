@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Transactions is the response of GET /api/v1/transactions: the transactional ids that the brokers
-// of one process coordinate, and the open transactions of the partitions that they lead.
+// Transactions is the response of GET /api/v1/transactions: the transactional ids that this
+// process's brokers coordinate, and the open transactions of the partitions that they lead.
 type Transactions struct {
-	// TransactionalIDs is sorted by id.
+	// TransactionalIDs contains the transactional ids, sorted by id.
 	TransactionalIDs []TransactionalID `json:"transactionalIds"`
-	// Open is sorted by topic, partition and first offset.
+	// Open contains the open transactions, sorted by topic, partition and first offset.
 	Open []OpenTransaction `json:"open"`
-	// TimeoutMaxSeconds is the longest transaction timeout that a producer may request.
+	// TimeoutMaxSeconds is the longest transaction timeout that a producer can request.
 	TimeoutMaxSeconds float64 `json:"timeoutMaxSeconds"`
-	// Reporting contains the ids of the brokers of this process.
+	// Reporting contains the ids of this process's brokers.
 	Reporting []int32 `json:"reporting"`
 	// Brokers contains the brokers that are up.
 	Brokers []BrokerHost `json:"brokers"`
 }
 
-// TransactionalID is a transactional id and its last transaction. Times are Unix seconds.
+// TransactionalID is a transactional id with its last transaction. Times are Unix seconds.
 type TransactionalID struct {
 	TransactionalID string `json:"transactionalId"`
 	Coordinator     int32  `json:"coordinator"`
@@ -29,13 +29,14 @@ type TransactionalID struct {
 	ProducerID     int64   `json:"producerId"`
 	Epoch          int16   `json:"epoch"`
 	TimeoutSeconds float64 `json:"timeoutSeconds"`
-	// Since is the time at which the last transaction began; absent if no transaction has begun.
+	// Since is the time at which the last transaction began. It is absent if no transaction has begun.
 	Since *float64 `json:"sinceTimestampSeconds,omitempty"`
-	// Until is the time at which the coordinator aborts the transaction; only in state Ongoing.
+	// Until is the time at which the coordinator aborts the transaction. It is present only in state
+	// Ongoing.
 	Until   *float64 `json:"untilTimestampSeconds,omitempty"`
-	Changed float64  `json:"changedTimestampSeconds"` // of the last change of the state
-	// Partitions contains the partitions of the transaction in states Ongoing, PrepareCommit and
-	// PrepareAbort. Unmarked is the number of partitions in which the outcome is not written yet.
+	Changed float64  `json:"changedTimestampSeconds"` // time of the last change of State
+	// Partitions contains the transaction's partitions in states Ongoing, PrepareCommit and
+	// PrepareAbort. Unmarked is the number of partitions to which the outcome is not written yet.
 	Partitions []TopicPartition `json:"partitions"`
 	Unmarked   int              `json:"unmarked"`
 }
@@ -46,8 +47,8 @@ type TopicPartition struct {
 	Partition int32  `json:"partition"`
 }
 
-// OpenTransaction is a transaction that has records in the log of a partition and no marker. The
-// leader of the partition reports it.
+// OpenTransaction is a transaction that has records but no marker in a partition's log. The
+// partition's leader reports it.
 type OpenTransaction struct {
 	Broker int32 `json:"broker"`
 	TopicPartition
@@ -60,7 +61,7 @@ type Aborted struct {
 	Partitions      []TopicPartition `json:"partitions,omitempty"`
 }
 
-// Sort sorts the lists in the order of their documentation.
+// Sort sorts the lists in the documented order.
 func (t *Transactions) Sort() {
 	slices.SortFunc(t.TransactionalIDs, func(a, b TransactionalID) int {
 		return cmp.Compare(a.TransactionalID, b.TransactionalID)
@@ -71,15 +72,15 @@ func (t *Transactions) Sort() {
 	})
 }
 
-// IsOpen reports whether the transaction has not ended in all its partitions.
+// IsOpen reports whether the transaction has not yet ended in all of its partitions.
 func (t *TransactionalID) IsOpen() bool { return slices.Contains(OpenStates, t.State) }
 
-// OpenStates contains the values of TransactionalID.State of a transaction that has not ended in
-// all its partitions.
+// OpenStates lists the values of TransactionalID.State that mean that a transaction has not yet
+// ended in all of its partitions.
 var OpenStates = []string{"Ongoing", "PrepareCommit", "PrepareAbort"}
 
-// Owner returns the transactional ID to whose transaction an open transaction belongs, or nil if
-// none of these coordinators knows such an ID.
+// Owner returns the transactional id to whose transaction an open transaction belongs. It returns
+// nil if none of these coordinators knows the id.
 func (t *Transactions) Owner(open *OpenTransaction) *TransactionalID {
 	for i := range t.TransactionalIDs {
 		id := &t.TransactionalIDs[i]
@@ -91,7 +92,7 @@ func (t *Transactions) Owner(open *OpenTransaction) *TransactionalID {
 	return nil
 }
 
-// Identify sets the transactional ID and the end of the oldest transaction of each row, if these
+// Identify sets the transactional id and the end of each row's oldest transaction, if these
 // coordinators know them.
 func (t *Transactions) Identify(rows []Partition) {
 	for i := range rows {

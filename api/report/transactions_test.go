@@ -2,8 +2,8 @@ package report
 
 import "testing"
 
-// TestIdentifyNamesTheProducer: the oldest transaction of a row belongs to the transactional id
-// with its producer id and an open transaction that includes the partition.
+// TestIdentifyNamesTheProducer checks that a row's oldest transaction gets the right transactional
+// id: the one with the same producer id and an open transaction that includes the partition.
 func TestIdentifyNamesTheProducer(t *testing.T) {
 	until := 1060.0
 	in := []TopicPartition{{Topic: "orders", Partition: 3}}

@@ -11,13 +11,13 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// blockedByTransaction is the key of report.Compaction.BlockedBytes for open transactions.
+// blockedByTransaction is the key for open transactions in report.Compaction.BlockedBytes.
 const blockedByTransaction = "open_transaction"
 
 // transactionOf returns the part of a message that describes the oldest transaction that blocks the
-// cleaner in any partition: its producer, its times, and the bytes that it blocks. It returns "" if
-// no broker has reported one. Sizes are rounded, so that the message is stable while nothing
-// happens.
+// cleaner in any partition: the transaction's producer, its times, and the bytes that it blocks. It
+// returns "" if no broker has reported such a transaction. Sizes are rounded, which keeps the
+// message stable while nothing happens.
 func transactionOf(rows Rows) string {
 	var blocked *report.Partition
 	for i := range rows.Replicas {

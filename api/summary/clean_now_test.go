@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestCleanNowCountsAllReplicas: the reports of followers are included, not only those of leaders.
+// TestCleanNowCountsAllReplicas checks that the reports of followers count, too.
 func TestCleanNowCountsAllReplicas(t *testing.T) {
 	now := func(state, value string, finished float64) *report.Compaction {
 		c := &report.CleanNow{Value: value, State: state}

@@ -15,21 +15,23 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// phases are the values of report.Compaction.Phase, from the least to the most active. A phase that
-// is not listed, such as one that a newer broker reports, is treated as idle.
+// phases are the values of report.Compaction.Phase, from the least to the most active. An unlisted
+// phase, for example of a newer broker, is treated as idle.
 var phases = []string{"idle", "queued", "indexing", "deduplicating", "rewriting", "committing"}
 
-// phaseRunning is the first phase in which a pass runs.
+// phaseRunning is the index of the first phase in which a pass runs.
 var phaseRunning = slices.Index(phases, "indexing")
 
-// Rows are the brokers' reports on one topic, in any order. At is when they were read.
+// Rows contains the brokers' reports on one topic, in any order, and the time At at which they were
+// read.
 type Rows struct {
 	Replicas []report.Partition
 	At       time.Time
 }
 
-// leaders returns the compaction reports of leaders. It omits followers. It also omits rows without
-// a compaction report: the metadata of their broker does not show yet that the topic is compacted.
+// leaders returns the leaders' compaction reports. It omits followers, and rows without a
+// compaction report. Such a row comes from a broker whose metadata does not show yet that the topic
+// is compacted.
 func (r Rows) leaders() []*report.Compaction {
 	var leaders []*report.Compaction
 	for _, row := range r.Replicas {
@@ -41,12 +43,12 @@ func (r Rows) leaders() []*report.Compaction {
 }
 
 // Compaction returns the Topic's status.compaction without its field CleanNow, or nil if no leader
-// reported. Dirty is the largest dirty ratio of any partition. A mean over all partitions would
-// hide a partition that is never cleaned among many clean ones.
+// reported. Dirty is the largest dirty ratio of any partition: a mean over all partitions would
+// hide a single partition that is never cleaned.
 //
-// All values are rounded to whole percents and whole seconds, as the API stores them, or more
-// coarsely. A value with more digits would differ from the value that the API server returns, so
-// the operator would write the status again each time that it compares the two.
+// All values are rounded at least to whole percents and whole seconds, as the API stores them. A
+// value with more digits would differ from the value that the API server returns, so each
+// comparison of the two would make the operator write the status again.
 func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 	leaders := rows.leaders()
 	if len(leaders) == 0 {
@@ -72,8 +74,8 @@ func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 }
 
 // running returns the mean progress of the running passes, and the estimated time at which the last
-// of them ends. Both are nil while no pass is running. The time is also nil while any running pass
-// has no estimate.
+// of them ends. Both are nil while no pass is running. The time is also nil if there is no estimate
+// for a running pass.
 func running(leaders []*report.Compaction, now time.Time) (progress *int32, eta *metav1.Time) {
 	count, sum, longest := 0, 0.0, 0.0
 	for _, leader := range leaders {
@@ -96,18 +98,18 @@ func running(leaders []*report.Compaction, now time.Time) (progress *int32, eta 
 	}
 	done := percent(sum / float64(count))
 	if sum < float64(count) {
-		done = min(done, 99) // a chosen segment is still to be rewritten
+		done = min(done, 99) // a chosen segment must still be rewritten
 	}
 	return &done, eta
 }
 
-// etaMax is the longest remaining time that is reported. A longer estimate is omitted: its pass has
-// just started, or the value is invalid.
+// etaMax is the longest remaining time that is reported. A longer estimate is omitted, because its
+// pass has just started or the value is invalid.
 const etaMax = 10000 * time.Hour
 
 // roundEnd returns the end of a pass, now + remaining, rounded up to 10 minutes, one minute or 10
-// seconds. The shorter the remaining time is, the finer the rounding. Due to the rounding, the
-// reported end of a steady pass rarely changes.
+// seconds. A shorter remaining time is rounded more finely. Because of the rounding, the reported
+// end of a steady pass rarely changes.
 func roundEnd(now time.Time, remaining time.Duration) *metav1.Time {
 	step := 10 * time.Second
 	switch {
@@ -124,8 +126,8 @@ func roundEnd(now time.Time, remaining time.Duration) *metav1.Time {
 	return &metav1.Time{Time: rounded.UTC()}
 }
 
-// timeOf converts a time of a report, in Unix seconds, and truncates it to the whole seconds that
-// the API stores. It returns nil if the time is absent or invalid.
+// timeOf converts a report's time, in Unix seconds, and truncates it to the whole seconds that the
+// API stores. It returns nil if the time is absent or invalid.
 func timeOf(seconds *float64) *metav1.Time {
 	if seconds == nil || !(math.Abs(*seconds) < 1<<40) { // also true for NaN
 		return nil
@@ -133,8 +135,8 @@ func timeOf(seconds *float64) *metav1.Time {
 	return &metav1.Time{Time: time.Unix(int64(*seconds), 0).UTC()}
 }
 
-// percent converts a ratio to whole percents. The result is 0 to 100 even for an invalid ratio. NaN
-// becomes 0, because the result of converting NaN to an integer depends on the platform.
+// percent converts a ratio to whole percents. The result is between 0 and 100 even for an invalid
+// ratio. NaN becomes 0, because the conversion of NaN to an integer depends on the platform.
 func percent(ratio float64) int32 {
 	if math.IsNaN(ratio) {
 		return 0
@@ -143,7 +145,7 @@ func percent(ratio float64) int32 {
 }
 
 // reclaimable returns the number of bytes that a clean of all partitions would free. It returns nil
-// while the number of any partition is unknown, because the sum over the remaining partitions would
+// while this number is unknown for any partition, because the sum over the other partitions would
 // be mistaken for the total.
 func reclaimable(leaders []*report.Compaction) *resource.Quantity {
 	var sum int64

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// leadersOf returns one row per report, each of a leader.
+// leadersOf returns the given reports as rows of leaders.
 func leadersOf(all ...*report.Compaction) Rows {
 	rows := Rows{At: noon}
 	for i, compaction := range all {
@@ -35,7 +35,7 @@ func TestCompactionOfPartitions(t *testing.T) {
 		&report.Compaction{DirtyRatio: 0.1, Phase: "indexing", ProgressRatio: 0.1,
 			EtaSeconds: new(61.2), ReclaimableBytes: new(int64(0))},
 	)
-	// The report of a follower must be ignored.
+	// A follower's report must be ignored.
 	rows.Replicas = append(rows.Replicas,
 		report.Partition{Compaction: &report.Compaction{DirtyRatio: 1, Phase: "committing",
 			LastSuccess: new(1.0)}})
@@ -72,7 +72,7 @@ func TestUnknownValuesAreAbsent(t *testing.T) {
 	}
 }
 
-// TestRunningPassIsNotDone: rounding shows no 100 % while a chosen segment is left.
+// TestRunningPassIsNotDone checks that rounding does not show 100 % while a chosen segment is left.
 func TestRunningPassIsNotDone(t *testing.T) {
 	for ratio, want := range map[float64]int32{0.994: 99, 0.9999: 99, 1: 100} {
 		got := Compaction(leadersOf(&report.Compaction{Phase: "rewriting", ProgressRatio: ratio}))
@@ -104,8 +104,9 @@ func TestInvalidReportsGiveValidStatus(t *testing.T) {
 	}
 }
 
-// TestETAOfASteadyPassIsStable: the ETA of a pass that progresses steadily changes only when its
-// rounding gets finer. It is a point in time; a remaining duration would change with each report.
+// TestETAOfASteadyPassIsStable checks the estimated end of a pass that progresses steadily: it
+// changes only when its rounding gets finer. It is a point in time, because a remaining duration
+// would change with each report.
 func TestETAOfASteadyPassIsStable(t *testing.T) {
 	end := noon.Add(3*time.Hour + 7*time.Second)
 	seen := map[time.Time]bool{}

@@ -11,13 +11,13 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Polled counts the polled brokers and their responses: 0 <= Responded <= Brokers.
+// Polled contains the numbers of polled brokers and of responses: 0 <= Responded <= Brokers.
 type Polled struct{ Brokers, Responded int }
 
-// Condition returns condition Compacting; its message summarizes the partitions' reasons in one
-// sentence. Its status is True only while a pass is running and no replica is quarantined. Its
-// status is Unknown if no leader reported, if the garbage that decides on a pass is not estimated
-// yet, or if newer brokers reported only reasons that this version does not list.
+// Condition returns condition Compacting. Its message summarizes the partitions' reasons in one
+// sentence. Its status is True only while a pass is running and no replica is quarantined. The
+// status is Unknown in three cases: no leader reported; the garbage that decides on a pass is not
+// estimated yet; or newer brokers reported only reasons that this version does not know.
 func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 	count := map[string]int{}
 	leaders := rows.leaders()
@@ -72,8 +72,8 @@ func Unknown(message string) metav1.Condition {
 	}
 }
 
-// share describes how many partitions have the reason, have other reasons, or did not report: "1 of
-// 3 partitions; 2 UpToDate".
+// share describes how many partitions have the reason, have other reasons, or did not report, for
+// example "1 of 3 partitions; 2 UpToDate".
 func share(reason string, count map[string]int, partitions int) string {
 	words := []string{fmt.Sprintf("%d of %d partitions", count[reason], partitions)}
 	reported := 0
@@ -91,9 +91,8 @@ func share(reason string, count map[string]int, partitions int) string {
 	return strings.Join(words, "; ")
 }
 
-// quarantined returns the first quarantined replica, in the order of partitions and then of broker
-// ids, or nil if no replica is quarantined. The fixed order keeps the message stable while nothing
-// changes.
+// quarantined returns the first quarantined replica, ordered by partition and broker id, or nil if
+// no replica is quarantined. The fixed order keeps the message stable while nothing changes.
 func quarantined(rows Rows) *report.Partition {
 	var first *report.Partition
 	for i, row := range rows.Replicas {
@@ -111,7 +110,7 @@ func quarantined(rows Rows) *report.Partition {
 // maxErrorBytes is the length to which a message truncates a broker's error.
 const maxErrorBytes = 300
 
-// failure returns the part of a message that contains the failed replica and its error.
+// failure returns the part of a message that names the failed replica and its error.
 func failure(row *report.Partition) string {
 	text := row.Compaction.LastError
 	if text == "" {

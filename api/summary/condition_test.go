@@ -64,9 +64,9 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionIsDescribed: the message names the producer of the oldest transaction, when it
-// ends, and what it holds back. Without a report of its coordinator it names the producer id, and
-// says whether the transaction hangs.
+// TestOpenTransactionIsDescribed checks the message about the oldest transaction. It names the
+// transaction's producer, its end, and the bytes that it blocks. Without a report of the
+// coordinator, the message names the producer id and says whether the transaction hangs.
 func TestOpenTransactionIsDescribed(t *testing.T) {
 	blocked := func() *report.Compaction {
 		return &report.Compaction{Reason: v1alpha1.ReasonBlockedByOpenTransaction, Phase: "idle",
@@ -98,9 +98,9 @@ func TestOpenTransactionIsDescribed(t *testing.T) {
 	}
 }
 
-// TestQuarantinedFollowerIsReported: a quarantined follower changes the condition although no
-// leader is quarantined, because tombstones stay on all replicas while one replica is not
-// compacted.
+// TestQuarantinedFollowerIsReported checks that a quarantined follower changes the condition
+// although no leader is quarantined. The reason is that tombstones stay on all replicas while one
+// replica is not compacted.
 func TestQuarantinedFollowerIsReported(t *testing.T) {
 	rows := leadersOf(row("UpToDate"), row("Cleaning"))
 	for _, broker := range []int32{7, 4} {

@@ -6,8 +6,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestRecordsAreSumsOverAllLeaders: a number is absent unless every leader has reported it, because
-// a partial sum would be mistaken for the total.
+// TestRecordsAreSumsOverAllLeaders checks that a sum is absent unless every leader has reported its
+// value, because a partial sum would be mistaken for the total.
 func TestRecordsAreSumsOverAllLeaders(t *testing.T) {
 	counted := func(records, keys int64, exact bool) *report.Compaction {
 		c := &report.Compaction{RecordsExact: exact}

@@ -6,37 +6,38 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Explanation contains the texts of the operator, the commands, the console and the documents for a
-// reason of condition Compacting: why a log is compacted now, or why not.
+// Explanation contains the texts that explain a reason of condition Compacting: why a log is
+// compacted now, or why not. The operator, the commands, the console and the documents use them.
 type Explanation struct {
 	Reason string
-	// Condition is the text in the message of the condition, and Manual the text in docs/http.md.
+	// Condition is the text for the condition's message. Manual is the text for docs/http.md.
 	Condition, Manual string
-	// Why is the sentence of kubectl heartwood why, with the deciding numbers. Short is a shorter
-	// version for the console.
+	// Why returns the sentence for kubectl heartwood why, with the deciding numbers. Short returns a
+	// shorter version for the console.
 	Why, Short func(Facts) string
-	// Kept describes the dirty records that a pass does not clean; "" if it cleans all.
+	// Kept describes the dirty records that a pass does not clean. It is "" if a pass cleans all of
+	// them.
 	Kept string
-	// BlockedBy is the value of report.Segment.BlockedBy of segments that the reason keeps from
-	// being cleaned, and Segment says why; "" if there are none.
+	// BlockedBy is the value of report.Segment.BlockedBy for segments that cannot be cleaned for this
+	// reason, and Segment is the explanation of this value. Both are "" if there are no such segments.
 	BlockedBy, Segment string
 }
 
-// Facts are the numbers of a replica in an explanation, formatted for its reader.
+// Facts contains the numbers of a replica in an explanation, formatted for its reader.
 type Facts struct {
 	Phase, Done, Left string // running pass; Left "": unknown
 	Trigger           string
 	Dirty, MinDirty   string // ratio of dirty bytes, and the ratio above which a pass starts
-	Garbage           string // part of the dirty bytes
+	Garbage           string // garbage among the dirty bytes
 	Active            string // dirty bytes in the active segment
 	MinLag            string
 	Transaction       string // sentence about the open transaction
-	Error             string // of the last pass
+	Error             string // error of the last pass
 }
 
-// reasons explains the reasons of condition Compacting in order of precedence: the first one that
-// any partition reports is the topic's. Reasons that require action or waiting come before reasons
-// why no pass is needed.
+// reasons contains the explanations of condition Compacting's reasons, in order of precedence: the
+// first reason that any partition reports is the topic's reason. Reasons that require action or
+// waiting come before reasons why no pass is needed.
 var reasons = []Explanation{
 	{
 		Reason:    v1alpha1.ReasonQuarantined,
@@ -146,7 +147,8 @@ var reasons = []Explanation{
 	},
 }
 
-// Explain returns the explanation of a reason. It returns false for a reason of a newer version.
+// Explain returns the explanation of a reason. It returns false for an unknown reason of a newer
+// version.
 func Explain(reason string) (Explanation, bool) {
 	for _, known := range reasons {
 		if known.Reason == reason {
@@ -156,14 +158,14 @@ func Explain(reason string) (Explanation, bool) {
 	return Explanation{}, false
 }
 
-// Unreplicated records keep a segment from being cleaned, but are no reason of the condition.
+// Unreplicated records prevent a segment from being cleaned, but are no reason of the condition.
 const (
 	unreplicated     = "unreplicated"
 	unreplicatedText = "its records are not on all in-sync replicas yet"
 )
 
-// ExplainSegment returns why a segment cannot be cleaned now, by the value of
-// report.Segment.BlockedBy. It returns false for one of a newer version.
+// ExplainSegment returns the explanation of a value of report.Segment.BlockedBy: why the segment
+// cannot be cleaned now. It returns false for an unknown value of a newer version.
 func ExplainSegment(blockedBy string) (string, bool) {
 	if blockedBy == unreplicated {
 		return unreplicatedText, true

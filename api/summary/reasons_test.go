@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestEveryReasonIsExplained: each reason has all its texts, and docs/http.md has the same meaning.
+// TestEveryReasonIsExplained checks that each reason has all its texts, and that docs/http.md gives
+// the same meaning.
 func TestEveryReasonIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../docs/http.md")
 	if err != nil {
@@ -27,8 +28,8 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 }
 
-// TestSegmentsHaveOneExplanation: each value of report.Segment.BlockedBy is explained once, and an
-// unknown one is not.
+// TestSegmentsHaveOneExplanation checks that each value of report.Segment.BlockedBy has exactly one
+// explanation, and that an unknown value has none.
 func TestSegmentsHaveOneExplanation(t *testing.T) {
 	for by, want := range map[string]string{
 		"active_segment":   "it is the active segment, which takes appends",

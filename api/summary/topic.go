@@ -11,22 +11,22 @@ type Topics struct {
 	Topics []Topic `json:"topics"`
 }
 
-// Topic summarizes what the responding brokers report about a topic. On Kubernetes the operator
-// writes the same values to the Topic's status. A broker in a pod summarizes its own replicas only;
-// the message of Compacting states how many partitions are missing.
+// Topic summarizes the responding brokers' reports on a topic. On Kubernetes, the operator writes
+// the same values to the Topic's status. A broker in a pod summarizes only its own replicas; the
+// message of Compacting then states how many partitions are missing.
 type Topic struct {
 	Topic      string `json:"topic"`
 	Partitions int    `json:"partitions"`
 	Compacted  bool   `json:"compacted"`
-	// SizeBytes is the size of the leaders' logs.
+	// SizeBytes is the total size of the leaders' logs.
 	SizeBytes int64 `json:"sizeBytes"`
 	// Records is the number of records in the leaders' logs, including tombstones, superseded records
-	// and transaction markers. It is absent if the topic is not compacted, or if the leader of any
-	// partition has not reported. RecordsExact is false if part of the number is an estimate.
+	// and transaction markers. It is absent if the topic is not compacted, or if any partition's
+	// leader has not reported. RecordsExact is false if part of the number is an estimate.
 	Records      *int64 `json:"records,omitempty"`
 	RecordsExact bool   `json:"recordsExact"`
-	// DistinctKeys is Records without the garbage that passes have counted: an upper limit of the
-	// number of keys if Records is exact. It is absent until a pass has covered each partition.
+	// DistinctKeys is Records without the garbage that passes have counted. If Records is exact, this
+	// is an upper limit of the number of keys. It is absent until a pass has covered each partition.
 	DistinctKeys *int64 `json:"distinctKeys,omitempty"`
 	// Compaction and Compacting are absent if the topic is not compacted. Compaction is also absent
 	// while no leader reports.
@@ -41,11 +41,11 @@ type Compacting struct {
 	Message string                 `json:"message"`
 }
 
-// Metadata is the part of a topic's metadata that Of uses.
+// Metadata contains the metadata of a topic that Of uses.
 type Metadata struct {
 	Name       string
 	Partitions int
-	Replicas   int // total number over all partitions
+	Replicas   int // total over all partitions
 	Compacted  bool
 	CleanNow   string // value of annotation heartwood.dev/clean-now; "" without the annotation
 }
@@ -69,8 +69,8 @@ func Of(topic Metadata, rows Rows, polled Polled) Topic {
 	return counted
 }
 
-// count sums the records and the keys of the leaders' logs. A sum stays absent if the leader of any
-// partition has not reported the value.
+// count sums the records and the keys in the leaders' logs. A sum stays absent if any partition's
+// leader has not reported the value.
 func (t *Topic) count(rows Rows) {
 	leaders := rows.leaders()
 	if len(leaders) == 0 || len(leaders) < t.Partitions {
@@ -93,8 +93,8 @@ func (t *Topic) count(rows Rows) {
 	}
 }
 
-// WithCleanNow sets status.CleanNow and returns status. It creates a status if there is none and
-// cleanNow is not nil. Both arguments may be nil.
+// WithCleanNow sets status.CleanNow and returns status. If status is nil and cleanNow is not, it
+// creates a status. Both arguments can be nil.
 func WithCleanNow(status *v1alpha1.CompactionStatus,
 	cleanNow *v1alpha1.CleanNowStatus) *v1alpha1.CompactionStatus {
 	if status == nil && cleanNow != nil {

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// remedy lists the actions of a person against a volume that is almost full.
+// remedy lists what a user can do about a volume that is almost full.
 const remedy = "Shorten retentions, delete records or topics, grow the volume, or add brokers."
 
 // PressureLevels are the levels of storage pressure, from the mildest to the worst, each with its
@@ -22,8 +22,8 @@ var PressureLevels = []struct{ Level, Effect string }{
 		"offsets: the rest of the volume is for the cleaner. Reads continue. " + remedy},
 }
 
-// DescribeVolume describes the volume of a broker under storage pressure. The numbers are those
-// that the broker reported last, so the text of a condition changes only when the broker reports a
+// DescribeVolume describes the volume of a broker under storage pressure. The numbers come from the
+// broker's last report. So the text of a condition changes only when the broker reports a
 // noticeable change.
 func DescribeVolume(broker int32, v *v1alpha1.BrokerVolume) string {
 	return fmt.Sprintf("Broker %d is at level %s: it uses %d%% of %s, of which the cleaner can "+
@@ -31,7 +31,7 @@ func DescribeVolume(broker int32, v *v1alpha1.BrokerVolume) string {
 		Binary(v.ReclaimableBytes))
 }
 
-// Binary formats a number of bytes with a unit, such as 1.5Gi.
+// Binary formats a number of bytes with a binary unit, such as 1.5Gi.
 func Binary(bytes int64) string {
 	unit, name := int64(1<<20), "Mi"
 	if bytes >= 1<<30 {

@@ -2,14 +2,14 @@ package v1alpha1
 
 // Condition types.
 const (
-	// ConditionReady is True on a LogCluster if all its brokers are up, on a Topic if every
-	// partition has a serving leader, and on a LogUser if its credentials, ACLs and quotas are valid
-	// and its Secret is written.
+	// ConditionReady is True on a LogCluster if all its brokers are up, on a Topic if every partition
+	// has a serving leader, and on a LogUser if its credentials, ACLs and quotas are valid and its
+	// Secret is written.
 	ConditionReady = "Ready"
 	// ConditionReplicated is True on a Topic or a LogCluster if all replicas of all partitions are
-	// assigned as specified and in sync. On a LogCluster it covers the partitions that are assigned.
+	// assigned as specified and in sync. On a LogCluster it covers only assigned partitions.
 	ConditionReplicated = "Replicated"
-	// ConditionScaled is True on a LogCluster if it has spec.brokers brokers.
+	// ConditionScaled is True on a LogCluster if the number of its brokers equals spec.brokers.
 	ConditionScaled = "Scaled"
 	// ConditionDrained is True on a LogCluster if the brokers in spec.drain hold no replicas. It is
 	// absent without spec.drain.
@@ -35,12 +35,12 @@ const (
 	// It is absent on a LogCluster that does not authenticate clients.
 	ConditionClientsFailing = "ClientsFailing"
 	// ConditionCompacting is True on a compacted Topic while a cleaning pass is running and no replica
-	// is quarantined. If it is False, its reason is why no pass is running.
+	// is quarantined. If the condition is False, its reason says why no pass is running.
 	ConditionCompacting = "Compacting"
-	// ConditionReconciling exists while the operator is changing what the resource describes, and
-	// ConditionStalled while that cannot continue without a person. Each is True while it exists,
-	// and has the reason and the message of the condition that caused it. At most one of them
-	// exists. kubectl, Helm, Flux and other tools read them by the rules of kstatus.
+	// ConditionReconciling exists while the operator is changing the resource's objects or state.
+	// ConditionStalled exists while the operator cannot continue until a user acts. Each is True while
+	// it exists, and has the reason and the message of the condition that caused it. At most one of
+	// them exists. kubectl, Helm, Flux and other tools read them by the rules of kstatus.
 	ConditionReconciling = "Reconciling"
 	ConditionStalled     = "Stalled"
 )
@@ -63,20 +63,20 @@ const (
 	ReasonInvalidInitialReplicas = "InvalidInitialReplicas"
 	// ReasonPartitionsNotReady: some partitions have no serving leader.
 	ReasonPartitionsNotReady = "PartitionsNotReady"
-	// ReasonBootstrapPending: clients of a new LogCluster cannot connect yet, because its bootstrap
+	// ReasonBootstrapPending: clients of a new LogCluster cannot connect yet, because the bootstrap
 	// Service has no ready endpoint.
 	ReasonBootstrapPending = "BootstrapPending"
-	// ReasonTopicNameCollides: an older Topic has a Kafka name that differs only in '.' and '_'.
+	// ReasonTopicNameCollides: an older Topic's Kafka name differs only in '.' and '_'.
 	ReasonTopicNameCollides = "TopicNameCollides"
 	// ReasonDeleting: the resource is being deleted.
 	ReasonDeleting = "Deleting"
-	// ReasonSecretNameTaken: a Secret with the name of a Secret of the LogUser or the LogCluster
-	// exists and was not created for it. The operator does not overwrite it. Also a reason of
-	// ConditionCertificatesReady and ConditionUsersReady.
+	// ReasonSecretNameTaken: a Secret of the LogUser or the LogCluster cannot be created, because a
+	// Secret with this name exists that was not created for it. The operator does not overwrite it.
+	// The reason also occurs in ConditionCertificatesReady and ConditionUsersReady.
 	ReasonSecretNameTaken = "SecretNameTaken"
 	// ReasonUserNameTaken: an older LogUser of the same LogCluster has the same principal.
 	ReasonUserNameTaken = "UserNameTaken"
-	// ReasonPasswordNotFound: the Secret of passwordFrom does not exist or lacks the key.
+	// ReasonPasswordNotFound: the Secret in passwordFrom does not exist or does not contain the key.
 	ReasonPasswordNotFound = "PasswordNotFound"
 	// ReasonNoListener: no listener of the LogCluster authenticates users of this type.
 	ReasonNoListener = "NoListener"
@@ -86,12 +86,12 @@ const (
 
 // Reasons of ConditionApplied, besides ReasonPaused.
 const (
-	// ReasonApplied: the objects are as the spec requests.
+	// ReasonApplied: the objects match the spec.
 	ReasonApplied = "Applied"
 	// ReasonApplyFailed: the API server has rejected an object; the message contains its error.
 	ReasonApplyFailed = "ApplyFailed"
-	// ReasonObjectNameTaken: an object with the name of one of the LogCluster's objects exists and was
-	// not created for it. The operator does not change it.
+	// ReasonObjectNameTaken: one of the LogCluster's objects cannot be created, because an object with
+	// this name exists that was not created for the LogCluster. The operator does not change it.
 	ReasonObjectNameTaken = "ObjectNameTaken"
 )
 
@@ -101,8 +101,8 @@ const (
 	ReasonComplete = "Complete"
 	// ReasonRestarting: a broker is being restarted.
 	ReasonRestarting = "Restarting"
-	// ReasonObserving: the StatefulSet was changed, and Kubernetes has not compared its pods with it
-	// yet.
+	// ReasonObserving: the StatefulSet was changed, and Kubernetes has not yet compared its pods with
+	// the new template.
 	ReasonObserving = "Observing"
 	// ReasonWaiting: the next restart waits for a broker, or for replicas of a partition.
 	ReasonWaiting = "Waiting"
@@ -110,12 +110,12 @@ const (
 	ReasonStuck = "Stuck"
 	// ReasonPaused: the annotation heartwood.dev/paused pauses changes.
 	ReasonPaused = "Paused"
-	// ReasonApprovalRequired: spec.rollout.policy is OnApproval, and the latest pod template was not
-	// approved.
+	// ReasonApprovalRequired: spec.rollout.policy is OnApproval, and the latest pod template has not
+	// been approved.
 	ReasonApprovalRequired = "ApprovalRequired"
 	// ReasonOutsideWindow: the next restart waits for the window spec.rollout.window.
 	ReasonOutsideWindow = "OutsideWindow"
-	// ReasonVersionSkew: condition VersionSkew is True; its message contains the remedy.
+	// ReasonVersionSkew: condition VersionSkew is True; its message says what to do.
 	ReasonVersionSkew = "VersionSkew"
 )
 
@@ -128,19 +128,19 @@ const (
 	// ReasonBrokersAhead: brokers run a later minor release than the operator. Other brokers are not
 	// restarted.
 	ReasonBrokersAhead = "BrokersAhead"
-	// ReasonFormatLevelRefused: spec.formatLevel is below status.formatLevel, or not all brokers
+	// ReasonFormatLevelRefused: spec.formatLevel is below status.formatLevel, or some brokers do not
 	// support it.
 	ReasonFormatLevelRefused = "FormatLevelRefused"
-	// ReasonFormatLevelUnsupported: brokers do not support status.formatLevel, and serve nothing.
-	// Other brokers are not restarted.
+	// ReasonFormatLevelUnsupported: some brokers do not support status.formatLevel, and do not serve
+	// requests. Other brokers are not restarted.
 	ReasonFormatLevelUnsupported = "FormatLevelUnsupported"
 )
 
 // Values of BrokerStatus.RestartReason.
 const (
-	// RestartTemplateChanged: the pod has an earlier template.
+	// RestartTemplateChanged: the pod was created from an earlier template.
 	RestartTemplateChanged = "TemplateChanged"
-	// RestartRequested: the annotation heartwood.dev/restart of the pod or of the LogCluster requests
+	// RestartRequested: the annotation heartwood.dev/restart on the pod or on the LogCluster requests
 	// the restart.
 	RestartRequested = "RestartRequested"
 )
@@ -149,8 +149,8 @@ const (
 const (
 	// ReasonListenersReady: every listener has an address on every broker.
 	ReasonListenersReady = "ListenersReady"
-	// ReasonAddressPending: a Service has no address yet, such as a load balancer that is being
-	// created.
+	// ReasonAddressPending: a Service has no address yet, for example because its load balancer is
+	// still being created.
 	ReasonAddressPending = "AddressPending"
 )
 
@@ -158,13 +158,13 @@ const (
 const (
 	// ReasonCertificatesReady: every certificate is valid.
 	ReasonCertificatesReady = "CertificatesReady"
-	// ReasonCALost: every certificate is valid, but a CA was lost, and its successor issues
-	// certificates soon. Also the reason of an event.
+	// ReasonCALost: every certificate is valid, but a CA was lost, and its successor will soon issue
+	// certificates. An event has this reason, too.
 	ReasonCALost = "CALost"
 	// ReasonInvalidCertificate: a Secret does not contain a usable certificate and key.
 	ReasonInvalidCertificate = "InvalidCertificate"
-	// ReasonCertificatePending: cert-manager has not issued a certificate yet. Also a reason of
-	// condition Ready of a LogUser: a Secret with a CA does not exist yet.
+	// ReasonCertificatePending: cert-manager has not issued a certificate yet. In condition Ready of a
+	// LogUser it means that a Secret with a CA does not exist yet.
 	ReasonCertificatePending = "CertificatePending"
 	// ReasonInvalidOverlap: the annotation heartwood.dev/replace-ca-overlap cannot be used.
 	ReasonInvalidOverlap = "InvalidOverlap"
@@ -176,17 +176,18 @@ const (
 const (
 	// ReasonNoFailures: no client fails repeatedly.
 	ReasonNoFailures = "NoFailures"
-	// ReasonAuthenticationFailing: clients fail, and none is blocked.
+	// ReasonAuthenticationFailing: clients fail, but none is blocked.
 	ReasonAuthenticationFailing = "AuthenticationFailing"
-	// ReasonClientsBlocked: brokers refuse users at addresses from which they have failed too often.
+	// ReasonClientsBlocked: brokers refuse users at addresses with too many failures.
 	ReasonClientsBlocked = "ClientsBlocked"
 )
 
-// ReasonUsersReady is the reason of ConditionUsersReady if it is True: brokers have the verifiers
-// of all passwords.
+// ReasonUsersReady is the reason of ConditionUsersReady while the condition is True: brokers have
+// the verifiers of all passwords.
 const ReasonUsersReady = "UsersReady"
 
-// ReasonSecretLost is the reason of an event of a LogUser: its Secret was lost and created again.
+// ReasonSecretLost is the reason of an event on a LogUser: the LogUser's Secret was lost and
+// created again.
 const ReasonSecretLost = "SecretLost"
 
 // Reasons of ConditionReplicated.
@@ -202,18 +203,18 @@ const (
 	ReasonInvalidReassignment = "InvalidReassignment"
 )
 
-// Reasons of status.problems of a Topic, from the worst to the mildest, besides ReasonReassigning
+// Reasons in a Topic's status.problems, from the worst to the mildest, besides ReasonReassigning
 // and ReasonUnderReplicated.
 const (
-	// ReasonReplicaLost: the replicas that may lead the partition have returned with empty disks, or
+	// ReasonReplicaLost: the replicas that can be elected leader have returned with empty disks, or
 	// have lost their logs.
 	ReasonReplicaLost = "ReplicaLost"
-	// ReasonInvalidEntry: the entry of the partition in its PartitionSet cannot be parsed.
+	// ReasonInvalidEntry: the partition's entry in its PartitionSet cannot be parsed.
 	ReasonInvalidEntry = "InvalidEntry"
-	// ReasonLeaderOffline: no replica that may lead the partition is up.
+	// ReasonLeaderOffline: no replica that can be elected leader is up.
 	ReasonLeaderOffline = "LeaderOffline"
-	// ReasonLeaderStarting: the leader was elected and does not serve yet, or no longer serves
-	// because its disk has failed.
+	// ReasonLeaderStarting: the elected leader does not serve yet, or no longer serves because its
+	// disk has failed.
 	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonUnassigned: the partition is not assigned to brokers yet.
 	ReasonUnassigned = "Unassigned"
@@ -221,16 +222,16 @@ const (
 
 // Reasons of ConditionScaled, besides ReasonBrokersNotReady.
 const (
-	// ReasonScaled: the LogCluster has spec.brokers brokers.
+	// ReasonScaled: the number of brokers equals spec.brokers.
 	ReasonScaled = "Scaled"
-	// ReasonDraining: brokers are being removed, after their replicas have moved to the others.
+	// ReasonDraining: brokers will be removed once their replicas have moved to other brokers.
 	ReasonDraining = "Draining"
-	// ReasonReplicasDoNotFit: after the requested removal of brokers, a Topic would have more
-	// replicas than there are brokers. No replica is moved, and no broker is removed.
+	// ReasonReplicasDoNotFit: after the requested removal of brokers, a Topic would have more replicas
+	// than the LogCluster has brokers. No replica is moved, and no broker is removed.
 	ReasonReplicasDoNotFit = "ReplicasDoNotFit"
-	// ReasonDisksDoNotFit: the disks of the remaining brokers are too full for the replicas of the
-	// brokers that are to be removed. No replica is moved for which there is no space, and no broker
-	// is removed.
+	// ReasonDisksDoNotFit: the remaining brokers' disks do not have enough space for the replicas of
+	// the brokers that are to be removed. Replicas without space are not moved, and no broker is
+	// removed.
 	ReasonDisksDoNotFit = "DisksDoNotFit"
 )
 
@@ -238,7 +239,7 @@ const (
 const (
 	// ReasonDrained: the brokers in spec.drain hold no replicas.
 	ReasonDrained = "Drained"
-	// ReasonDrainBlocked: replicas cannot leave the brokers in spec.drain, and none is moved.
+	// ReasonDrainBlocked: replicas cannot leave the brokers in spec.drain, and no replica is moved.
 	ReasonDrainBlocked = "DrainBlocked"
 )
 
@@ -264,28 +265,30 @@ const (
 	ReasonQuarantined = "Quarantined"
 	// ReasonCleanerDisabled: the LogCluster has no cleaner workers.
 	ReasonCleanerDisabled = "CleanerDisabled"
-	// ReasonUnknown: no leader has reported, or all reported reasons are those of a newer version.
+	// ReasonUnknown: no leader has reported, or all reported reasons are unknown reasons of a newer
+	// version.
 	ReasonUnknown = "Unknown"
 )
 
 // Reasons of events that belong to no condition.
 const (
-	// EventUncleanElection: a leader was elected that may lack acknowledged records.
+	// EventUncleanElection: the elected leader may lack acknowledged records.
 	EventUncleanElection = "UncleanElection"
-	// EventApplyFailed: the operator could not apply an object of a LogCluster; the note contains the
-	// name of the object and the error.
+	// EventApplyFailed: the operator could not apply an object of a LogCluster. The note contains the
+	// object's name and the error.
 	EventApplyFailed = ReasonApplyFailed
-	// EventRebalanceStarted: moves of replicas have begun; the note contains the reason.
+	// EventRebalanceStarted: a run that moves replicas has begun. The note contains the reason.
 	EventRebalanceStarted = "RebalanceStarted"
-	// EventRebalanceEnded: moves of replicas have ended; the note contains the outcome.
+	// EventRebalanceEnded: a run that moves replicas has ended. The note contains the outcome.
 	EventRebalanceEnded = "RebalanceEnded"
-	// EventBrokerIsolated: a broker is cut off from other brokers; others lead its partitions.
+	// EventBrokerIsolated: a broker is cut off from other brokers. Other brokers lead its partitions.
 	EventBrokerIsolated = "BrokerIsolated"
-	// EventBrokerReconnected: a broker that was isolated reaches the other brokers again.
+	// EventBrokerReconnected: an isolated broker reaches the other brokers again.
 	EventBrokerReconnected = "BrokerReconnected"
 	// EventRestarting: the operator restarts a broker; the note contains the reason.
 	EventRestarting = ReasonRestarting
-	// EventReplicasLent: partitions with one replica get a second one before their broker restarts.
+	// EventReplicasLent: partitions with one replica get a second replica before their broker
+	// restarts.
 	EventReplicasLent = "ReplicasLent"
 	// EventReplicasReturned: partitions lose the second replica that was lent to them.
 	EventReplicasReturned = "ReplicasReturned"

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Labels, annotations and names that operator and brokers share, besides the fields of the
+// Labels, annotations and names that operator and brokers share, in addition to the fields of the
 // resources.
 const (
-	// LabelCluster is on everything that belongs to a LogCluster (Pods, Services, broker Leases,
+	// LabelCluster marks every object that belongs to a LogCluster (Pods, Services, broker Leases,
 	// PartitionSets). Its value is the LogCluster's name.
 	LabelCluster = "heartwood.dev/cluster"
 
@@ -17,71 +17,70 @@ const (
 	LabelRemovedBroker = "heartwood.dev/removed-broker"
 
 	// AnnotationEndpointPrefix, followed by the name of a listener, is an annotation on a broker's
-	// Lease: the host:port of that listener of the broker, as advertised to clients. The operator
-	// writes it. A listener without this annotation has no endpoint on the broker.
+	// Lease. Its value is the host:port of this listener on this broker, as advertised to clients. The
+	// operator writes it. A listener without this annotation has no endpoint on the broker.
 	AnnotationEndpointPrefix = "heartwood.dev/endpoint."
-	// AnnotationRack, on a broker's Lease, is the broker's rack: the label spec.rackKey of its
-	// pod's node. The operator writes it.
+	// AnnotationRack, on a broker's Lease, is the broker's rack: the value of the label spec.rackKey
+	// of the pod's node. The operator writes it.
 	AnnotationRack = "heartwood.dev/rack"
 
 	// AnnotationIsolated, on a broker's Lease, is the broker epoch in which the broker is cut off from
-	// a majority of the other brokers. In this epoch the broker must not be elected leader or be in
-	// sync. The operator writes it.
+	// a majority of the other brokers. In this epoch, the broker must neither be elected leader nor be
+	// in sync. The operator writes the annotation.
 	AnnotationIsolated = "heartwood.dev/isolated"
 
 	// AnnotationAcceptDataLoss, on a Topic, allows the operator to elect leaders that may lack
 	// acknowledged records; see Topic.AcceptedDataLoss.
 	AnnotationAcceptDataLoss = "heartwood.dev/accept-data-loss"
 
-	// AnnotationReassign, on a Topic, requests other replicas of partitions, such as
-	// "0=1,2,3 4=2,3,0"; see Topic.Reassignments. The operator removes the annotation when it has
-	// written the assignments.
+	// AnnotationReassign, on a Topic, requests other replicas for partitions, such as "0=1,2,3
+	// 4=2,3,0"; see Topic.Reassignments. The operator removes the annotation when it has written the
+	// assignments.
 	AnnotationReassign = "heartwood.dev/reassign"
 
 	// AnnotationCleanNow, on a compacted Topic, requests one clean of each replica for each new
 	// value, regardless of the dirty ratio; see Topic.CleanNow.
 	AnnotationCleanNow = "heartwood.dev/clean-now"
 
-	// AnnotationReplaceCA, on a LogCluster, requests new CAs for each new value. The old ones remain
-	// valid until the last certificate that they issued has expired.
+	// AnnotationReplaceCA, on a LogCluster, requests new CAs for each new value. An old CA remains
+	// valid until the last certificate that it issued has expired.
 	AnnotationReplaceCA = "heartwood.dev/replace-ca"
 
 	// AnnotationReplaceCAOverlap, on a LogCluster, is the duration for which a new CA is published
-	// before it issues certificates, such as 10m. Clients must have the new bundle by then. Default
-	// and maximum: 24h.
+	// before it issues certificates, such as 10m. Clients must have the new bundle before this
+	// duration ends. Default and maximum: 24h.
 	AnnotationReplaceCAOverlap = "heartwood.dev/replace-ca-overlap"
 
-	// AnnotationRequestedSize, on the volume claim of a broker, is the size that the operator
-	// requested last. If somebody lowers the request, the operator does not raise it to this size
-	// again.
+	// AnnotationRequestedSize, on a broker's volume claim, is the size that the operator requested
+	// last. If a user lowers the request, the operator does not raise it to this size again.
 	AnnotationRequestedSize = "heartwood.dev/requested-size"
 
 	// AnnotationRestart, on a LogCluster, requests a rolling restart of all brokers for each new
-	// value. On the pod of a broker, it requests a restart of this broker; the new pod does not have
-	// the annotation.
+	// value. On a broker's pod, it requests a restart of this broker; the new pod does not have the
+	// annotation.
 	AnnotationRestart = "heartwood.dev/restart"
-	// AnnotationRestartedFor, on the pod of a broker, is the value of AnnotationRestart of the
-	// LogCluster when the pod was created.
+	// AnnotationRestartedFor, on a broker's pod, is the value that AnnotationRestart of the LogCluster
+	// had when the pod was created.
 	AnnotationRestartedFor = "heartwood.dev/restarted-for"
 	// AnnotationApproveRollout, on a LogCluster with rollout policy OnApproval, approves the rolling
-	// update to one revision of the pod template. Its value is this revision, as in
+	// update to one revision of the pod template. Its value is this revision, as shown in
 	// status.updateRevision.
 	AnnotationApproveRollout = "heartwood.dev/approve-rollout"
-	// AnnotationPaused, with value true on a LogCluster, pauses changes of its objects and rolling
-	// updates. Elections, assignments and certificates continue.
+	// AnnotationPaused, with value true on a LogCluster, pauses rolling updates and changes of the
+	// LogCluster's objects. Elections, assignments and certificates continue.
 	AnnotationPaused = "heartwood.dev/paused"
 
-	// AnnotationReplaceVolume, on a LogCluster, consents to the replacement of lost volumes of
-	// brokers; see LogCluster.ReplaceVolumes. The operator removes consents that it has used, and
-	// consents that match no lost volume.
+	// AnnotationReplaceVolume, on a LogCluster, consents to the replacement of brokers' lost volumes;
+	// see LogCluster.ReplaceVolumes. The operator removes used consents, and consents that match no
+	// lost volume.
 	AnnotationReplaceVolume = "heartwood.dev/replace-volume"
 	// AnnotationVolumeConsent, on a broker's Lease, permits the broker to continue with another
 	// volume; see VolumeConsent. The operator writes it.
 	AnnotationVolumeConsent = "heartwood.dev/volume-consent"
 
-	// AnnotationRemoveRetained, on a LogCluster, consents to the removal of the retained records of
-	// deleted topics; see LogCluster.GivenUp. The operator removes a word once the removal has begun,
-	// or if it matches no retained records.
+	// AnnotationRemoveRetained, on a LogCluster, consents to the removal of deleted topics' retained
+	// records; see LogCluster.GivenUp. The operator removes a word of the annotation once the removal
+	// has begun, or if the word matches no retained records.
 	AnnotationRemoveRetained = "heartwood.dev/remove-retained"
 
 	// AnnotationScrubNow, on a LogCluster, requests that all brokers check everything at rest, or the
@@ -90,11 +89,11 @@ const (
 
 	// AnnotationRebalance, on a LogCluster, requests one run that balances the brokers for each new
 	// value. The value RebalanceCancel cancels the present run, and prevents new runs while it is set.
-	// The removal of the annotation cancels the run that the annotation has started.
+	// Removing the annotation cancels the run that it has started.
 	AnnotationRebalance = "heartwood.dev/rebalance"
-	// AnnotationDrainAnyway, with value true on a LogCluster, permits replicas that cannot leave the
-	// brokers in spec.drain otherwise to share racks and to fill disks further. It affects no other
-	// moves.
+	// AnnotationDrainAnyway, with value true on a LogCluster, affects replicas that cannot leave the
+	// brokers in spec.drain otherwise. It permits them to share racks and to fill disks further. It
+	// affects no other moves.
 	AnnotationDrainAnyway = "heartwood.dev/drain-anyway"
 
 	// AnnotationRotate, on a LogUser, requests new credentials for each new value. The previous
@@ -102,7 +101,7 @@ const (
 	AnnotationRotate = "heartwood.dev/rotate"
 
 	// AnnotationRemembered, on a PartitionSet that was deleted and created again, is the last status
-	// of the deleted PartitionSet. The operator restores it with the first write of the status, and
+	// of the deleted PartitionSet. The operator restores the status with its first status write, and
 	// then removes the annotation.
 	AnnotationRemembered = "heartwood.dev/remembered-status"
 
@@ -112,14 +111,14 @@ const (
 )
 
 // BrokerLeaseName returns the name of a broker's coordination Lease, in the LogCluster's namespace.
-// The Lease's holderIdentity is empty after a graceful stop; its leaseTransitions are the broker
+// The Lease's holderIdentity is empty after a graceful stop. Its leaseTransitions is the broker
 // epoch.
 func BrokerLeaseName(cluster string, broker int32) string {
 	return cluster + "-broker-" + strconv.Itoa(int(broker))
 }
 
 // ParseBrokerLeaseName is the inverse of BrokerLeaseName. It splits the name at the last infix,
-// because the cluster's name may also contain the infix.
+// because the cluster's name can also contain the infix.
 func ParseBrokerLeaseName(name string) (cluster string, broker int32, ok bool) {
 	const infix = "-broker-"
 	end := strings.LastIndex(name, infix)
@@ -128,12 +127,12 @@ func ParseBrokerLeaseName(name string) (cluster string, broker int32, ok bool) {
 	}
 	id, err := strconv.ParseUint(name[end+len(infix):], 10, 31)
 	if err != nil || BrokerLeaseName(name[:end], int32(id)) != name {
-		return "", 0, false // the id is not in canonical form, such as "01"
+		return "", 0, false // id not in canonical form, such as "01"
 	}
 	return name[:end], int32(id), true
 }
 
-// VolumeClaimName returns the name of the PersistentVolumeClaim of a broker.
+// VolumeClaimName returns the name of a broker's PersistentVolumeClaim.
 func VolumeClaimName(cluster string, broker int32) string {
 	return volumeClaimPrefix + BrokerLeaseName(cluster, broker)
 }
@@ -147,7 +146,7 @@ func ParseVolumeClaimName(name string) (cluster string, broker int32, ok bool) {
 	return ParseBrokerLeaseName(pod)
 }
 
-// volumeClaimPrefix is the name of the StatefulSet's claim template and a dash.
+// volumeClaimPrefix is the name of the StatefulSet's claim template, followed by a dash.
 const volumeClaimPrefix = "data-"
 
 // LeaseIsolated reports whether the operator has marked the broker as cut off from other brokers in

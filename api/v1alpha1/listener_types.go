@@ -4,20 +4,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultListenerName and DefaultListenerPort are the name and the port of the only listener of a
+// DefaultListenerName and DefaultListenerPort are the name and the port of the single listener of a
 // LogCluster without spec.listeners.
 const (
 	DefaultListenerName = "kafka"
 	DefaultListenerPort = 9092
 )
 
-// PeerPort and HTTPPort are the ports of each broker that no listener may use.
+// PeerPort and HTTPPort are ports of each broker that no listener can use.
 const (
 	PeerPort = 9091
 	HTTPPort = 9644
 )
 
-// Listeners are the listeners of a LogCluster.
+// Listeners contains a LogCluster's listeners.
 type Listeners []Listener
 
 // OrDefault returns the listeners, or the default listener if there are none.
@@ -28,7 +28,7 @@ func (l Listeners) OrDefault() Listeners {
 	return Listeners{{Name: DefaultListenerName, Port: DefaultListenerPort, Type: ListenerInternal}}
 }
 
-// Authenticate reports whether a listener authenticates its clients.
+// Authenticate reports whether any listener authenticates its clients.
 func (l Listeners) Authenticate() bool {
 	for i := range l {
 		if len(l[i].Authentication) > 0 {
@@ -38,7 +38,7 @@ func (l Listeners) Authenticate() bool {
 	return false
 }
 
-// ListenerType is how clients reach a listener.
+// ListenerType is the way in which clients reach a listener.
 // +kubebuilder:validation:Enum=Internal;NodePort;LoadBalancer;TLSRoute
 type ListenerType string
 
@@ -47,9 +47,9 @@ const (
 	ListenerInternal ListenerType = "Internal"
 	// ListenerNodePort exposes each broker at a port of its node.
 	ListenerNodePort ListenerType = "NodePort"
-	// ListenerLoadBalancer exposes each broker by a load balancer of its own.
+	// ListenerLoadBalancer exposes each broker by its own load balancer.
 	ListenerLoadBalancer ListenerType = "LoadBalancer"
-	// ListenerTLSRoute exposes each broker by a host name, which a gateway selects by the server
+	// ListenerTLSRoute exposes each broker by a host name. A gateway selects the broker by the server
 	// name (SNI) of the TLS connection.
 	ListenerTLSRoute ListenerType = "TLSRoute"
 )
@@ -75,31 +75,30 @@ type Listener struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// Type is how clients reach the listener: Internal (inside the Kubernetes cluster), NodePort (a
-	// port of each node), LoadBalancer (one load balancer for each broker) or TLSRoute (a host name
-	// for each broker, by which a gateway forwards TLS connections).
+	// Type is the way in which clients reach the listener: Internal (inside the Kubernetes cluster),
+	// NodePort (a port of each node), LoadBalancer (one load balancer for each broker) or TLSRoute (a
+	// host name for each broker, by which a gateway forwards TLS connections).
 	// +optional
 	// +kubebuilder:default=Internal
 	Type ListenerType `json:"type,omitempty"`
-	// TLS encrypts the connections. Without secretName and issuerRef, the operator issues the
-	// brokers' certificate with the cluster's own CA, whose certificate is in Secret
-	// <cluster>-ca-cert.
+	// TLS encrypts the connections. Without secretName and issuerRef, the operator issues the brokers'
+	// certificate with the cluster's own CA. Secret <cluster>-ca-cert contains the CA's certificate.
 	// +optional
 	TLS *ListenerTLS `json:"tls,omitempty"`
-	// Authentication are the ways in which clients may authenticate. Default: none; the principal
-	// of every client is User:ANONYMOUS.
+	// Authentication contains the ways in which clients can authenticate. Default: none; the principal
+	// of every client is then User:ANONYMOUS.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
 	Authentication []Authentication `json:"authentication,omitempty"`
-	// Advertised is the address of each broker in metadata responses. Each field that is not set
-	// is determined from the type: the pod's host name, the node, or the load balancer.
+	// Advertised is the address of each broker in metadata responses. A field that is not set is
+	// determined from the type: the pod's host name, the node, or the load balancer.
 	// +optional
 	Advertised *Advertised `json:"advertised,omitempty"`
 	// Gateway is the Gateway to which the operator attaches a TLSRoute for each broker, for type
-	// TLSRoute. Default: no routes are created; route each advertised host to the Service
+	// TLSRoute. By default, the operator creates no routes; route each advertised host to the Service
 	// <cluster>-<listener>-<id> by other means.
 	// +optional
 	Gateway *Gateway `json:"gateway,omitempty"`
@@ -110,35 +109,35 @@ type Listener struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="write a duration of 1m to 24h, such as 1h"
 	MaxReauth *metav1.Duration `json:"maxReauth,omitempty"`
-	// MaxConnections is the maximum number of connections of the listener on each broker
-	// (max.connections). Default: no limit other than the file descriptors.
+	// MaxConnections is the listener's maximum number of connections on each broker (max.connections).
+	// Default: no limit other than the file descriptors.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxConnections *int32 `json:"maxConnections,omitempty"`
-	// MaxAuthenticationFailures is the number of failed authentications of a user from one address
-	// in a minute, on each broker. After more, the broker refuses the user at this address for 30 s;
-	// other users and addresses are served. Clients that send no name of a user are refused by
-	// address after ten times as many failures. Default 10.
+	// MaxAuthenticationFailures is the maximum number of failed authentications of a user from one
+	// address in a minute, on each broker. After more failures, the broker refuses the user at this
+	// address for 30 s, but serves other users and addresses. Clients that send no user name are
+	// refused by address after ten times as many failures. Default 10.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxAuthenticationFailures *int32 `json:"maxAuthenticationFailures,omitempty"`
-	// AllowFrom are the sources from which the NetworkPolicy of the brokers admits connections to
-	// the listener. Default: all.
+	// AllowFrom contains the sources from which the brokers' NetworkPolicy admits connections to the
+	// listener. Default: all.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	AllowFrom []NetworkSource `json:"allowFrom,omitempty"`
-	// Annotations are added to the Services of the listener, for example to configure load
-	// balancers or DNS.
+	// Annotations are added to the listener's Services, for example to configure load balancers or
+	// DNS.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Gateway names a Gateway of the Gateway API (v1.5 or later), with a listener for TLS in mode
+// Gateway names a Gateway of the Gateway API (v1.5 or later) that has a TLS listener in mode
 // Passthrough.
 type Gateway struct {
 	// Name is the name of the Gateway.
@@ -146,13 +145,13 @@ type Gateway struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Namespace is the namespace of the Gateway. Default: that of the LogCluster.
+	// Namespace is the Gateway's namespace. Default: the namespace of the LogCluster.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// SectionName is the name of a listener of the Gateway. Default: every listener that admits the
-	// routes.
+	// SectionName is the name of one of the Gateway's listeners. Default: every listener that admits
+	// the routes.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -169,25 +168,25 @@ type ListenerTLS struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName,omitempty"`
-	// IssuerRef is an issuer of cert-manager. The operator creates a Certificate for the listener.
+	// IssuerRef is a cert-manager issuer. The operator creates a Certificate for the listener.
 	// +optional
 	IssuerRef *IssuerRef `json:"issuerRef,omitempty"`
 }
 
-// IssuerRef names an issuer of cert-manager.
+// IssuerRef names a cert-manager issuer.
 type IssuerRef struct {
-	// Name is the name of the issuer.
+	// Name is the issuer's name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Kind is the kind of the issuer, such as Issuer or ClusterIssuer.
+	// Kind is the issuer's kind, such as Issuer or ClusterIssuer.
 	// +optional
 	// +kubebuilder:default=Issuer
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind,omitempty"`
-	// Group is the API group of the issuer.
+	// Group is the issuer's API group.
 	// +optional
 	// +kubebuilder:default="cert-manager.io"
 	// +kubebuilder:validation:MinLength=1
@@ -219,39 +218,38 @@ type Authentication struct {
 	// Type is ScramSha256, ScramSha512, Tls or OAuthBearer.
 	// +required
 	Type AuthenticationType `json:"type"`
-	// ClientCAs are the CAs of client certificates, for type Tls. Default: the cluster's users CA,
-	// which issues the certificates of LogUsers; the principal is then the LogUser's name.
+	// ClientCAs are the CAs that issue client certificates, for type Tls. Default: the cluster's users
+	// CA, which issues the certificates of LogUsers; the principal is then the LogUser's name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	ClientCAs []SecretKey `json:"clientCAs,omitempty"`
-	// PrincipalRules map the distinguished name of a certificate of clientCAs to the name of a
-	// principal (ssl.principal.mapping.rules, KIP-371). The first rule that matches applies.
-	// Default: the whole distinguished name.
+	// PrincipalRules map the distinguished name in a certificate issued by clientCAs to the name of a
+	// principal (ssl.principal.mapping.rules, KIP-371). The first matching rule applies. Default: the
+	// whole distinguished name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=1024
 	PrincipalRules []string `json:"principalRules,omitempty"`
-	// OAuth says whose tokens are accepted, for type OAuthBearer.
+	// OAuth specifies which tokens are accepted, for type OAuthBearer.
 	// +optional
 	OAuth *OAuth `json:"oauth,omitempty"`
 }
 
-// OAuth says whose tokens are accepted.
-//
+// OAuth specifies which tokens are accepted.
 // +kubebuilder:validation:XValidation:rule="!has(self.ca) || has(self.jwksURL)",fieldPath=".ca",message="ca applies to jwksURL only: remove it"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccounts) && self.serviceAccounts ? !has(self.issuer) && !has(self.jwksURL) && !has(self.audience) && !has(self.principalClaim) : has(self.issuer) && has(self.jwksURL) && has(self.audience)",message="set serviceAccounts alone, or issuer, jwksURL and audience"
 type OAuth struct {
-	// ServiceAccounts accepts tokens of ServiceAccounts of this Kubernetes cluster with the
-	// audience heartwood/<namespace>/<name of the LogCluster>. The principal is
-	// User:system:serviceaccount:<namespace>:<name>. A pod needs no Secret: it mounts such a token
-	// as a projected volume.
+	// ServiceAccounts accepts tokens of ServiceAccounts of this Kubernetes cluster with the audience
+	// heartwood/<namespace>/<name of the LogCluster>. The principal is
+	// User:system:serviceaccount:<namespace>:<name>. A pod needs no Secret, because it can mount such
+	// a token as a projected volume.
 	// +optional
 	ServiceAccounts bool `json:"serviceAccounts,omitempty"`
-	// Issuer is the claim iss that a token must have (sasl.oauthbearer.expected.issuer).
+	// Issuer is the required value of a token's claim iss (sasl.oauthbearer.expected.issuer).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -261,11 +259,10 @@ type OAuth struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('https://')",message="jwksURL must be an https URL"
 	JWKSURL string `json:"jwksURL,omitempty"`
-	// CA is the CA of the server of jwksURL, as PEM. Default: the public CAs.
+	// CA is the CA that issued the certificate of jwksURL's server, as PEM. Default: the public CAs.
 	// +optional
 	CA *SecretKey `json:"ca,omitempty"`
-	// Audience is a value that the claim aud of a token must contain
-	// (sasl.oauthbearer.expected.audience).
+	// Audience is a value that a token's claim aud must contain (sasl.oauthbearer.expected.audience).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -294,21 +291,21 @@ type SecretKey struct {
 
 // Advertised is the address of each broker in metadata responses.
 type Advertised struct {
-	// Host is the host name or IP address. {id} in it is replaced by the broker's id.
+	// Host is the host name or IP address. {id} in this value is replaced by the broker's id.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.replace('{id}', '0').matches('^[A-Za-z0-9]([-A-Za-z0-9.:]*[A-Za-z0-9])?$')",message="write a host name or IP address, in which {id} stands for the broker's id, such as b{id}.kafka.example.com"
 	Host string `json:"host,omitempty"`
-	// Port is the port. {id} is not supported: brokers that share a host need different ports, as
-	// type NodePort assigns them.
+	// Port is the port. {id} is not supported. Brokers that share a host need different ports; type
+	// NodePort assigns such ports.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 }
 
-// NetworkSource selects the sources of connections, as a peer of a NetworkPolicy does.
+// NetworkSource selects the sources of connections, like a peer in a NetworkPolicy.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.cidr) != (has(self.namespaceSelector) || has(self.podSelector))",message="set cidr, or namespaceSelector and podSelector, or one of these two"
 type NetworkSource struct {

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LogCluster is a cluster: a number of brokers and the topics they store.
+// LogCluster is a cluster of brokers and the topics that they store.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -33,8 +33,8 @@ type LogCluster struct {
 	// +optional
 	// +kubebuilder:default={}
 	Spec LogClusterSpec `json:"spec,omitempty"`
-	// Status is the observed state. The operator writes it. Its observedGeneration is -1 until
-	// the operator has seen the resource.
+	// Status is the observed state. The operator writes it. Its observedGeneration is -1 until the
+	// operator has observed the resource.
 	// +kubebuilder:default={"observedGeneration":-1,"partitions":0,"readyBrokers":0,"topics":0,"underReplicated":0}
 	Status LogClusterStatus `json:"status,omitempty"`
 }
@@ -47,9 +47,9 @@ type LogCluster struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || !has(self.groups.offsetsTopic) || !has(self.groups.offsetsTopic.replicas) || self.groups.offsetsTopic.replicas <= self.brokers",fieldPath=".groups.offsetsTopic.replicas",message="groups.offsetsTopic.replicas must not be more than brokers: lower it, or raise brokers"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(has(self.cleaner) && has(self.cleaner.memory) && isQuantity(string(self.cleaner.memory)) ? string(self.cleaner.memory) : '128Mi').compareTo(quantity(string(self.resources.limits['memory']))) < 0",fieldPath=".cleaner.memory",message="cleaner.memory, by default 128Mi, must be less than resources.limits.memory: lower it, or raise the limit"
 type LogClusterSpec struct {
-	// Brokers is the number of brokers. Their ids are 0 to brokers-1. When it is lowered, the
-	// brokers with the highest ids are removed after their replicas have moved to the others;
-	// condition Scaled reports the progress.
+	// Brokers is the number of brokers. Their ids are 0 to brokers-1. When the number is lowered, the
+	// brokers with the highest ids are removed after their replicas have moved to other brokers.
+	// Condition Scaled reports the progress.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
@@ -83,8 +83,8 @@ type LogClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.port == a.port))",message="two listeners have the same port: choose another port for one of them"
 	Listeners Listeners `json:"listeners,omitempty"`
 
-	// Authorization decides which principals may do what. Default: type None while no listener has
-	// authentication, else type Simple.
+	// Authorization decides which principals are allowed to do what. Default: type None while no
+	// listener has authentication, otherwise type Simple.
 	// +optional
 	Authorization *Authorization `json:"authorization,omitempty"`
 
@@ -96,14 +96,14 @@ type LogClusterSpec struct {
 	// +optional
 	Metrics *Metrics `json:"metrics,omitempty"`
 
-	// Logging configures the log of the brokers.
+	// Logging configures the brokers' log.
 	// +optional
 	Logging *Logging `json:"logging,omitempty"`
 
-	// Peers is how brokers connect to each other: Plain, or MutualTLS at port 9091 with
+	// Peers is the way in which brokers connect to each other: Plain, or MutualTLS at port 9091 with
 	// certificates of the cluster's own peer CA. A change restarts the brokers one after the other,
-	// without unavailability. Default MutualTLS if a listener has tls or authentication, or with
-	// authorization Simple, and else Plain.
+	// without unavailability. Default: MutualTLS if a listener has tls or authentication, or with
+	// authorization Simple, otherwise Plain.
 	// +optional
 	Peers Peers `json:"peers,omitempty"`
 
@@ -116,12 +116,12 @@ type LogClusterSpec struct {
 	RackKey string `json:"rackKey,omitempty"`
 
 	// Zones is Preferred or Required: whether brokers must be spread across the values of rackKey.
-	// With Required, the pod of a broker stays pending rather than make the numbers of brokers in
-	// the racks differ by more than one. Default Preferred.
+	// With Required, a broker's pod stays pending if it would make the numbers of brokers in the racks
+	// differ by more than one. Default Preferred.
 	// +optional
 	Zones Zones `json:"zones,omitempty"`
 
-	// Pod configures the pods of the brokers.
+	// Pod configures the brokers' pods.
 	// +optional
 	Pod *Pod `json:"pod,omitempty"`
 
@@ -129,7 +129,7 @@ type LogClusterSpec struct {
 	// +optional
 	Cleaner *Cleaner `json:"cleaner,omitempty"`
 
-	// Scrub configures how brokers check what they keep at rest.
+	// Scrub configures how brokers check the files that they keep at rest.
 	// +optional
 	Scrub *Scrub `json:"scrub,omitempty"`
 
@@ -137,14 +137,14 @@ type LogClusterSpec struct {
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
 
-	// Rollout configures when brokers are restarted after a change of their pods.
+	// Rollout configures when brokers are restarted after a change of their pod template.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// FormatLevel is the highest format level that brokers may use (status.formatLevel). It is raised
-	// when all brokers support it, and never lowered; a value below status.formatLevel has no effect.
-	// Default: the highest level that all brokers support, 24 hours after the last one supports it,
-	// so that an update of the brokers can be taken back until then.
+	// FormatLevel is the highest format level that brokers can use (status.formatLevel). The level is
+	// raised when all brokers support it, and never lowered; a value below status.formatLevel has no
+	// effect. Default: the highest level that all brokers support. It is used 24 hours after the last
+	// broker supports it, so an update of the brokers can be reverted until then.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	FormatLevel *int32 `json:"formatLevel,omitempty"`
@@ -153,19 +153,19 @@ type LogClusterSpec struct {
 	// +optional
 	Rebalance *Rebalance `json:"rebalance,omitempty"`
 
-	// Cordoned lists the ids of brokers to which the operator assigns no further replicas, neither of
-	// new partitions nor by moves. Replicas on these brokers stay (KIP-1066). A Topic that needs more
-	// replicas than there are other brokers gets replicas on cordoned brokers, too.
+	// Cordoned contains the ids of brokers to which the operator assigns no more replicas, neither of
+	// new partitions nor by moves. Replicas on these brokers stay (KIP-1066). If a Topic needs more
+	// replicas than there are other brokers, it gets replicas on cordoned brokers, too.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
 	// +kubebuilder:validation:items:Minimum=0
 	Cordoned []int32 `json:"cordoned,omitempty"`
 
-	// Drain lists the ids of brokers from which the operator moves all replicas. These brokers are
-	// also cordoned. They keep running and keep their volumes; remove an id from the list and
-	// rebalance to fill the broker again. If replicas cannot leave, because of disks, racks or their
-	// number, none is moved, and condition Drained says why.
+	// Drain contains the ids of brokers from which the operator moves all replicas. These brokers are
+	// also cordoned. They keep running and keep their volumes. To fill a broker again, remove its id
+	// from the list and rebalance. If replicas cannot leave because of disks, racks or their number,
+	// no replica is moved, and condition Drained gives the reason.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -180,13 +180,13 @@ type LogClusterSpec struct {
 	// +optional
 	Transactions *Transactions `json:"transactions,omitempty"`
 
-	// TopicDefaults are the defaults of settings that a Topic does not specify.
+	// TopicDefaults contains the default values of settings that a Topic does not specify.
 	// +optional
 	TopicDefaults *TopicDefaults `json:"topicDefaults,omitempty"`
 
-	// AutoCreateTopics creates a Topic with the topicDefaults when a client requests metadata of a
-	// topic that does not exist and allows its creation. Default false: a mistyped name is an
-	// error.
+	// AutoCreateTopics enables the automatic creation of topics. When a client requests the metadata
+	// of a topic that does not exist and allows its creation, a Topic with the topicDefaults is
+	// created. Default false: a mistyped name is an error.
 	// +optional
 	AutoCreateTopics *bool `json:"autoCreateTopics,omitempty"`
 
@@ -196,19 +196,18 @@ type LogClusterSpec struct {
 	// +optional
 	AdminAPI AdminAPI `json:"adminApi,omitempty"`
 
-	// Pprof serves CPU, heap and other profiles under /debug/pprof on the HTTP port of each broker,
-	// which has no authentication. A change restarts the brokers, one after the other. Default
-	// false.
+	// Pprof serves CPU, heap and other profiles under /debug/pprof on each broker's HTTP port, which
+	// has no authentication. A change restarts the brokers, one after the other. Default false.
 	// +optional
 	Pprof bool `json:"pprof,omitempty"`
 }
 
-// TopicDefaults are the defaults of a cluster's Topics.
+// TopicDefaults contains the defaults of a cluster's Topics.
 type TopicDefaults struct {
-	// Partitions is the number of partitions of a new topic whose Topic or CreateTopics request
-	// does not specify it (num.partitions). It does not apply to internal topics. The number of a
-	// topic is fixed when the topic is created: a change of this default affects later topics only.
-	// Default 1.
+	// Partitions is the number of partitions of a new topic if the Topic or the CreateTopics request
+	// does not specify it (num.partitions). It does not apply to internal topics. A topic's number is
+	// fixed when the topic is created, so a change of this default affects only later topics. Default
+	// 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -217,7 +216,7 @@ type TopicDefaults struct {
 	TopicSettings `json:",inline"`
 }
 
-// AdminAPI is what Kafka's admin requests may do.
+// AdminAPI specifies what Kafka's admin requests can do.
 // +kubebuilder:validation:Enum=ReadWrite;ReadOnly
 type AdminAPI string
 
@@ -228,7 +227,7 @@ const (
 	AdminReadOnly AdminAPI = "ReadOnly"
 )
 
-// Resources are compute resources, as of a container.
+// Resources are compute resources, as in a container spec.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",fieldPath=".requests",message="requests must not be more than limits: lower the request, or raise the limit of the same resource"
 type Resources struct {
@@ -236,7 +235,7 @@ type Resources struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=6
 	Requests map[string]resource.Quantity `json:"requests,omitempty"`
-	// Limits are the maximum resources that the container may use.
+	// Limits are the maximum resources that the container can use.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=6
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
@@ -244,13 +243,13 @@ type Resources struct {
 
 // Cleaner is the budget of a broker's cleaner.
 type Cleaner struct {
-	// Workers is the number of worker slots: how many partitions or hash slices are cleaned at the
-	// same time. 0 disables the cleaner. Default 1.
+	// Workers is the number of worker slots: the number of partitions or hash slices that are cleaned
+	// at the same time. 0 disables the cleaner. Default 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=64
 	Workers *int32 `json:"workers,omitempty"`
-	// Memory is the memory that all workers together may use, at least 1Mi. Default 128Mi.
+	// Memory is the memory that all workers together can use, at least 1Mi. Default 128Mi.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -267,16 +266,16 @@ type Cleaner struct {
 
 // Replication configures replication between brokers. Changes take effect immediately.
 type Replication struct {
-	// LagMax is how long a follower may be behind its leader before the leader removes it from the
-	// ISR (replica.lag.time.max.ms), 1s to 1h. Default 10s.
+	// LagMax is the time for which a follower can be behind its leader before the leader removes it
+	// from the ISR (replica.lag.time.max.ms), 1s to 1h. Default 10s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="write a duration of 1s to 1h, such as 10s"
 	LagMax *metav1.Duration `json:"lagMax,omitempty"`
-	// CatchUpRate limits the rate at which each broker sends records to replicas that are not in
-	// sync (new replicas, and replicas on restarted brokers), in bytes per second, at least 1Ki.
-	// In-sync replicas are never throttled, as producers wait for them. Default: no limit.
+	// CatchUpRate limits the rate at which each broker sends records to replicas that are not in sync
+	// (new replicas, and replicas on restarted brokers), in bytes per second, at least 1Ki. In-sync
+	// replicas are never throttled, because producers wait for them. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -302,44 +301,44 @@ type Groups struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms') && duration(self) <= duration('30m')",message="write a duration of 1ms to 30m, such as 6s"
 	SessionTimeoutMin *metav1.Duration `json:"sessionTimeoutMin,omitempty"`
-	// SessionTimeoutMax is the maximum session.timeout.ms of a member
-	// (group.max.session.timeout.ms), 6s to 24h. A group waits for a failed member until the
-	// member's session timeout has passed. Default 30m.
+	// SessionTimeoutMax is the maximum session.timeout.ms of a member (group.max.session.timeout.ms),
+	// 6s to 24h. A group waits for a failed member until this member's session timeout has passed.
+	// Default 30m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('6s') && duration(self) <= duration('24h')",message="write a duration of 6s to 24h, such as 30m"
 	SessionTimeoutMax *metav1.Duration `json:"sessionTimeoutMax,omitempty"`
-	// InitialRebalanceDelay is how long the first rebalance of an empty group waits for further
-	// members (group.initial.rebalance.delay.ms), 0s to 5m, so that members that start together
-	// cause one rebalance. Default 3s.
+	// InitialRebalanceDelay is the time for which the first rebalance of an empty group waits for
+	// further members (group.initial.rebalance.delay.ms), 0s to 5m. So members that start together
+	// cause only one rebalance. Default 3s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('0s') && duration(self) <= duration('5m')",message="write a duration of 0s to 5m, such as 3s"
 	InitialRebalanceDelay *metav1.Duration `json:"initialRebalanceDelay,omitempty"`
 	// MembersMax is the maximum number of members of a group (group.max.size). Default: no limit,
-	// except that the state of a group must fit into a record of 1 MB.
+	// except that a group's state must fit into a record of 1 MB.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	MembersMax *int32 `json:"membersMax,omitempty"`
-	// OffsetsRetention is how long committed offsets are kept after their group has no members, or
-	// no member that is subscribed to their topic (offsets.retention.minutes), 1m to 999999h.
-	// Default 168h.
+	// OffsetsRetention is the time for which committed offsets are kept after their group has no
+	// members, or no member that is subscribed to their topic (offsets.retention.minutes), 1m to
+	// 999999h. Default 168h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1m') && duration(self) <= duration('999999h')",message="write a duration of 1m to 999999h, such as 168h"
 	OffsetsRetention *metav1.Duration `json:"offsetsRetention,omitempty"`
-	// OffsetsCheckInterval is how often expired offsets are removed
+	// OffsetsCheckInterval is the interval at which expired offsets are removed
 	// (offsets.retention.check.interval.ms), 1s to 24h. Default 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 10m"
 	OffsetsCheckInterval *metav1.Duration `json:"offsetsCheckInterval,omitempty"`
-	// OffsetMetadataMax is the maximum size of the metadata of a committed offset
+	// OffsetMetadataMax is the maximum size of a committed offset's metadata
 	// (offset.metadata.max.bytes), 0 to 30Ki. Default 4Ki.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
@@ -362,32 +361,32 @@ type Groups struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
 	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
 	// ConsumerAssignmentInterval is the minimum time between two assignments of a group of the
-	// consumer protocol (group.consumer.assignment.interval.ms), 0s to 15s, so that members that
-	// start together cause one assignment. The next heartbeat of a member after the interval
-	// computes the assignment. Default 1s.
+	// consumer protocol (group.consumer.assignment.interval.ms), 0s to 15s. So members that start
+	// together cause only one assignment. The first heartbeat of a member after the interval computes
+	// the assignment. Default 1s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('0s') && duration(self) <= duration('15s')",message="write a duration of 0s to 15s, such as 1s"
 	ConsumerAssignmentInterval *metav1.Duration `json:"consumerAssignmentInterval,omitempty"`
-	// ConsumerSessionTimeoutMin is the minimum consumer.session.timeout.ms that Kafka's admin
-	// requests may set for a group (group.consumer.min.session.timeout.ms), 1s to 24h. Default 45s,
-	// or consumerSessionTimeout if that is shorter.
+	// ConsumerSessionTimeoutMin is the minimum consumer.session.timeout.ms that Kafka's admin requests
+	// can set for a group (group.consumer.min.session.timeout.ms), 1s to 24h. Default 45s, or
+	// consumerSessionTimeout if that is shorter.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 45s"
 	ConsumerSessionTimeoutMin *metav1.Duration `json:"consumerSessionTimeoutMin,omitempty"`
-	// ConsumerSessionTimeoutMax is the maximum consumer.session.timeout.ms that Kafka's admin
-	// requests may set for a group (group.consumer.max.session.timeout.ms), 1s to 24h. Default 1m,
-	// or consumerSessionTimeout if that is longer.
+	// ConsumerSessionTimeoutMax is the maximum consumer.session.timeout.ms that Kafka's admin requests
+	// can set for a group (group.consumer.max.session.timeout.ms), 1s to 24h. Default 1m, or
+	// consumerSessionTimeout if that is longer.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 1m"
 	ConsumerSessionTimeoutMax *metav1.Duration `json:"consumerSessionTimeoutMax,omitempty"`
 	// ConsumerHeartbeatIntervalMin is the minimum consumer.heartbeat.interval.ms that Kafka's admin
-	// requests may set for a group (group.consumer.min.heartbeat.interval.ms), 100ms to 1h. Default
+	// requests can set for a group (group.consumer.min.heartbeat.interval.ms), 100ms to 1h. Default
 	// 5s, or consumerHeartbeatInterval if that is shorter.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -395,31 +394,31 @@ type Groups struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
 	ConsumerHeartbeatIntervalMin *metav1.Duration `json:"consumerHeartbeatIntervalMin,omitempty"`
 	// ConsumerHeartbeatIntervalMax is the maximum consumer.heartbeat.interval.ms that Kafka's admin
-	// requests may set for a group (group.consumer.max.heartbeat.interval.ms), 100ms to 1h. Default
+	// requests can set for a group (group.consumer.max.heartbeat.interval.ms), 100ms to 1h. Default
 	// 15s, or consumerHeartbeatInterval if that is longer.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 15s"
 	ConsumerHeartbeatIntervalMax *metav1.Duration `json:"consumerHeartbeatIntervalMax,omitempty"`
-	// Overrides are settings of single groups. Kafka's admin requests for the configs of a group
-	// change this list (kafka-configs --entity-type groups). A group need not exist.
+	// Overrides contains settings of individual groups. Kafka's admin requests for a group's configs
+	// change this list (kafka-configs --entity-type groups). A group does not have to exist.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
 	// +kubebuilder:validation:MaxItems=1000
 	Overrides []GroupOverride `json:"overrides,omitempty"`
-	// OffsetsTopic configures the creation of __consumer_offsets when the first client uses a
-	// group. It has no effect on an existing topic. The Topic resource contains all other settings
-	// of this topic.
+	// OffsetsTopic configures the creation of __consumer_offsets, which happens when the first client
+	// uses a group. It has no effect on an existing topic. The Topic resource contains all other
+	// settings of this topic.
 	// +optional
 	OffsetsTopic *OffsetsTopic `json:"offsetsTopic,omitempty"`
 }
 
-// GroupOverride contains the settings of one group. A field that is not set has the value in
-// groups. Changes take effect at the next heartbeat of each member.
+// GroupOverride contains the settings of one group. For a field that is not set, the value in
+// groups applies. Changes take effect at each member's next heartbeat.
 type GroupOverride struct {
-	// Group is the id of the group.
+	// Group is the group's id.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -447,10 +446,10 @@ type GroupOverride struct {
 	ConsumerAssignmentInterval *metav1.Duration `json:"consumerAssignmentInterval,omitempty"`
 }
 
-// OffsetsTopic configures the topic that stores groups and their offsets.
+// OffsetsTopic configures the topic that stores groups and their committed offsets.
 type OffsetsTopic struct {
 	// Partitions is the number of partitions (offsets.topic.num.partitions). It can never change,
-	// as the hash of a group's name selects its partition. Default 50.
+	// because the hash of a group's name selects the partition. Default 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000

@@ -1,10 +1,9 @@
 package v1alpha1
 
-// Logging configures the log of the brokers. A change takes effect within seconds, without a
-// restart.
+// Logging configures the brokers' log. A change takes effect within seconds, without a restart.
 type Logging struct {
-	// Level is Debug, Info, Warn or Error: brokers log messages of this level and of higher ones.
-	// Until a broker has read the LogCluster, it logs as without this field. Default Info, and in
+	// Level is Debug, Info, Warn or Error. Brokers log messages of this level and of higher levels.
+	// Until a broker has read the LogCluster, it uses the default level. Default: Info, and in
 	// heartwood dev the value of --log-level.
 	// +optional
 	Level LogLevel `json:"level,omitempty"`
@@ -14,7 +13,7 @@ type Logging struct {
 // +kubebuilder:validation:Enum=Debug;Info;Warn;Error
 type LogLevel string
 
-// The levels, the most verbose first.
+// The levels, with the most verbose first.
 const (
 	LogDebug LogLevel = "Debug"
 	LogInfo  LogLevel = "Info"

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LogUser is a principal of a LogCluster: its credentials, ACLs and quotas. A new value of the
-// annotation heartwood.dev/rotate requests new credentials.
+// LogUser is a principal of a LogCluster, with the principal's credentials, ACLs and quotas. A new
+// value of the annotation heartwood.dev/rotate requests new credentials.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,12 +25,12 @@ type LogUser struct {
 
 	Spec LogUserSpec `json:"spec"`
 	// Status is the observed state. The operator writes it. It contains no credentials. Its
-	// observedGeneration is -1 until the operator has seen the resource.
+	// observedGeneration is -1 until the operator has observed the resource.
 	// +kubebuilder:default={"acls":0,"observedGeneration":-1}
 	Status LogUserStatus `json:"status,omitempty"`
 }
 
-// PrincipalName returns the name of the principal, without the type User.
+// PrincipalName returns the principal's name, without the type User.
 func (u *LogUser) PrincipalName() string {
 	if u.Spec.UserName != "" {
 		return u.Spec.UserName
@@ -42,53 +42,53 @@ func (u *LogUser) PrincipalName() string {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.userName) == has(oldSelf.userName)",message="userName cannot be set, changed or removed later: make a new LogUser"
 type LogUserSpec struct {
-	// Cluster is the name of the LogCluster, in the same namespace. It cannot be changed.
+	// Cluster is the name of the LogCluster in the same namespace. It cannot be changed.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster cannot be changed: make a new LogUser in the other cluster"
 	Cluster string `json:"cluster"`
-	// UserName is the name of the principal, if it is not a valid resource name, such as the
-	// distinguished name of a certificate, the subject of a token, * for all principals, or
-	// ANONYMOUS for clients without authentication. It cannot be changed. Default: metadata.name.
+	// UserName is the principal's name if this is not a valid resource name. Examples are the
+	// distinguished name of a certificate, the subject of a token, * for all principals, or ANONYMOUS
+	// for clients without authentication. It cannot be changed. Default: metadata.name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="userName cannot be set, changed or removed later: make a new LogUser"
 	UserName string `json:"userName,omitempty"`
-	// Authentication is how the principal authenticates. Default: type External, which has no
-	// credentials in this resource.
+	// Authentication is the way in which the principal authenticates. Default: type External, which
+	// has no credentials in this resource.
 	// +optional
 	// +kubebuilder:default={type: External}
 	Authentication UserAuthentication `json:"authentication,omitzero"`
-	// ACLs allow or deny operations. Kafka's admin requests for ACLs change this list. They take
-	// effect with authorization Simple only.
+	// ACLs allow or deny operations. Kafka's admin requests for ACLs change this list. The ACLs take
+	// effect only with authorization Simple.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	ACLs []ACL `json:"acls,omitempty"`
 	// Quotas limit the principal on each broker. The quotas of the LogUser * apply to each principal
-	// that has no quota of the same kind itself. Kafka's admin requests for quotas of users change
-	// this field.
+	// that has no quota of the same kind. Kafka's admin requests for users' quotas change this field.
 	// +optional
 	Quotas *Quotas `json:"quotas,omitempty"`
 }
 
-// UserAuthenticationType is how a principal authenticates.
+// UserAuthenticationType is the way in which a principal authenticates.
 // +kubebuilder:validation:Enum=Scram;Tls;External
 type UserAuthenticationType string
 
 const (
 	// UserScram authenticates by a password (SCRAM-SHA-256 and SCRAM-SHA-512).
 	UserScram UserAuthenticationType = "Scram"
-	// UserTLS authenticates by a client certificate of the users CA.
+	// UserTLS authenticates by a client certificate that the users CA issues.
 	UserTLS UserAuthenticationType = "Tls"
-	// UserExternal has no credentials in the LogUser: a token or a certificate that others issue, a
-	// password that an admin client has set, all principals (*), or ANONYMOUS.
+	// UserExternal means that the LogUser contains no credentials. The principal can be the owner of
+	// an externally issued token or certificate, a user whose password an admin client has set, all
+	// principals (*), or ANONYMOUS.
 	UserExternal UserAuthenticationType = "External"
 )
 
-// UserAuthentication is how a principal authenticates.
+// UserAuthentication is the way in which a principal authenticates.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'Scram' || !has(self.passwordFrom)",fieldPath=".passwordFrom",message="passwordFrom applies to type Scram only"
 type UserAuthentication struct {
@@ -96,7 +96,8 @@ type UserAuthentication struct {
 	// resource). The credentials are in the Secret status.secretName.
 	// +required
 	Type UserAuthenticationType `json:"type"`
-	// PasswordFrom is the password, for type Scram. Default: the operator generates a password.
+	// PasswordFrom names the Secret key with the password, for type Scram. By default, the operator
+	// generates a password.
 	// +optional
 	PasswordFrom *SecretKey `json:"passwordFrom,omitempty"`
 }
@@ -112,17 +113,17 @@ type ACL struct {
 	// Resource selects the resources.
 	// +required
 	Resource ACLResource `json:"resource"`
-	// Operations are the operations, such as Read.
+	// Operations are the allowed or denied operations, such as Read.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=14
 	Operations []ACLOperation `json:"operations"`
-	// Type is Allow or Deny. A Deny prevails over every Allow.
+	// Type is Allow or Deny. Deny takes precedence over every Allow.
 	// +optional
 	// +kubebuilder:default=Allow
 	Type ACLType `json:"type,omitempty"`
-	// Host is the IP address of the clients, or * for all.
+	// Host is the clients' IP address, or * for all addresses.
 	// +optional
 	// +kubebuilder:default="*"
 	// +kubebuilder:validation:MinLength=1
@@ -138,8 +139,8 @@ type ACLResource struct {
 	// Type is Topic, Group, Cluster, TransactionalId or User.
 	// +required
 	Type ACLResourceType `json:"type"`
-	// Name is a name, * for all resources of the type, or with pattern Prefix the start of names.
-	// Type Cluster needs none: its only resource is kafka-cluster.
+	// Name is a name, * for all resources of the type, or with pattern Prefix the start of names. Type
+	// Cluster needs no name, because its only resource is kafka-cluster.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -166,7 +167,7 @@ const (
 // ClusterResourceName is the name of the only resource of type Cluster.
 const ClusterResourceName = "kafka-cluster"
 
-// KafkaName returns the name of the resource in Kafka.
+// KafkaName returns the resource's name in Kafka.
 func (r ACLResource) KafkaName() string {
 	if r.Type == ACLCluster {
 		return ClusterResourceName
@@ -174,7 +175,7 @@ func (r ACLResource) KafkaName() string {
 	return r.Name
 }
 
-// ACLPattern is how an ACL selects names.
+// ACLPattern is the way in which an ACL selects names.
 // +kubebuilder:validation:Enum=Literal;Prefix
 type ACLPattern string
 
@@ -185,7 +186,7 @@ const (
 	ACLPrefix ACLPattern = "Prefix"
 )
 
-// ACLType is whether an ACL allows or denies.
+// ACLType says whether an ACL allows or denies.
 // +kubebuilder:validation:Enum=Allow;Deny
 type ACLType string
 
@@ -224,30 +225,30 @@ const (
 	PartitionMutationsMax = 1_000_000
 )
 
-// Quotas limit a principal on each broker. A principal that was idle may use at once what 10 s
-// permit.
+// Quotas limit a principal on each broker. After an idle time, a principal can use up to 10 s of
+// its quota at once.
 type Quotas struct {
-	// ProduceBytes is the rate at which the principal may produce, in bytes per second
+	// ProduceBytes is the rate at which the principal can produce, in bytes per second
 	// (producer_byte_rate), at least 1.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0",message="write at least 1 byte a second, such as 10Mi; leave it out for no limit"
 	ProduceBytes *resource.Quantity `json:"produceBytes,omitempty"`
-	// FetchBytes is the rate at which the principal may fetch, in bytes per second
+	// FetchBytes is the rate at which the principal can fetch, in bytes per second
 	// (consumer_byte_rate).
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0",message="write at least 1 byte a second, such as 10Mi; leave it out for no limit"
 	FetchBytes *resource.Quantity `json:"fetchBytes,omitempty"`
-	// RequestPercent is the processing time that the requests of the principal may use, in percent
-	// of one processor (request_percentage).
+	// RequestPercent is the processing time that the principal's requests can use, in percent of one
+	// processor (request_percentage).
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	RequestPercent *int32 `json:"requestPercent,omitempty"`
-	// PartitionMutations is the rate at which the principal may create and delete partitions, in
+	// PartitionMutations is the rate at which the principal can create and delete partitions, in
 	// partitions per second (controller_mutation_rate, KIP-599).
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -258,7 +259,7 @@ type Quotas struct {
 // LogUserStatus is the observed state of a LogUser. The operator writes it. It contains no
 // credentials.
 type LogUserStatus struct {
-	// ObservedGeneration is the metadata.generation that this status describes.
+	// ObservedGeneration is the metadata.generation on which this status is based.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// SecretName is the name of the Secret with the credentials and client configurations.
@@ -267,14 +268,15 @@ type LogUserStatus struct {
 	// ACLs is the number of ACLs.
 	// +kubebuilder:default=0
 	ACLs int32 `json:"acls"`
-	// Expires is the time at which the client certificate expires. The operator renews it before.
+	// Expires is the time at which the client certificate expires. The operator renews the certificate
+	// before this time.
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
 	// Rotated is the last value of annotation heartwood.dev/rotate for which new credentials were
-	// made.
+	// created.
 	// +optional
 	Rotated string `json:"rotated,omitempty"`
-	// Conditions is Ready.
+	// Conditions contains condition Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -11,13 +11,13 @@ func TestLeaseVolumeLost(t *testing.T) {
 		registered, consent, directory string
 		lost                           bool
 	}{
-		{"", "", "a", false}, // the first start
+		{"", "", "a", false}, // first start
 		{"a", "", "a", false},
 		{"a", "", "b", true},
-		{"a", "claim", "b", true}, // the operator has not seen b yet
+		{"a", "claim", "b", true}, // the operator has not observed b yet
 		{"a", "claim b", "b", false},
 		{"a", "claim b", "c", true},
-		{"a", "claim a", "b", true}, // was used before
+		{"a", "claim a", "b", true}, // b is not the consented volume a
 	} {
 		lease := &metav1.ObjectMeta{Annotations: map[string]string{
 			AnnotationVolumeConsent: test.consent}}

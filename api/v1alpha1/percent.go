@@ -6,10 +6,9 @@ import (
 	"strconv"
 )
 
-// Percent is a percentage as a decimal number, such as 12.5. It is a number in JSON and YAML, and
-// contains its digits as text, so that no calculation in binary floating point changes them. It is
-// a struct, because Kubernetes' converters of unstructured objects use no UnmarshalJSON of a
-// string.
+// Percent is a percentage as a decimal number, such as 12.5. It is a number in JSON and YAML. It
+// stores its digits as text, which avoids changes by binary floating point. It is a struct, because
+// Kubernetes' converters for unstructured objects do not call UnmarshalJSON of a string type.
 //
 // +kubebuilder:validation:Type=number
 type Percent struct {

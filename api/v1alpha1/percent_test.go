@@ -6,8 +6,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestPercentKeepsItsDigits: integers of earlier manifests and decimal numbers are written as they
-// were read.
+// TestPercentKeepsItsDigits checks that decimal numbers, and integers from earlier manifests, are
+// written as they were read.
 func TestPercentKeepsItsDigits(t *testing.T) {
 	for text, want := range map[string]string{"50": "50", "0": "0", "12.5": "12.5", "0.1": "0.1",
 		"33.3": "33.3", "100": "100", "1e-7": "1e-07", "0.123456789012345": "0.123456789012345"} {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Pod configures the pods of the brokers. Its fields are those of Kubernetes' pods. A change
-// restarts the brokers, one after the other.
+// Pod configures the brokers' pods. Its fields have the same meaning as in a Kubernetes pod. A
+// change restarts the brokers, one after the other.
 type Pod struct {
 	// NodeSelector restricts the brokers to nodes with these labels.
 	// +optional
@@ -21,29 +21,29 @@ type Pod struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []Toleration `json:"tolerations,omitempty"`
-	// Affinity is the affinity of the pods, in addition to the spread of brokers across racks and
-	// nodes. The API server checks it when the operator applies it: an invalid one makes condition
-	// Applied False.
+	// Affinity is the pods' affinity, in addition to the spread of brokers across racks and nodes. The
+	// API server checks it when the operator applies it. An invalid affinity makes condition Applied
+	// False.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Affinity *runtime.RawExtension `json:"affinity,omitempty"`
-	// PriorityClassName is the name of the PriorityClass of the pods.
+	// PriorityClassName is the name of the pods' PriorityClass.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// ImagePullSecrets are Secrets with which Kubernetes pulls the image of the brokers.
+	// ImagePullSecrets are Secrets with which Kubernetes pulls the brokers' image.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []SecretName `json:"imagePullSecrets,omitempty"`
-	// Annotations are annotations of the pods. Those of Heartwood cannot be set.
+	// Annotations are annotations of the pods. Heartwood's own annotations cannot be set.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('heartwood.dev/'))",message="annotations of heartwood.dev are set by the operator: choose another prefix"
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Labels are labels of the pods. Those by which the operator and Services select brokers cannot
-	// be set.
+	// Labels are labels of the pods. The labels with which the operator and Services select brokers
+	// cannot be set.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('heartwood.dev/') && !key.startsWith('app.kubernetes.io/') && !key.startsWith('apps.kubernetes.io/') && !key.startsWith('statefulset.kubernetes.io/') && key != 'controller-revision-hash')",message="labels of heartwood.dev, app.kubernetes.io, apps.kubernetes.io and statefulset.kubernetes.io, and controller-revision-hash, are set by Kubernetes and the operator: choose another label"
@@ -52,34 +52,35 @@ type Pod struct {
 
 // Toleration allows a pod to run on a node with a matching taint.
 type Toleration struct {
-	// Key is the key of the taint; absent, with operator Exists, for all taints.
+	// Key is the taint's key; absent, with operator Exists, for all taints.
 	// +optional
 	Key string `json:"key,omitempty"`
 	// Operator is Exists or Equal. Default Equal.
 	// +optional
 	// +kubebuilder:validation:Enum=Exists;Equal
 	Operator string `json:"operator,omitempty"`
-	// Value is the value of the taint, with operator Equal.
+	// Value is the taint's value, with operator Equal.
 	// +optional
 	Value string `json:"value,omitempty"`
 	// Effect is NoSchedule, PreferNoSchedule or NoExecute; absent for all effects.
 	// +optional
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect string `json:"effect,omitempty"`
-	// TolerationSeconds is how long a taint with effect NoExecute is tolerated; absent: forever.
+	// TolerationSeconds is the time for which a taint with effect NoExecute is tolerated; absent:
+	// forever.
 	// +optional
 	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
 }
 
-// SecretName is the name of a Secret in the namespace of the LogCluster.
+// SecretName names a Secret in the LogCluster's namespace.
 type SecretName struct {
-	// Name is the name of the Secret.
+	// Name is the Secret's name.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// Zones is whether brokers must be spread across racks.
+// Zones says whether brokers must be spread across racks.
 // +kubebuilder:validation:Enum=Preferred;Required
 type Zones string
 
@@ -91,7 +92,8 @@ const (
 	ZonesRequired Zones = "Required"
 )
 
-// Validate checks what the schema cannot express: that affinity is one of Kubernetes.
+// Validate checks a rule that the schema cannot express: affinity must be a valid Kubernetes
+// affinity.
 func (p *Pod) Validate() error {
 	if p == nil || p.Affinity == nil {
 		return nil

@@ -2,7 +2,7 @@ package v1alpha1_test
 
 import . "github.com/onsi/ginkgo/v2"
 
-// rebalanceCreations are LogClusters whose fields about moves of replicas are rejected.
+// rebalanceCreations are LogClusters that are rejected because of their fields for moving replicas.
 func rebalanceCreations() []TableEntry {
 	const cordoned = "cordoned must contain ids below brokers"
 	const drain = "drain must contain ids below brokers, and not those of all brokers: to remove " +

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is heartwood.dev/v1alpha1.
+// GroupVersion is the API group and version heartwood.dev/v1alpha1.
 var GroupVersion = schema.GroupVersion{Group: "heartwood.dev", Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nothing is the registration in a Lease to which no broker has written.
+// nothing is the registration in a Lease that contains none.
 var nothing = Registration{CleanEpoch: -1, ProducerIDs: -1, Leaving: -1}
 
 // complete has a value in each field.
@@ -19,7 +19,8 @@ var complete = Registration{Directory: "disk", FoundDirectory: "other", Endpoint
 	Trust: "fingerprint", Volume: BrokerVolume{Pressure: "Reject", UsedPercent: 93,
 		TotalBytes: 10 << 30, ReclaimableBytes: 5}, Scrub: `{"state":"Off"}`}
 
-// TestRegistrationOnTheLease: the annotation is that of docs/format/registration.md.
+// TestRegistrationOnTheLease checks that the annotation has the format of
+// docs/format/registration.md.
 func TestRegistrationOnTheLease(t *testing.T) {
 	const want = `{"directory":"disk","foundDirectory":"other","endpoint":"host:9092",` +
 		`"peer":"10.0.0.7:9093","peerTLS":true,"unreachable":"1:4,2:1","transactionVersion":2,` +
@@ -46,8 +47,8 @@ func TestRegistrationOnTheLease(t *testing.T) {
 	}
 }
 
-// TestUnregistered: without a registration, and with the empty ones that JSON has, a broker has
-// not registered, and there is no error.
+// TestUnregistered checks that a missing registration, or an empty one in JSON, counts as not
+// registered and causes no error.
 func TestUnregistered(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, {AnnotationRack: "east"},
 		{registrationAnnotation: "{}"}, {registrationAnnotation: "null"},
@@ -68,8 +69,8 @@ func TestUnregistered(t *testing.T) {
 	}
 }
 
-// TestInvalidRegistration: the broker of an invalid registration has not registered, the error
-// names its Lease, and the next registration replaces the invalid one.
+// TestInvalidRegistration checks that an invalid registration counts as not registered, that the
+// error names the Lease, and that the next registration replaces the invalid one.
 func TestInvalidRegistration(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", "true", `"text"`, `{"directory":"a"} {}`,
 		`{"directory":7}`, `{"directory":"a","leaving":"true"}`, `{"cleanEpoch":-2}`,
@@ -91,7 +92,8 @@ func TestInvalidRegistration(t *testing.T) {
 	}
 }
 
-// TestFieldsOfLaterVersionsAreIgnored: a broker that an update was taken back from reads the rest.
+// TestFieldsOfLaterVersionsAreIgnored checks that a broker reads the known fields of a later
+// version's registration, after an update was reverted.
 func TestFieldsOfLaterVersionsAreIgnored(t *testing.T) {
 	lease := &metav1.ObjectMeta{Annotations: map[string]string{registrationAnnotation: `{"later":[1],
 		"pod":"uid","volume":{"pressure":"None","later":true}}`}}
@@ -102,7 +104,7 @@ func TestFieldsOfLaterVersionsAreIgnored(t *testing.T) {
 	}
 }
 
-// TestWriteKeepsOtherAnnotations: Write changes the annotation of the registration only.
+// TestWriteKeepsOtherAnnotations checks that Write changes only the annotation of the registration.
 func TestWriteKeepsOtherAnnotations(t *testing.T) {
 	others := map[string]string{AnnotationRack: "east", AnnotationIsolated: "3",
 		AnnotationVolumeConsent: "claim", AnnotationEndpointPrefix + "kafka": "host:1"}
@@ -119,8 +121,8 @@ func TestWriteKeepsOtherAnnotations(t *testing.T) {
 	}
 }
 
-// FuzzParseRegistration: whatever the annotation contains, the result is a registration that can be
-// written and read, or an error.
+// FuzzParseRegistration checks that any content of the annotation results in an error, or in a
+// registration that can be written and read again.
 func FuzzParseRegistration(f *testing.F) {
 	f.Add(`{"directory":"a","cleanEpoch":3}`)
 	f.Add(`{"volume":{"pressure":"\xff"}}`)

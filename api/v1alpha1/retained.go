@@ -14,10 +14,10 @@ const (
 	EventRetainedKept = "RetainedKept"
 )
 
-// RetainedTopic contains the partitions of a deleted topic whose records are retained
-// (reclaimPolicy Retain). A Topic of the same name continues with the records.
+// RetainedTopic describes the partitions of a deleted topic whose records are retained
+// (reclaimPolicy Retain). A later Topic of the same name continues with the records.
 type RetainedTopic struct {
-	// Topic is the name of the deleted Topic.
+	// Topic is the deleted Topic's name.
 	Topic string `json:"topic"`
 	// ID is the first 8 characters of the topic id, as in the PartitionSets.
 	ID string `json:"id"`
@@ -26,16 +26,17 @@ type RetainedTopic struct {
 	// Removing is true while brokers delete the records.
 	// +optional
 	Removing bool `json:"removing,omitempty"`
-	// WaitsFor are the brokers that have not deleted the records yet.
+	// WaitsFor contains the brokers that have not deleted the records yet.
 	// +optional
 	// +listType=atomic
 	WaitsFor []int32 `json:"waitsFor,omitempty"`
-	// Command is the command that removes the records for good; absent while they are being removed.
+	// Command is the command that removes the records permanently. It is absent while they are being
+	// removed.
 	// +optional
 	Command string `json:"command,omitempty"`
 }
 
-// GivenUp is a consent to the removal of the retained records of a deleted topic.
+// GivenUp is a consent to the removal of a deleted topic's retained records.
 type GivenUp struct {
 	Topic string // name of the deleted Topic
 	ID    string // first 8 characters of the topic id
@@ -44,8 +45,8 @@ type GivenUp struct {
 // String returns the consent as a word of AnnotationRemoveRetained: TOPIC=ID.
 func (g GivenUp) String() string { return g.Topic + "=" + g.ID }
 
-// GivenUp returns the consents in annotation heartwood.dev/remove-retained, which are separated by
-// spaces. A word without an id is returned with an empty id, which matches no topic.
+// GivenUp returns the consents in annotation heartwood.dev/remove-retained, in which spaces
+// separate them. A word without an id results in an empty id, which matches no topic.
 func (c *LogCluster) GivenUp() []GivenUp {
 	var all []GivenUp
 	for word := range strings.FieldsSeq(c.Annotations[AnnotationRemoveRetained]) {
@@ -55,7 +56,7 @@ func (c *LogCluster) GivenUp() []GivenUp {
 	return all
 }
 
-// RemoveRetainedCommand returns the command that removes the retained records of a deleted topic.
+// RemoveRetainedCommand returns the command that removes a deleted topic's retained records.
 func RemoveRetainedCommand(c *LogCluster, topic string) string {
 	return fmt.Sprintf("kubectl heartwood retained remove -n %s --cluster %s %s", c.Namespace, c.Name,
 		topic)

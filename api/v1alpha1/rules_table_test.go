@@ -78,7 +78,7 @@ func creations() []TableEntry {
 		topic("{compaction: {minLag: 5d}}", "compaction.minLag", notNegative),
 		topic("{compaction: {minLag: ''}}", "compaction.minLag", notNegative),
 		topic("{compaction: {minLag: 1s1h}}", "compaction.minLag", notNegative),
-		// The value overflows a Go time.Duration.
+		// This value overflows Go's time.Duration.
 		topic("{compaction: {minLag: 9999999h}}", "compaction.minLag", notNegative),
 		topic("{compaction: {maxLag: 0s}}", "compaction.maxLag", atLeastOneLag),
 		topic("{compaction: {tombstoneRetention: soon}}", "compaction.tombstoneRetention",

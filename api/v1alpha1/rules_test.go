@@ -18,14 +18,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// api is a client of the API server that enforces the rules. Its requests use namespace.
+// api is a client of an API server that enforces the rules. Its requests use namespace.
 var (
 	api       client.Client
 	namespace string
 )
 
 // triggered contains the messages of the rules that the specs have triggered. The last spec checks
-// that it contains the message of every rule in the CRDs.
+// that triggered contains the message of every rule in the CRDs.
 var triggered = map[string]bool{}
 
 func TestRules(t *testing.T) {
@@ -128,7 +128,7 @@ var _ = Describe("Every rule", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-// ruleMessages returns the messages of all CEL rules of the CRDs.
+// ruleMessages returns the messages of all CEL rules in the CRDs.
 func ruleMessages() []string {
 	GinkgoHelper()
 	files, err := filepath.Glob("../../config/crd/*.yaml")

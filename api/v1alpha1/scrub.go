@@ -7,31 +7,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BrokerScrub is what a broker reports about its scrub, the check of everything that it keeps at
+// BrokerScrub is a broker's report on its scrub, which checks everything that the broker keeps at
 // rest.
 type BrokerScrub struct {
 	// State is Off, Waiting (for the next round) or Running.
 	State string `json:"state"`
-	// CheckedSince is the begin of the last complete round: everything at rest was checked after it.
-	// It is absent before the end of the first round.
+	// CheckedSince is the start of the last complete round. Everything at rest was checked after this
+	// time. It is absent before the first round has ended.
 	// +optional
 	CheckedSince *metav1.Time `json:"checkedSince,omitempty"`
 	// CheckedPercent is the progress of the round, in steps of 10.
 	// +optional
 	CheckedPercent int32 `json:"checkedPercent,omitempty"`
-	// Damaged is the number of segments in which the last check has found damage. The files of a
-	// partition that belong to no segment count as one segment, and so do those of the data
-	// directory.
+	// Damaged is the number of segments in which the last check has found damage. A partition's files
+	// that belong to no segment count as one segment, and so do the files of the data directory.
 	// +optional
 	Damaged int32 `json:"damaged,omitempty"`
 	// Requested is the last value of annotation heartwood.dev/scrub-now for which the broker has
 	// begun a check.
 	// +optional
 	Requested string `json:"requested,omitempty"`
-	// RequestState is the state of that check: Pending, Running or Done.
+	// RequestState is the state of the requested check: Pending, Running or Done.
 	// +optional
 	RequestState string `json:"requestState,omitempty"`
-	// Findings are the damaged files that were found or repaired last, at most ScrubFindingsMax.
+	// Findings contains the damaged files that were found or repaired last, at most ScrubFindingsMax.
 	// +optional
 	// +listType=atomic
 	Findings []ScrubFinding `json:"findings,omitempty"`
@@ -39,24 +38,26 @@ type BrokerScrub struct {
 
 // ScrubFinding is a damaged file.
 type ScrubFinding struct {
-	// Partition is TOPIC-NUMBER, with the name in Kafka; absent for a file of the data directory.
+	// Partition is TOPIC-NUMBER, with the topic's name in Kafka. It is absent for a file of the data
+	// directory.
 	// +optional
 	Partition string `json:"partition,omitempty"`
-	// File is relative to the data directory.
+	// File is the file's path relative to the data directory.
 	File string `json:"file"`
-	// Position is the first damaged byte, or the begin of the record batch or entry that contains it.
+	// Position is the position of the first damaged byte, or the start of the record batch or entry
+	// that contains it.
 	Position int64 `json:"position"`
-	// Problem says what contradicts what.
+	// Problem describes the contradiction that the check has found.
 	Problem string `json:"problem"`
-	// Found is when the damage was found.
+	// Found is the time at which the damage was found.
 	Found metav1.Time `json:"found"`
-	// Repaired is when the file was replaced by a correct one; absent until then.
+	// Repaired is the time at which the file was replaced by a correct one. It is absent until then.
 	// +optional
 	Repaired *metav1.Time `json:"repaired,omitempty"`
 }
 
 const (
-	// ScrubFindingsMax is the maximum number of findings of a broker in the status.
+	// ScrubFindingsMax is the maximum number of a broker's findings in the status.
 	ScrubFindingsMax = 8
 	// ScrubProblemMax is the maximum length of ScrubFinding.Problem.
 	ScrubProblemMax = 200
@@ -81,16 +82,16 @@ const (
 	EventDamageRepaired = "DamageRepaired"
 )
 
-// Same reports whether two findings are the same one in the same state. A file that is found
-// damaged again after its repair is another finding.
+// Same reports whether two findings are the same finding in the same state. If a file is found
+// damaged again after its repair, this is another finding.
 func (f *ScrubFinding) Same(other *ScrubFinding) bool {
 	return f.File == other.File && f.Found.Unix() == other.Found.Unix() &&
 		(f.Repaired == nil) == (other.Repaired == nil)
 }
 
-// ScrubNow returns the request of annotation heartwood.dev/scrub-now: its value, and the topic, ""
-// for everything. Each new value requests one check. TOPIC=VALUE, with the name in Kafka, requests
-// one of this topic.
+// ScrubNow returns the request in annotation heartwood.dev/scrub-now: the annotation's value, and
+// the topic, or "" for everything. Each new value requests one check. TOPIC=VALUE, with the topic's
+// name in Kafka, requests a check of this topic.
 func (c *LogCluster) ScrubNow() (topic, value string) {
 	value = c.Annotations[AnnotationScrubNow]
 	if topic, _, ok := strings.Cut(value, "="); ok {
@@ -101,12 +102,12 @@ func (c *LogCluster) ScrubNow() (topic, value string) {
 
 // Text returns the report as the value of Registration.Scrub.
 func (s *BrokerScrub) Text() string {
-	text, _ := json.Marshal(s) // cannot fail: the fields are strings, numbers and times
+	text, _ := json.Marshal(s) // cannot fail with these field types
 	return string(text)
 }
 
-// ReadScrub returns the report in a registration. It returns nil if there is no valid one, as of a
-// broker of an earlier version.
+// ReadScrub returns the report in a registration. It returns nil if there is no valid report, for
+// example if the broker has an earlier version.
 func (r Registration) ReadScrub() *BrokerScrub {
 	s := &BrokerScrub{}
 	if json.Unmarshal([]byte(r.Scrub), s) != nil || s.State == "" {

@@ -2,18 +2,18 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/api/resource"
 
-// Scrub configures how each broker re-reads everything that it keeps at rest, to find damage
-// before it is read. Changes take effect immediately.
+// Scrub configures how each broker re-reads everything that it keeps at rest, in order to find
+// damage before a client reads it. Changes take effect immediately.
 type Scrub struct {
-	// Interval is how often everything is checked: 1h to 8760h, or "Off", in quotes because YAML
-	// reads the bare word as false. Default 168h.
+	// Interval is the interval at which everything is checked: 1h to 8760h, or "Off", in quotes
+	// because YAML reads the bare word as false. Default 168h.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == 'Off' || self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1h') && duration(self) <= duration('8760h')",message="write \"Off\", in quotes, or a duration of 1h to 8760h, such as 168h"
 	Interval string `json:"interval,omitempty"`
-	// Rate is the maximum rate of the reads of each broker, in bytes per second, at least 1Ki. The
-	// reads are slower while clients, the cleaner or a full volume need the disk. Default 20Mi.
+	// Rate is the maximum rate of each broker's reads, in bytes per second, at least 1Ki. The reads
+	// are slower while clients, the cleaner or a full volume need the disk. Default 20Mi.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32

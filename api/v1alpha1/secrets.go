@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The Secrets of a LogCluster and their keys. Certificates are PEM, keys are PKCS #8 in PEM.
+// The Secrets of a LogCluster and their keys. Certificates are in PEM, private keys are PKCS #8 in
+// PEM.
 //
 //	<cluster>-ca, -users-ca, -peer-ca   private keys of the CAs; the operator only
 //	<cluster>-ca-cert                   the certificates that clients verify brokers with
@@ -29,30 +30,30 @@ func UsersCASecretName(cluster string) string { return cluster + "-users-ca" }
 // PeerCASecretName returns the name of the Secret with the CA of the brokers' peer certificates.
 func PeerCASecretName(cluster string) string { return cluster + "-peer-ca" }
 
-// CACertSecretName returns the name of the Secret with the certificates by which clients verify
-// brokers: key ca.crt for listeners with the cluster's own CA, and KeyPeerCA for the HTTP port.
+// CACertSecretName returns the name of the Secret with the certificates with which clients verify
+// brokers: key ca.crt for listeners with the cluster's own CA, and key KeyPeerCA for the HTTP port.
 func CACertSecretName(cluster string) string { return cluster + "-ca-cert" }
 
 // BrokersTLSSecretName returns the name of the Secret with the brokers' certificates.
 func BrokersTLSSecretName(cluster string) string { return cluster + "-brokers-tls" }
 
-// ScramSecretName returns the name of a shard of the SCRAM verifiers of LogUsers. The shards of a
-// LogCluster are numbered from 0, without gaps. The key of a LogUser is its resource name; the
-// value is the JSON of ScramVerifiers.
+// ScramSecretName returns the name of a shard of the LogUsers' SCRAM verifiers. A LogCluster's
+// shards are numbered from 0, without gaps. A LogUser's key is its resource name; the value is the
+// JSON of ScramVerifiers.
 func ScramSecretName(cluster string, shard int) string {
 	return cluster + "-scram-" + strconv.Itoa(shard)
 }
 
 // ScramAdminSecretName returns the name of the Secret with the SCRAM verifiers that admin clients
-// have set (AlterUserScramCredentials). The key of a user is ScramAdminKey; the value is the JSON
-// of ScramVerifiers.
+// have set (AlterUserScramCredentials). A user's key is ScramAdminKey; the value is the JSON of
+// ScramVerifiers.
 func ScramAdminSecretName(cluster string) string { return cluster + "-scram-admin" }
 
-// ScramAdminKey returns the key of a user in Secret ScramAdminSecretName: the name in hexadecimal,
-// because the keys of a Secret may not contain all characters.
+// ScramAdminKey returns a user's key in the Secret ScramAdminSecretName. It contains the user's
+// name in hexadecimal, because some characters are not allowed in the keys of a Secret.
 func ScramAdminKey(userName string) string { return fmt.Sprintf("user.%x", userName) }
 
-// UserSecretName returns the name of the Secret with the credentials of a LogUser.
+// UserSecretName returns the name of the Secret with a LogUser's credentials.
 func UserSecretName(user string) string { return user + "-logcluster" }
 
 // Keys of Secret BrokersTLSSecretName.
@@ -61,8 +62,8 @@ const (
 	KeyPeerCA = "peer-ca.crt"
 	// KeyUsersCA contains the certificates of the users CA.
 	KeyUsersCA = "users-ca.crt"
-	// KeyUnknownUsers contains 32 random bytes. Brokers derive from them the salts that they send for
-	// unknown users, so that clients cannot distinguish unknown users from known ones.
+	// KeyUnknownUsers contains 32 random bytes. From these bytes, brokers derive the salts that they
+	// send for unknown users. So clients cannot distinguish unknown users from known ones.
 	KeyUnknownUsers = "unknown-users.key"
 )
 
@@ -71,15 +72,15 @@ func ListenerCertificateKeys(listener string) (certificate, key string) {
 	return "listener." + listener + ".crt", "listener." + listener + ".key"
 }
 
-// ListenerClientCAKey returns the key of the CAs in Authentication.ClientCAs of a listener, each of
-// which is a trust anchor. The key is absent if the users CA applies. If its value contains no
+// ListenerClientCAKey returns the key for the CAs in a listener's Authentication.ClientCAs. Each CA
+// is a trust anchor. If the users CA applies, the key is absent. If the key's value contains no
 // certificate, because the CA could not be read, no client certificate is valid.
 func ListenerClientCAKey(listener string) string {
 	return "listener." + listener + ".client-ca.crt"
 }
 
-// ListenerOAuthCAKey returns the key of the CA in OAuth.CA of a listener. The key is absent if the
-// public CAs apply.
+// ListenerOAuthCAKey returns the key for the CA in a listener's OAuth.CA. If the public CAs apply,
+// the key is absent.
 func ListenerOAuthCAKey(listener string) string {
 	return "listener." + listener + ".oauth-ca.crt"
 }
@@ -91,7 +92,7 @@ func PeerCertificateKeys(broker int32) (certificate, key string) {
 	return "peer." + id + ".crt", "peer." + id + ".key"
 }
 
-// TrustFingerprint returns a hash of the CA certificates in Secret BrokersTLSSecretName, by which
+// TrustFingerprint returns a hash of the CA certificates in Secret BrokersTLSSecretName with which
 // brokers verify other brokers and users.
 func TrustFingerprint(brokersTLS map[string][]byte) string {
 	hash := sha256.New()
@@ -109,43 +110,43 @@ func PeerURI(namespace, cluster string, broker int32) string {
 }
 
 // OperatorURI returns the URI subject alternative name of the operator's client certificate, which
-// the peer CA of a LogCluster issues.
+// the LogCluster's peer CA issues.
 func OperatorURI(namespace, cluster string) string {
 	return "heartwood://" + namespace + "/" + cluster + "/operator"
 }
 
-// ServiceAccountAudience returns the audience of tokens of ServiceAccounts for a LogCluster.
+// ServiceAccountAudience returns the audience in tokens of ServiceAccounts for a LogCluster.
 func ServiceAccountAudience(namespace, cluster string) string {
 	return "heartwood/" + namespace + "/" + cluster
 }
 
-// PreviousPasswordLifetime is how long a password remains valid after its rotation.
+// PreviousPasswordLifetime is the time for which a password remains valid after its rotation.
 const PreviousPasswordLifetime = time.Hour
 
-// Mechanisms, as in SASL.
+// SASL mechanisms.
 const (
 	ScramSha256 = "SCRAM-SHA-256"
 	ScramSha512 = "SCRAM-SHA-512"
 	OAuthBearer = "OAUTHBEARER"
 )
 
-// ScramVerifiers are the verifiers of one user. A client may authenticate with any of them. They do
-// not contain the password, but can be used to guess it offline.
+// ScramVerifiers contains one user's verifiers. A client can authenticate with any of them. They do
+// not contain the password, but an attacker can use them to guess it offline.
 type ScramVerifiers struct {
 	UserName string `json:"userName"`
-	// UID is the UID of the LogUser; empty in verifiers of earlier versions.
+	// UID is the LogUser's UID. It is empty in verifiers written by earlier versions.
 	UID       string          `json:"uid,omitempty"`
 	Verifiers []ScramVerifier `json:"verifiers"`
 }
 
-// ScramVerifier verifies a password by one mechanism (RFC 5802).
+// ScramVerifier verifies a password with one mechanism (RFC 5802).
 type ScramVerifier struct {
 	Mechanism  string `json:"mechanism"` // ScramSha256 or ScramSha512
 	Iterations int    `json:"iterations"`
 	Salt       []byte `json:"salt"`
 	StoredKey  []byte `json:"storedKey"`
 	ServerKey  []byte `json:"serverKey"`
-	// NotAfter is set for a password that was rotated: it is not valid after this time.
+	// NotAfter is set if the password was rotated. The password is not valid after this time.
 	NotAfter *metav1.Time `json:"notAfter,omitempty"`
 }
 

@@ -2,9 +2,9 @@ package v1alpha1
 
 import "errors"
 
-// Secured reports whether brokers need certificates: a listener has TLS or authentication, requests
-// are authorized, metrics need a token, or brokers authenticate each other. The HTTP port then has
-// TLS.
+// Secured reports whether brokers need certificates. They do if a listener has TLS or
+// authentication, requests are authorized, metrics need a token, or brokers authenticate each
+// other. The HTTP port then has TLS.
 func (s *LogClusterSpec) Secured() bool {
 	for i := range s.Listeners {
 		if s.Listeners[i].TLS != nil || len(s.Listeners[i].Authentication) > 0 {
@@ -15,9 +15,9 @@ func (s *LogClusterSpec) Secured() bool {
 		s.Authorization != nil && s.Authorization.Type == AuthorizationSimple
 }
 
-// ValidatePeers returns an error if a secured LogCluster has plain connections between brokers,
-// because any client that reaches a broker could then read all records as a follower. If the field
-// is not set, a secured LogCluster has MutualTLS.
+// ValidatePeers returns an error if a secured LogCluster has plain connections between brokers. Any
+// client that reaches a broker could then read all records by acting as a follower. If the field is
+// not set, a secured LogCluster uses MutualTLS.
 func (s *LogClusterSpec) ValidatePeers() error {
 	if s.Secured() && s.Peers == PeersPlain {
 		return errors.New("peers must be MutualTLS with tls, authentication, authorization or " +

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// securityCreations are creations that break rules of listeners, authorization and LogUsers.
+// securityCreations are resources that break rules about listeners, authorization and LogUsers.
 func securityCreations() []TableEntry {
 	return append(listenerCreations(), userCreations()...)
 }
@@ -15,7 +15,7 @@ func listenerCreations() []TableEntry {
 	cluster := func(spec, field, message string) TableEntry {
 		return Entry("LogCluster "+spec, "LogCluster", "spec: "+spec, "spec."+field, message)
 	}
-	// listener is an entry for a LogCluster with one listener.
+	// listener returns an entry for a LogCluster with one listener.
 	listener := func(fields, field, message string) TableEntry {
 		return cluster("{listeners: [{name: l, port: 9093, "+fields+"}]}", "listeners"+field,
 			message)
@@ -124,7 +124,7 @@ func userCreations() []TableEntry {
 	}
 }
 
-// userChanges are updates of LogUsers that break rules.
+// userChanges are updates that break rules about LogUsers.
 func userChanges() []TableEntry {
 	const kept = "userName cannot be set, changed or removed later: make a new LogUser"
 	return []TableEntry{

@@ -1,24 +1,25 @@
 package v1alpha1
 
-// AuthorizationType is how requests are authorized.
+// AuthorizationType is the way in which requests are authorized.
 // +kubebuilder:validation:Enum=None;Simple
 type AuthorizationType string
 
 const (
 	// AuthorizationNone allows every request.
 	AuthorizationNone AuthorizationType = "None"
-	// AuthorizationSimple allows what the ACLs of LogUsers allow, like Kafka's StandardAuthorizer
+	// AuthorizationSimple allows only what the LogUsers' ACLs allow, like Kafka's StandardAuthorizer
 	// with allow.everyone.if.no.acl.found=false.
 	AuthorizationSimple AuthorizationType = "Simple"
 )
 
-// Authorization decides which principals may do what.
+// Authorization decides which principals are allowed to do what.
 type Authorization struct {
-	// Type is None (every request is allowed) or Simple (the ACLs of LogUsers apply, and what they
-	// do not allow is denied).
+	// Type is None (every request is allowed) or Simple (the LogUsers' ACLs apply, and everything that
+	// they do not allow is denied).
 	// +required
 	Type AuthorizationType `json:"type"`
-	// SuperUsers are the names of principals of type User that may do everything (super.users).
+	// SuperUsers contains the names of principals of type User that are allowed to do everything
+	// (super.users).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -28,27 +29,27 @@ type Authorization struct {
 	SuperUsers []string `json:"superUsers,omitempty"`
 }
 
-// HTTPMetrics is who may read the metrics of brokers.
+// HTTPMetrics determines who can read the brokers' metrics.
 // +kubebuilder:validation:Enum=Open;Authorized
 type HTTPMetrics string
 
 const (
 	// HTTPMetricsOpen serves the metrics to every client.
 	HTTPMetricsOpen HTTPMetrics = "Open"
-	// HTTPMetricsAuthorized serves the metrics to clients with a token that may get
+	// HTTPMetricsAuthorized serves the metrics to clients whose token has the permission to get
 	// logclusters/metrics.
 	HTTPMetricsAuthorized HTTPMetrics = "Authorized"
 )
 
-// HTTP configures the HTTP port of each broker.
+// HTTP configures each broker's HTTP port.
 type HTTP struct {
-	// Metrics is Open (every client may read the metrics) or Authorized (a client needs a token of
-	// a ServiceAccount that may get logclusters/metrics). Default Open. With Authorized the HTTP
-	// port has TLS, and brokers connect to each other with mutual TLS.
+	// Metrics is Open (every client can read the metrics) or Authorized (a client needs the token of a
+	// ServiceAccount with the permission to get logclusters/metrics). Default Open. With Authorized,
+	// the HTTP port has TLS, and brokers connect to each other with mutual TLS.
 	// +optional
 	Metrics HTTPMetrics `json:"metrics,omitempty"`
-	// AllowFrom are the sources, besides the operator and the brokers, from which the NetworkPolicy
-	// of the brokers admits connections to the HTTP port, such as Prometheus. Default: none.
+	// AllowFrom contains the sources from which the brokers' NetworkPolicy admits connections to the
+	// HTTP port, such as Prometheus. The operator and the brokers are always admitted. Default: none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -56,7 +57,7 @@ type HTTP struct {
 	AllowFrom []NetworkSource `json:"allowFrom,omitempty"`
 }
 
-// Peers is how brokers connect to each other.
+// Peers is the way in which brokers connect to each other.
 // +kubebuilder:validation:Enum=Plain;MutualTLS
 type Peers string
 

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CleanupPolicy is what happens to old records.
+// CleanupPolicy determines what happens to old records.
 // +kubebuilder:validation:Enum=Delete;Compact;CompactDelete;DeleteCompact
 type CleanupPolicy string
 
@@ -17,8 +17,8 @@ const (
 	// CleanupCompactDelete keeps the latest record of each key until its segment exceeds the
 	// retention.
 	CleanupCompactDelete CleanupPolicy = "CompactDelete"
-	// CleanupDeleteCompact is CleanupCompactDelete in the other order of Kafka's list. The order
-	// has no effect; Kafka's tools read it as they have set it.
+	// CleanupDeleteCompact is CleanupCompactDelete with Kafka's list in the other order. The order has
+	// no effect. It is stored because Kafka's tools read the list as they have set it.
 	CleanupDeleteCompact CleanupPolicy = "DeleteCompact"
 )
 
@@ -30,32 +30,32 @@ type CompressionType string
 // +kubebuilder:validation:Enum=CreateTime;LogAppendTime
 type TimestampType string
 
-// Durability defines when a replica regards a record as stored.
+// Durability determines when a replica counts a record as stored.
 // +kubebuilder:validation:Enum=Replicated;Fsync
 type Durability string
 
 const (
-	// DurabilityReplicated regards a record as stored once it has been written to the operating
-	// system; disks are synced in the background.
+	// DurabilityReplicated counts a record as stored once it has been written to the operating system.
+	// Disks are synced in the background.
 	DurabilityReplicated Durability = "Replicated"
-	// DurabilityFsync regards a record as stored once it has been synced to disk.
+	// DurabilityFsync counts a record as stored once it has been synced to disk.
 	DurabilityFsync Durability = "Fsync"
 )
 
-// ReclaimPolicy is what happens to data when its resource is deleted.
+// ReclaimPolicy determines what happens to data when its resource is deleted.
 // +kubebuilder:validation:Enum=Retain;Delete
 type ReclaimPolicy string
 
 const (
-	// ReclaimRetain keeps the data; a later resource of the same name continues with it.
+	// ReclaimRetain keeps the data. A later resource of the same name continues with this data.
 	ReclaimRetain ReclaimPolicy = "Retain"
 	// ReclaimDelete deletes the data with the resource.
 	ReclaimDelete ReclaimPolicy = "Delete"
 )
 
-// TopicSettings are the settings of a Topic for which its LogCluster may specify defaults
-// (spec.topicDefaults). A setting that neither the Topic nor the LogCluster specifies has the
-// default in its description: Kafka's default unless stated otherwise.
+// TopicSettings are the Topic settings for which a LogCluster can specify defaults
+// (spec.topicDefaults). If neither the Topic nor the LogCluster specifies a setting, the default in
+// its description applies. This is Kafka's default unless stated otherwise.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || !has(self.minInSyncReplicas) || self.minInSyncReplicas <= self.replicas",fieldPath=".minInSyncReplicas",message="minInSyncReplicas must not be more than replicas: lower it, or raise replicas"
 type TopicSettings struct {
@@ -65,24 +65,25 @@ type TopicSettings struct {
 	// +kubebuilder:validation:Maximum=15
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// MinInSyncReplicas is the number of in-sync replicas that a write with acks=all requires in
-	// order to be accepted and acknowledged (min.insync.replicas). Default 1. A default of
-	// spec.topicDefaults applies as the number of replicas of the topic if that is smaller.
+	// MinInSyncReplicas is the number of in-sync replicas that a write with acks=all requires in order
+	// to be accepted and acknowledged (min.insync.replicas). Default 1. If a default in
+	// spec.topicDefaults exceeds the topic's number of replicas, the number of replicas applies
+	// instead.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=15
 	MinInSyncReplicas *int32 `json:"minInSyncReplicas,omitempty"`
 
-	// UncleanLeaderElection allows the election of a replica that may lack acknowledged records if
-	// no replica that has them is up (unclean.leader.election.enable). The partition is then
-	// available at once, and records that this replica lacks are lost. Default false: the partition
-	// waits for a replica that has them.
+	// UncleanLeaderElection allows the election of a replica that may lack acknowledged records if no
+	// replica that has them is up (unclean.leader.election.enable). The partition is then available at
+	// once, but the records that this replica lacks are lost. Default false: the partition waits for a
+	// replica that has all acknowledged records.
 	// +optional
 	UncleanLeaderElection *bool `json:"uncleanLeaderElection,omitempty"`
 
-	// CleanupPolicy is Delete, Compact or CompactDelete (cleanup.policy). Default Delete. It is
-	// always Compact for __consumer_offsets and __transaction_state. DeleteCompact is
-	// CompactDelete, as Kafka's tools have set it (delete,compact).
+	// CleanupPolicy is Delete, Compact or CompactDelete (cleanup.policy). Default Delete. It is always
+	// Compact for __consumer_offsets and __transaction_state. DeleteCompact equals CompactDelete;
+	// Kafka's tools set it with delete,compact.
 	// +optional
 	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`
 
@@ -90,8 +91,8 @@ type TopicSettings struct {
 	// +optional
 	Compaction *Compaction `json:"compaction,omitempty"`
 
-	// Compression is the compression of stored batches: of new batches, and of batches that the
-	// cleaner writes. Default: type producer.
+	// Compression is the compression of stored batches: new batches, and batches that the cleaner
+	// writes. Default: type producer.
 	// +optional
 	Compression *Compression `json:"compression,omitempty"`
 
@@ -103,7 +104,7 @@ type TopicSettings struct {
 	// +optional
 	Segment *Segment `json:"segment,omitempty"`
 
-	// MaxMessageSize is the maximum size of a record batch as the broker receives it
+	// MaxMessageSize is the maximum size of a record batch when the broker receives it
 	// (max.message.bytes), 1 to 2147483647 bytes. Default 1048588 bytes.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
@@ -111,9 +112,9 @@ type TopicSettings struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 1 to 2147483647 bytes, such as 1Mi"
 	MaxMessageSize *resource.Quantity `json:"maxMessageSize,omitempty"`
 
-	// MaxRecordSize is the maximum size of a record of a compressed batch, after it is decompressed
+	// MaxRecordSize is the maximum decompressed size of a record in a compressed batch
 	// (max.decompressed.message.bytes), 1 to 2147483639 bytes. A produced batch with a larger record
-	// is rejected before it is decompressed further. Default: no limit for a record; a batch may
+	// is rejected before it is decompressed further. Default: no limit for a record; a batch can
 	// decompress to at most 64Mi, or to maxMessageSize if that is more.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
@@ -126,38 +127,38 @@ type TopicSettings struct {
 	// +optional
 	TimestampType TimestampType `json:"timestampType,omitempty"`
 
-	// TimestampLimits limit how far a producer's timestamp may differ from the broker's clock. They
+	// TimestampLimits limit the difference between a producer's timestamp and the broker's clock. They
 	// have no effect with LogAppendTime.
 	// +optional
 	TimestampLimits *TimestampLimits `json:"timestampLimits,omitempty"`
 
-	// Durability is Replicated or Fsync. With Replicated, a replica regards a record as stored when
-	// it has been written to the operating system; disks are synced in the background within about
-	// a second. With Fsync, a replica regards a record as stored when it has been synced to disk. A
-	// power failure then loses no record that was acknowledged or visible to a consumer. Kafka's
-	// tools show and set this setting as flush.messages. Default Replicated.
+	// Durability is Replicated or Fsync. With Replicated, a replica counts a record as stored when it
+	// has been written to the operating system; disks are synced in the background within about a
+	// second. With Fsync, a replica counts a record as stored when it has been synced to disk. A power
+	// failure then loses no record that was acknowledged or visible to a consumer. Kafka's tools show
+	// and set this setting as flush.messages. Default Replicated.
 	// +optional
 	Durability Durability `json:"durability,omitempty"`
 
-	// WithoutEffect are Kafka settings that have no effect in Heartwood. They are stored so that
-	// Kafka's tools can read the values that they have set.
+	// WithoutEffect contains Kafka settings that have no effect in Heartwood. They are stored because
+	// Kafka's tools read the values that they have set.
 	// +optional
 	WithoutEffect *WithoutEffect `json:"withoutEffect,omitempty"`
 }
 
-// TimestampLimits limit how far a producer's timestamp may differ from the broker's clock. Records
-// beyond a limit are rejected.
+// TimestampLimits limit the difference between a producer's timestamp and the broker's clock.
+// Records beyond a limit are rejected.
 type TimestampLimits struct {
-	// Past is how far a timestamp may be in the past (message.timestamp.before.max.ms); "-1s" for
-	// no limit. Default: no limit.
+	// Past is the maximum time by which a timestamp can be in the past
+	// (message.timestamp.before.max.ms); "-1s" for no limit. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == '-1s' || (self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$'))",message="write a duration in h, m, s and ms, in this order, not negative, such as 24h, or -1s for no limit"
 	Past *metav1.Duration `json:"past,omitempty"`
 
-	// Future is how far a timestamp may be in the future (message.timestamp.after.max.ms); "-1s"
-	// for no limit. Default 1h.
+	// Future is the maximum time by which a timestamp can be in the future
+	// (message.timestamp.after.max.ms); "-1s" for no limit. Default 1h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -165,11 +166,11 @@ type TimestampLimits struct {
 	Future *metav1.Duration `json:"future,omitempty"`
 }
 
-// WithoutEffect are Kafka settings that have no effect in Heartwood.
+// WithoutEffect contains Kafka settings that have no effect in Heartwood.
 type WithoutEffect struct {
-	// FlushInterval is Kafka's flush.ms, at least 1s; "-1s" for no limit. Disks are synced within
-	// about a second regardless of its value. For stronger guarantees, set durability to Fsync.
-	// Default: no limit.
+	// FlushInterval is Kafka's flush.ms, at least 1s; "-1s" for no limit. Whatever its value is, disks
+	// are synced within about a second. For stronger guarantees, set durability to Fsync. Default: no
+	// limit.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -202,9 +203,9 @@ type Compaction struct {
 	MinDirtyPercent *Percent `json:"minDirtyPercent,omitempty"`
 
 	// MaxGarbagePercent is the maximum share of garbage, in percent, in the clean section after a
-	// pass. A pass rewrites segments, first those that free the most bytes for their I/O, until the
-	// share of garbage is below this value. With 0 the clean section contains one record per key,
-	// at about three times the I/O. Default 20.
+	// pass. A pass rewrites segments until the share of garbage is below this value. It begins with
+	// the segments that free the most bytes for their I/O. With 0, the clean section contains one
+	// record per key, at about three times the I/O. Default 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=99
@@ -218,7 +219,7 @@ type Compaction struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 10m or 24h"
 	MinLag *metav1.Duration `json:"minLag,omitempty"`
 
-	// MaxLag is the maximum time for which a record may remain uncompacted, regardless of the dirty
+	// MaxLag is the maximum time for which a record can remain uncompacted, regardless of the dirty
 	// ratio (max.compaction.lag.ms), at least 1ms. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -226,8 +227,8 @@ type Compaction struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms')",message="write a duration in h, m, s and ms, in this order, at least 1ms, such as 24h or 168h"
 	MaxLag *metav1.Duration `json:"maxLag,omitempty"`
 
-	// TombstoneRetention is how long a tombstone is kept after all older records of its key have
-	// been removed (delete.retention.ms). Default 24h.
+	// TombstoneRetention is the time for which a tombstone is kept after all older records of its key
+	// have been removed (delete.retention.ms). Default 24h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -243,8 +244,8 @@ type Compaction struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || !has(self.type) || self.type != 'lz4' || (self.level >= 1 && self.level <= 17)",fieldPath=".level",message="the level of lz4 must be 1 to 17"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || !has(self.type) || self.type != 'zstd' || (self.level >= -131072 && self.level <= 22)",fieldPath=".level",message="the level of zstd must be -131072 to 22"
 type Compression struct {
-	// Type is the codec. The value producer stores each batch as its producer compressed it.
-	// Default: the type and the level of the LogCluster's topicDefaults, or producer.
+	// Type is the codec. With the value producer, each batch is stored as its producer compressed it.
+	// Default: the type and the level in the LogCluster's topicDefaults, or producer.
 	// +optional
 	Type CompressionType `json:"type,omitempty"`
 
@@ -254,8 +255,9 @@ type Compression struct {
 	Level *int32 `json:"level,omitempty"`
 
 	// Clean is the compression of batches that the cleaner writes. The clean section of a compacted
-	// topic is written once and read for a long time, so a stronger codec may pay off. Batches that
-	// the cleaner does not rewrite keep their codec. Default: the compression of new batches.
+	// topic is written once and read for a long time, so a stronger codec can be worth its cost.
+	// Batches that the cleaner does not rewrite keep their codec. Default: the compression of new
+	// batches.
 	// +optional
 	Clean *CleanCompression `json:"clean,omitempty"`
 }
@@ -287,8 +289,8 @@ type Retention struct {
 	// +kubebuilder:validation:XValidation:rule="self == '-1s' || (self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$'))",message="write a duration in h, m, s and ms, in this order, not negative, such as 168h, or -1s to keep records forever"
 	Time *metav1.Duration `json:"time,omitempty"`
 
-	// Size is the size of a partition above which its oldest segments are deleted
-	// (retention.bytes); -1 for no limit. Default: no limit.
+	// Size is the partition size above which the oldest segments are deleted (retention.bytes); -1 for
+	// no limit. Default: no limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -315,16 +317,16 @@ type Segment struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms')",message="write a duration in h, m, s and ms, in this order, at least 1ms, such as 168h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 
-	// Jitter is the maximum time by which a segment is rolled earlier than maxAge
-	// (segment.jitter.ms). Each segment uses a different fraction of it, so that segments are not
-	// all rolled at the same time. Default 0s.
+	// Jitter is the maximum time by which a segment is rolled earlier than maxAge (segment.jitter.ms).
+	// Each segment uses a different fraction of this time, which prevents all segments from being
+	// rolled at the same time. Default 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$')",message="write a duration in h, m, s and ms, in this order, not negative, such as 10m"
 	Jitter *metav1.Duration `json:"jitter,omitempty"`
 
-	// IndexSize is the maximum size of the index files of a segment (segment.index.bytes), 1Ki to
+	// IndexSize is the maximum size of a segment's index files (segment.index.bytes), 1Ki to
 	// 2147483647 bytes. A segment with a full index is rolled. The setting applies to new segments.
 	// Default 10Mi.
 	// +optional
@@ -333,8 +335,8 @@ type Segment struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0 && quantity(string(self)).compareTo(quantity('2147483647')) <= 0",message="write a size of 1Ki to 2147483647 bytes, such as 10Mi"
 	IndexSize *resource.Quantity `json:"indexSize,omitempty"`
 
-	// IndexInterval is the number of bytes of records between two index entries
-	// (index.interval.bytes), 0 to 2147483647. The setting applies to new segments. Default 4Ki.
+	// IndexInterval is the number of record bytes between two index entries (index.interval.bytes), 0
+	// to 2147483647. The setting applies to new segments. Default 4Ki.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32

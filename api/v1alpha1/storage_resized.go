@@ -10,32 +10,33 @@ const (
 	ReasonResized = "Resized"
 	// ReasonResizing: volumes or their file systems are growing.
 	ReasonResizing = "Resizing"
-	// ReasonClassCannotExpand: the StorageClass of a claim does not allow its volume to grow.
+	// ReasonClassCannotExpand: a claim's StorageClass does not allow its volume to grow.
 	ReasonClassCannotExpand = "ClassCannotExpand"
-	// ReasonResizeFailed: the API server has refused the growth of a claim, or the driver of its
-	// volume has failed; the message contains the error.
+	// ReasonResizeFailed: the API server has refused the growth of a claim, or the volume's driver has
+	// failed. The message contains the error.
 	ReasonResizeFailed = "ResizeFailed"
-	// ReasonGrowthWithdrawn: somebody has lowered the request of a claim whose growth had failed.
+	// ReasonGrowthWithdrawn: a claim's growth had failed, and a user has lowered the claim's request.
 	ReasonGrowthWithdrawn = "GrowthWithdrawn"
-	// ReasonShrinkRefused: a volume or a claim is larger than spec.storage.size. It is kept.
+	// ReasonShrinkRefused: a volume or a claim is larger than spec.storage.size. It keeps its size.
 	ReasonShrinkRefused = "ShrinkRefused"
 )
 
-// RestartVolumeResized is a value of BrokerStatus.RestartReason: the volume has grown, and its file
-// system grows when a pod mounts it.
+// RestartVolumeResized is a value of BrokerStatus.RestartReason: the volume has grown, and the file
+// system will grow when a pod mounts it.
 const RestartVolumeResized = "VolumeResized"
 
-// RestartStorageClassChanged is a value of BrokerStatus.RestartReason: the volume is replaced by
-// one of spec.storage.className.
+// RestartStorageClassChanged is a value of BrokerStatus.RestartReason: the volume is being replaced
+// by a volume with the class spec.storage.className.
 const RestartStorageClassChanged = "StorageClassChanged"
 
-// FinalizerReplaceVolume is a finalizer on the pod of a broker that is being stopped so that its
-// volume is replaced. It keeps the broker from starting again before the claim is deleted.
+// FinalizerReplaceVolume is a finalizer on the pod of a broker that is being stopped for the
+// replacement of its volume. It prevents the broker from starting again before the claim is
+// deleted.
 const FinalizerReplaceVolume = "heartwood.dev/replace-volume"
 
-// EventVolumeKept is the reason of an event: the volume of a broker was not replaced.
+// EventVolumeKept is the reason of an event: a broker's volume was not replaced.
 const EventVolumeKept = "VolumeKept"
 
 // ReasonApplying is a reason of ConditionApplied: the StatefulSet is being replaced without its
-// pods, because the templates of its volume claims have changed.
+// pods, because its volume claim templates have changed.
 const ReasonApplying = "Applying"

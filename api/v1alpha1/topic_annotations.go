@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// AcceptedDataLoss returns, by partition, the consents of the annotation
-// heartwood.dev/accept-data-loss. The annotation is a list such as "3=<directory> 5=<directory>@7":
-// for each partition the directory id of the disk whose records are to be used. If this disk does
-// not replace a lost disk, @ and the leader epoch follow, so that a consent allows only one
-// election. If the disk is to replace a lost volume and does not exist yet, the UID of the claim of
-// the volume takes the place of the directory id, also with @ and the leader epoch. Words that
-// cannot be parsed are ignored.
+// AcceptedDataLoss returns the consents in the annotation heartwood.dev/accept-data-loss, by
+// partition. The annotation is a list such as "3=<directory> 5=<directory>@7". For each partition
+// it contains the directory id of the disk whose records are to be used. If this disk does not
+// replace a lost disk, @ and the leader epoch follow, which limits the consent to one election. If
+// the disk will replace a lost volume but does not exist yet, the UID of the lost volume's claim
+// takes the place of the directory id, also with @ and the leader epoch. Words that cannot be
+// parsed are ignored.
 func (t *Topic) AcceptedDataLoss() map[int32]string {
 	var consents map[int32]string
 	for word := range strings.FieldsSeq(t.Annotations[AnnotationAcceptDataLoss]) {
@@ -29,9 +29,9 @@ func (t *Topic) AcceptedDataLoss() map[int32]string {
 	return consents
 }
 
-// Reassignments returns, by partition, the replicas that the annotation heartwood.dev/reassign
-// requests, the preferred leader first. The annotation is a list such as "0=1,2,3 4=2,3,0". The
-// error quotes the word that cannot be parsed.
+// Reassignments returns the replicas that the annotation heartwood.dev/reassign requests, by
+// partition, with the preferred leader first. The annotation is a list such as "0=1,2,3 4=2,3,0".
+// If a word cannot be parsed, the error quotes it.
 func (t *Topic) Reassignments() (map[int32][]int32, error) {
 	var requested map[int32][]int32
 	for word := range strings.FieldsSeq(t.Annotations[AnnotationReassign]) {
@@ -61,7 +61,7 @@ func (t *Topic) Reassignments() (map[int32][]int32, error) {
 	return requested, nil
 }
 
-// parsePartitionValue parses a word PARTITION=VALUE.
+// parsePartitionValue parses a word of the form PARTITION=VALUE.
 func parsePartitionValue(word string) (partition int32, value string, err error) {
 	number, value, ok := strings.Cut(word, "=")
 	index, err := strconv.ParseUint(number, 10, 31)

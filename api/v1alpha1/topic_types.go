@@ -7,12 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Topic is a topic. The topic's definition is stored in this resource only. Its Kafka topic id is
-// the resource's metadata.uid. Each new value of the annotation heartwood.dev/clean-now on a
-// compacted topic requests one clean of each replica; status.compaction.cleanNow reports the
-// progress. The annotation heartwood.dev/reassign moves partitions to other brokers, such as
-// "0=1,2,3 4=2,3,0". The annotation heartwood.dev/accept-data-loss lets a partition continue
-// without records that were lost; status.problems contains its value.
+// Topic is a topic. Only this resource stores the topic's definition. Its Kafka topic id is the
+// resource's metadata.uid. Each new value of the annotation heartwood.dev/clean-now on a compacted
+// topic requests one clean of each replica; status.compaction.cleanNow reports the progress. The
+// annotation heartwood.dev/reassign moves partitions to other brokers, such as "0=1,2,3 4=2,3,0".
+// The annotation heartwood.dev/accept-data-loss lets a partition continue without lost records;
+// status.problems contains the annotation's value.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -36,8 +36,8 @@ type Topic struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec TopicSpec `json:"spec"`
-	// Status is the observed state. The operator writes it. Its observedGeneration is -1 until
-	// the operator has seen the resource.
+	// Status is the observed state. The operator writes it. Its observedGeneration is -1 until the
+	// operator has observed the resource.
 	// +kubebuilder:default={"observedGeneration":-1,"partitions":0,"readyPartitions":0,"underReplicated":0}
 	Status TopicStatus `json:"status,omitempty"`
 }
@@ -51,8 +51,8 @@ type Topic struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || has(self.cleanupPolicy) || !has(oldSelf.cleanupPolicy)",fieldPath=".cleanupPolicy",message="cleanupPolicy of this topic cannot be removed: keep Compact"
 // +kubebuilder:validation:XValidation:rule="!has(self.topicName) || !(self.topicName in ['__consumer_offsets', '__transaction_state']) || !has(self.retention)",fieldPath=".retention",message="this topic has no retention, as committed offsets or transactional ids would expire: remove retention"
 type TopicSpec struct {
-	// Cluster is the name of the LogCluster, in the same namespace, that stores the topic. It
-	// cannot be changed.
+	// Cluster is the name of the LogCluster that stores the topic, in the same namespace. It cannot be
+	// changed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster cannot be changed: make a new Topic in the other cluster"
@@ -67,20 +67,20 @@ type TopicSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="topicName cannot be set, changed or removed later: make a new Topic"
 	TopicName string `json:"topicName,omitempty"`
 
-	// Partitions is the number of partitions. The number can be raised but not lowered; for
-	// internal topics such as __consumer_offsets it cannot be changed. If it is absent, the operator
-	// sets it once, before it assigns the partitions: to the LogCluster's topicDefaults.partitions,
-	// or 1. For __consumer_offsets it is groups.offsetsTopic.partitions, or 50.
+	// Partitions is the number of partitions. The number can be raised but not lowered; for internal
+	// topics such as __consumer_offsets it cannot be changed. If it is absent, the operator sets it
+	// once, before it assigns the partitions: to the LogCluster's topicDefaults.partitions, or 1. For
+	// __consumer_offsets, it is set to groups.offsetsTopic.partitions, or 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="partitions cannot shrink, as records would be lost: keep their number, or make a new Topic"
 	Partitions int32 `json:"partitions,omitempty"`
 
-	// InitialReplicas are the replicas of new partitions, for partitions whose replicas the operator
-	// is not to choose (Kafka's manual replica assignment). The operator uses an entry when it
-	// assigns the new partition. To move an existing partition, use the annotation
-	// heartwood.dev/reassign or Kafka's tools.
+	// InitialReplicas contains the replicas of new partitions for which the operator must not choose
+	// the brokers (Kafka's manual replica assignment). The operator uses an entry when it assigns the
+	// new partition. To move an existing partition, use the annotation heartwood.dev/reassign or
+	// Kafka's tools.
 	// +optional
 	// +kubebuilder:validation:MaxItems=10000
 	// +listType=atomic
@@ -88,21 +88,21 @@ type TopicSpec struct {
 
 	TopicSettings `json:",inline"`
 
-	// ReclaimPolicy is what happens to the records when the Topic is deleted: Retain or Delete.
-	// Default Retain: a later Topic of the same name continues with the records.
+	// ReclaimPolicy determines what happens to the records when the Topic is deleted: Retain or
+	// Delete. Default Retain: a later Topic of the same name continues with the records.
 	// +optional
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 }
 
-// InitialReplicas are the replicas that a new partition gets.
+// InitialReplicas contains the replicas for a new partition.
 type InitialReplicas struct {
-	// Partition is the index of the partition, from 0. Each partition has at most one entry.
+	// Partition is the partition's index, from 0. Each partition has at most one entry.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9999
 	Partition int32 `json:"partition"`
-	// Replicas are the ids of the brokers that are to hold the partition, the preferred leader
-	// first. They must be as many as the topic has replicas.
+	// Replicas contains the ids of the brokers for the partition's replicas, the preferred leader
+	// first. Their number must equal the topic's number of replicas.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=15
 	// +kubebuilder:validation:items:Minimum=0
@@ -110,12 +110,12 @@ type InitialReplicas struct {
 	Replicas []int32 `json:"replicas"`
 }
 
-// TopicProblemsMax is the maximum number of partitions in status.problems of a Topic.
+// TopicProblemsMax is the maximum number of partitions in a Topic's status.problems.
 const TopicProblemsMax = 5
 
 // TopicStatus is the observed state of a Topic. The operator writes it.
 type TopicStatus struct {
-	// ObservedGeneration is the metadata.generation that this status describes.
+	// ObservedGeneration is the metadata.generation on which this status is based.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -123,7 +123,8 @@ type TopicStatus struct {
 	// +optional
 	TopicName string `json:"topicName,omitempty"`
 
-	// TopicID is the Kafka topic id as Kafka's tools print it: 22 characters of URL-safe base64.
+	// TopicID is the Kafka topic id in the form that Kafka's tools print: 22 characters of URL-safe
+	// base64.
 	// +optional
 	TopicID string `json:"topicID,omitempty"`
 
@@ -135,21 +136,21 @@ type TopicStatus struct {
 	// +kubebuilder:default=0
 	ReadyPartitions int32 `json:"readyPartitions"`
 
-	// UnderReplicated is the number of partitions without a leader or with a replica that is not in
+	// UnderReplicated is the number of partitions that have no leader or have a replica that is not in
 	// sync.
 	// +kubebuilder:default=0
 	UnderReplicated int32 `json:"underReplicated"`
 
-	// Problems contains the partitions that do not serve or are not fully replicated, the worst
-	// first, at most 5 of them. "heartwood partitions <topic>" prints all partitions.
+	// Problems contains at most 5 of the partitions that do not serve or are not fully replicated, the
+	// worst first. "heartwood partitions <topic>" prints all partitions.
 	// +optional
 	// +kubebuilder:validation:MaxItems=5
 	// +listType=map
 	// +listMapKey=partition
 	Problems []PartitionProblem `json:"problems,omitempty"`
 
-	// Compression is the compression of stored batches, after the defaults of the cluster and of
-	// the codec have been applied.
+	// Compression is the effective compression of stored batches, including the defaults of the
+	// cluster and of the codec.
 	// +optional
 	Compression *CompressionStatus `json:"compression,omitempty"`
 
@@ -165,23 +166,23 @@ type TopicStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PartitionProblem says why a partition does not serve, or is not fully replicated.
+// PartitionProblem describes why a partition does not serve, or is not fully replicated.
 type PartitionProblem struct {
-	// Partition is the number of the partition.
+	// Partition is the partition's number.
 	Partition int32 `json:"partition"`
 	// Reason is ReplicaLost, InvalidEntry, LeaderOffline, LeaderStarting, Unassigned, Reassigning
 	// or UnderReplicated.
 	Reason string `json:"reason"`
-	// Message says what the partition waits for, and what to do.
+	// Message describes what the partition waits for, and what to do.
 	Message string `json:"message"`
-	// Brokers are the brokers whose replicas are not in sync, or for which a partition without a
+	// Brokers contains the brokers whose replicas are not in sync, or for which a partition without a
 	// leader waits.
 	// +optional
 	// +listType=atomic
 	Brokers []int32 `json:"brokers,omitempty"`
-	// Consent is the value for this partition in the annotation heartwood.dev/accept-data-loss that
-	// lets it continue without the records that it waits for. It is absent if the partition cannot
-	// continue without them, or need not.
+	// Consent is the value for this partition in the annotation heartwood.dev/accept-data-loss. It
+	// lets the partition continue without the records for which it waits. It is absent if the
+	// partition cannot, or does not have to, continue without these records.
 	// +optional
 	Consent string `json:"consent,omitempty"`
 }
@@ -194,9 +195,9 @@ type CompressionStatus struct {
 	// Level is the effective compression level. It is absent for a codec without levels.
 	// +optional
 	Level *int32 `json:"level,omitempty"`
-	// Encoder is the setting of the Go encoder for this level, such as "zstd best (as levels 10 to
-	// 22)". The encoders have fewer settings than the codecs have levels. Encoder is absent if the
-	// brokers do not compress.
+	// Encoder is the Go encoder's setting for this level, such as "zstd best (as levels 10 to 22)".
+	// The encoders have fewer settings than the codecs have levels. Encoder is absent if the brokers
+	// do not compress.
 	// +optional
 	Encoder string `json:"encoder,omitempty"`
 	// Clean is the compression of batches that the cleaner writes, if compression.clean is set.
@@ -207,20 +208,20 @@ type CompressionStatus struct {
 }
 
 // CleanCompressionStatus is the effective compression of batches that the cleaner writes. Its
-// fields are those of CompressionStatus.
+// fields have the same meaning as in CompressionStatus.
 type CleanCompressionStatus struct {
 	// Type is the codec.
 	Type CompressionType `json:"type"`
 	// Level is the effective compression level. It is absent for a codec without levels.
 	// +optional
 	Level *int32 `json:"level,omitempty"`
-	// Encoder is the setting of the Go encoder for this level.
+	// Encoder is the Go encoder's setting for this level.
 	// +optional
 	Encoder string `json:"encoder,omitempty"`
 }
 
 // CompactionStatus summarizes the compaction of a topic. Each replica has its own cleaner. Sizes,
-// phase and progress are those of the leaders, so that each partition is included once; cleanNow
+// phase and progress come from the leaders only, so each partition is included once; cleanNow
 // covers all replicas.
 //
 // Numbers are rounded. If only numbers have changed, the status is written at a limited rate. The
@@ -245,19 +246,18 @@ type CompactionStatus struct {
 	// pass is running.
 	// +optional
 	ETA *metav1.Time `json:"eta,omitempty"`
-	// LastCleaned is the time of the last successful pass of a partition: the oldest such time of
-	// all partitions.
+	// LastCleaned is the oldest of the partitions' times of their last successful pass.
 	// +optional
 	LastCleaned *metav1.Time `json:"lastCleaned,omitempty"`
-	// CleanNow is the state of the clean that the annotation heartwood.dev/clean-now requests.
-	// CleanNow is absent without the annotation.
+	// CleanNow is the state of the clean that the annotation heartwood.dev/clean-now requests. It is
+	// absent without the annotation.
 	// +optional
 	CleanNow *CleanNowStatus `json:"cleanNow,omitempty"`
 }
 
 // CleanNowStatus is the state of the clean that the annotation heartwood.dev/clean-now requests.
 type CleanNowStatus struct {
-	// Value is the value of the annotation, truncated to 128 bytes.
+	// Value is the annotation's value, truncated to 128 bytes.
 	Value string `json:"value"`
 	// State is Running while a replica is being cleaned. Otherwise it is Failed if a pass of any
 	// replica has failed (the pass is retried with backoff), Done if every replica has been
@@ -267,7 +267,7 @@ type CleanNowStatus struct {
 	// replicas, such as "2/3".
 	// +optional
 	Replicas string `json:"replicas,omitempty"`
-	// Finished is when the last replica was cleaned. It is absent until State is Done.
+	// Finished is the time at which the last replica was cleaned. It is absent until State is Done.
 	// +optional
 	Finished *metav1.Time `json:"finished,omitempty"`
 }
@@ -303,7 +303,7 @@ func (t *Topic) KafkaName() string {
 }
 
 // OlderThan reports whether a Topic is older than another one. Creation times have a resolution of
-// seconds; ties are broken by name. If several Topics claim the same Kafka name, operator and
+// seconds; ties are broken by name. If several Topics have the same Kafka name, operator and
 // brokers use the oldest Topic.
 func (t *Topic) OlderThan(other *Topic) bool {
 	if !t.CreationTimestamp.Equal(&other.CreationTimestamp) {
@@ -312,8 +312,8 @@ func (t *Topic) OlderThan(other *Topic) bool {
 	return t.Name < other.Name
 }
 
-// CleanNowBytesMax is the number of bytes to which a value of the annotation
-// heartwood.dev/clean-now is truncated.
+// CleanNowBytesMax is the number of bytes to which the value of annotation heartwood.dev/clean-now
+// is truncated.
 const CleanNowBytesMax = 128
 
 // CleanNow returns the value of the annotation heartwood.dev/clean-now, truncated to

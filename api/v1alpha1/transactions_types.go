@@ -5,18 +5,19 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Transactions configures transactional producers. Changes take effect at once, except for
 // stateTopic.
 type Transactions struct {
-	// TimeoutMax is the maximum transaction.timeout.ms of a producer (transaction.max.timeout.ms),
-	// 1s to 168h. A transaction that is open for longer than its timeout is aborted. Until a
-	// transaction ends, consumers with read_committed do not read past its first record, and its
-	// partitions are not compacted from there on. Flink's sink asks for 1h. Default 15m.
+	// TimeoutMax is the maximum transaction.timeout.ms of a producer (transaction.max.timeout.ms), 1s
+	// to 168h. A transaction that stays open for longer than its timeout is aborted. Until a
+	// transaction ends, consumers with read_committed do not read past its first record, and the
+	// cleaner does not compact its partitions from that record on. Flink's sink requests 1h. Default
+	// 15m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="write a duration of 1s to 168h, such as 15m"
 	TimeoutMax *metav1.Duration `json:"timeoutMax,omitempty"`
-	// IDExpiration is how long an unused transactional id is kept (transactional.id.expiration.ms),
-	// 1m to 596h. A producer that uses its id again after that gets INVALID_PRODUCER_ID_MAPPING and
-	// must be restarted. Default 168h.
+	// IDExpiration is the time for which an unused transactional id is kept
+	// (transactional.id.expiration.ms), 1m to 596h. A producer that uses its id after this time gets
+	// INVALID_PRODUCER_ID_MAPPING and must be restarted. Default 168h.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -32,7 +33,7 @@ type Transactions struct {
 // StateTopic configures the topic that stores transactional ids.
 type StateTopic struct {
 	// Partitions is the number of partitions (transaction.state.log.num.partitions). It can never
-	// change, as the hash of a transactional id selects its partition. Default 50.
+	// change, because the hash of a transactional id selects the partition. Default 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000

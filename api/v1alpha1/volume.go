@@ -1,6 +1,6 @@
 package v1alpha1
 
-// BrokerVolume is the volume of a broker, as the broker has measured it.
+// BrokerVolume is a broker's volume, as measured by the broker.
 type BrokerVolume struct {
 	// Pressure is the storage pressure: None, Warn, Clean, Reject or Reserve (spec.storage.pressure).
 	Pressure string `json:"pressure"`
@@ -8,12 +8,13 @@ type BrokerVolume struct {
 	UsedPercent int32 `json:"usedPercent"`
 	// TotalBytes is the size of the volume.
 	TotalBytes int64 `json:"totalBytes"`
-	// ReclaimableBytes is the number of bytes that the cleaner can free, as far as it is known.
+	// ReclaimableBytes is the number of bytes that the cleaner can free, as far as this number is
+	// known.
 	ReclaimableBytes int64 `json:"reclaimableBytes"`
 }
 
-// Values of BrokerVolume.Pressure from which no new replicas are assigned to the broker. The other
-// values are None, Warn and Clean.
+// Values of BrokerVolume.Pressure at which the operator assigns no new replicas to the broker. The
+// other values are None, Warn and Clean.
 const (
 	PressureWarn    = "Warn"
 	PressureClean   = "Clean"
@@ -21,7 +22,7 @@ const (
 	PressureReserve = "Reserve"
 )
 
-// ConditionStoragePressure is True on a LogCluster if the volume of a broker is fuller than
+// ConditionStoragePressure is True on a LogCluster if a broker's volume is fuller than
 // spec.storage.pressure.warn.
 const ConditionStoragePressure = "StoragePressure"
 
@@ -31,17 +32,17 @@ const (
 	ReasonEnoughSpace = "EnoughSpace"
 )
 
-// ReasonStoragePressure is a reason of condition Ready of a Topic: new partitions are not assigned,
+// ReasonStoragePressure is a reason of condition Ready on a Topic: new partitions are not assigned,
 // because the volumes of too many brokers are almost full.
 const ReasonStoragePressure = "StoragePressure"
 
-// Full reports whether no new replicas are assigned to the broker. The volume may be nil.
+// Full reports whether the volume is too full for new replicas. The volume can be nil.
 func (v *BrokerVolume) Full() bool {
 	return v != nil && (v.Pressure == PressureReject || v.Pressure == PressureReserve)
 }
 
-// FullBrokers returns the ids of the brokers to which no new replicas are assigned, because their
-// volumes are almost full.
+// FullBrokers returns the ids of the brokers that get no new replicas, because their volumes are
+// almost full.
 func (c *LogCluster) FullBrokers() map[int32]bool {
 	full := map[int32]bool{}
 	for i := range c.Status.Brokers {

@@ -2,7 +2,7 @@ package v1alpha1
 
 import "time"
 
-// Window is a span of time on every day, in UTC. It may contain midnight.
+// Window is a time span on every day, in UTC. It can contain midnight.
 //
 // +kubebuilder:validation:XValidation:rule="self.start != self.end",message="start and end of the window must differ; leave the window out for any time"
 type Window struct {
@@ -16,9 +16,9 @@ type Window struct {
 	End string `json:"end"`
 }
 
-// Contains reports whether a time is in the window. until is the time until the result changes. A
-// nil window contains every time, and until is 0. The same applies to a window that cannot be
-// parsed; the API server rejects such a window.
+// Contains reports whether a time is in the window. until is the time until this changes. A nil
+// window contains every time, and until is 0. The same applies to a window that cannot be parsed;
+// the API server rejects such a window.
 func (w *Window) Contains(now time.Time) (inside bool, until time.Duration) {
 	if w == nil {
 		return true, 0
