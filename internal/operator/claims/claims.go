@@ -8,20 +8,22 @@ import (
 type Claim struct {
 	Broker int32
 	Name   string
-	Class  string // name of its StorageClass; "" if it has none
-	// Bound is true if the claim has a volume. Kubernetes lets only such claims grow.
+	Class  string // name of the StorageClass; "" if the claim has none
+	// Bound is true if the claim has a volume. Kubernetes grows only claims with a volume.
 	Bound     bool
 	Requested resource.Quantity
-	Capacity  resource.Quantity // of its volume; zero while it has none
-	// Asked is the size that the operator requested last, nil if it has not changed the request.
+	Capacity  resource.Quantity // capacity of the claim's volume; zero while it has none
+	// Asked is the size that the operator requested last; nil if the operator has not changed the
+	// request.
 	Asked *resource.Quantity
-	// FileSystemPending is true if the volume has grown, and its file system grows when a pod mounts
-	// it (condition FileSystemResizePending). Many drivers let it grow while the pod runs.
+	// FileSystemPending is true if the volume has grown, but its file system grows only when a pod
+	// mounts it (condition FileSystemResizePending). With many drivers, the file system grows while
+	// the pod runs.
 	FileSystemPending bool
-	// Replaced is true if a claim with another StorageClass is to replace the claim.
+	// Replaced is true if a claim with another StorageClass will replace this claim.
 	Replaced bool
-	// ResizeError is the message of condition ControllerResizeError or NodeResizeError, or a message
-	// that the driver has stopped trying.
+	// ResizeError is the message of condition ControllerResizeError or NodeResizeError, or says that
+	// the driver has stopped trying.
 	ResizeError string
 }
 
@@ -29,8 +31,8 @@ type Claim struct {
 type Expansion int
 
 const (
-	// Unknown means that the operator may not read the StorageClass. The API server then refuses a
-	// growth that the class does not allow.
+	// Unknown means that the operator has no permission to read the StorageClass. The API server then
+	// refuses growth that the class does not allow.
 	Unknown Expansion = iota
 	// Allowed means that allowVolumeExpansion is true.
 	Allowed
@@ -38,14 +40,15 @@ const (
 	Forbidden
 )
 
-// step is the amount by which a reduced request must exceed the capacity: Kubernetes accepts a
-// lower request only if it is above the capacity. Drivers round up to their own unit.
+// step is the amount by which a reduced request must exceed the capacity. Kubernetes accepts a
+// lower request only if it is above the capacity, and drivers round up to their own unit.
 var step = resource.MustParse("1Mi")
 
-// Next returns the size that the operator must request. It returns false if the request remains.
+// Next returns the size that the operator must request. It returns false if the request must not
+// change.
 //
 //   - A volume that is too small grows, unless the operator has requested this size before. In that
-//     case a user has lowered the request since, to recover from a growth that failed.
+//     case, a user has lowered the request since, to recover from a growth that failed.
 //   - If the size is lowered, a growth that the operator has requested is withdrawn, provided that
 //     it has not happened yet. A request that a user has raised remains.
 func (c Claim) Next(size resource.Quantity) (resource.Quantity, bool) {
@@ -65,8 +68,8 @@ func (c Claim) Next(size resource.Quantity) (resource.Quantity, bool) {
 	return next, next.Cmp(c.Requested) < 0
 }
 
-// ours reports whether the operator has requested the present size, or a larger size that a user
-// has lowered.
+// ours reports whether the present request comes from the operator, or from a user who has lowered
+// the operator's request.
 func (c Claim) ours() bool { return c.Asked != nil && c.Asked.Cmp(c.Requested) >= 0 }
 
 // asked reports whether the operator requested this size last.
@@ -83,14 +86,14 @@ func (c Claim) lowered(size resource.Quantity) bool {
 // resizing reports whether the volume is smaller than the claim requests.
 func (c Claim) resizing() bool { return c.Bound && c.Capacity.Cmp(c.Requested) < 0 }
 
-// withdrawn reports whether the request is larger than a size only because of a growth that the
-// operator has requested and now withdraws, and that has not enlarged the volume.
+// withdrawn reports whether the operator withdraws a growth beyond size. The growth was requested
+// by the operator, and has not enlarged the volume yet.
 func (c Claim) withdrawn(size resource.Quantity) bool {
 	return c.resizing() && c.Requested.Cmp(size) > 0 && c.Capacity.Cmp(size) <= 0 && c.ours()
 }
 
-// Refusal is the reason why a request was not changed.
+// Refusal is the reason why a claim's request was not changed.
 type Refusal struct {
-	ByClass bool   // its StorageClass does not allow it
-	Message string // words of the API server; "" if the operator has not asked it
+	ByClass bool   // true if the StorageClass does not allow the change
+	Message string // message of the API server; "" if no request was sent
 }

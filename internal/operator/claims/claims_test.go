@@ -25,7 +25,7 @@ func with(c Claim, change func(*Claim)) Claim {
 	return c
 }
 
-// asked returns the bound claim data-1 for which the operator has asked for a size.
+// asked returns the bound claim data-1. The operator has requested the given size for it.
 func asked(size, requested, capacity string) Claim {
 	return with(claim(1, requested, capacity),
 		func(c *Claim) { c.Asked = new(resource.MustParse(size)) })
@@ -34,7 +34,7 @@ func asked(size, requested, capacity string) Claim {
 func TestNextRequestOfAClaim(t *testing.T) {
 	for name, c := range map[string]struct {
 		claim Claim
-		want  string // "" if the request remains
+		want  string // "" if the request must not change
 	}{
 		"smaller":              {claim(0, "10Gi", "10Gi"), "20Gi"},
 		"smaller, another way": {claim(0, "20479Mi", "20479Mi"), "20Gi"},

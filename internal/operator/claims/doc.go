@@ -2,7 +2,7 @@
 // spec.storage changes. It is pure.
 //
 // A claim that requests less than spec.storage.size grows, if its StorageClass allows it. A claim
-// that requests more is kept: volumes cannot shrink, and a claim that a user has enlarged must not
-// block other changes. The package also describes the state of all claims for condition
-// StorageResized.
+// that requests more is kept, because volumes cannot shrink, and because a claim that a user has
+// enlarged must not block other changes. The package also describes the state of all claims for
+// condition StorageResized.
 package claims

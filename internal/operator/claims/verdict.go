@@ -12,21 +12,21 @@ import (
 
 // Verdict is the content of condition StorageResized.
 type Verdict struct {
-	Resized bool // the status of the condition
+	Resized bool // true if the condition is True
 	Reason  string
 	Message string
 }
 
-// State is the state of all claims of a LogCluster after the operator has requested their growth.
+// State is the state of a LogCluster's claims after the operator has requested their growth.
 type State struct {
 	Size     resource.Quantity // spec.storage.size
 	Claims   []Claim           // by broker id
 	Refusals map[int32]Refusal // by broker id
-	// Restarts contains the brokers that are being restarted so that their file systems grow.
+	// Restarts contains the brokers that are being restarted to let their file systems grow.
 	Restarts map[int32]bool
 }
 
-// Verdict describes the most severe state of a claim, with the next step.
+// Verdict describes the most severe state of any claim, and what to do.
 func (s State) Verdict() Verdict {
 	for _, describe := range []func(State) Verdict{State.cannotExpand, State.notLowered, State.failed,
 		State.lowered, State.pending, State.larger} {
@@ -38,7 +38,7 @@ func (s State) Verdict() Verdict {
 		Message: fmt.Sprintf("Every volume has at least %s.", s.Size.String())}
 }
 
-// filter returns the claims for which a condition holds.
+// filter returns the claims for which holds returns true.
 func (s State) filter(holds func(Claim) bool) (found []Claim) {
 	for _, c := range s.Claims {
 		if holds(c) {
@@ -78,7 +78,8 @@ func largest(claims []Claim) string {
 	return largest.String()
 }
 
-// notLowered describes growths that Kubernetes does not let the operator withdraw.
+// notLowered describes growths that the operator cannot withdraw, because Kubernetes does not allow
+// it.
 func (s State) notLowered() Verdict {
 	found := s.filter(func(c Claim) bool {
 		return c.Requested.Cmp(s.Size) > 0 && s.Refusals[c.Broker].Message != ""
@@ -94,7 +95,7 @@ func (s State) notLowered() Verdict {
 		strings.TrimSuffix(s.Refusals[first.Broker].Message, "."))}
 }
 
-// lowered describes requests that a user has lowered, which the operator does not raise again.
+// lowered describes requests that a user has lowered. The operator does not raise them again.
 func (s State) lowered() Verdict {
 	found := s.filter(func(c Claim) bool { return c.lowered(s.Size) })
 	if len(found) == 0 {
@@ -122,8 +123,8 @@ func (s State) failed() Verdict {
 		strings.TrimSuffix(s.problem(first), "."), largest(s.Claims), first.Name)}
 }
 
-// problem returns the reason why a claim has not grown, unless its class is the reason; "" if
-// nothing failed.
+// problem returns the reason why a claim has not grown, or "" if nothing failed. It does not cover
+// a StorageClass that forbids growth.
 func (s State) problem(c Claim) string {
 	if refusal, ok := s.Refusals[c.Broker]; ok {
 		return refusal.Message
@@ -207,7 +208,7 @@ func (s State) larger() Verdict {
 		first.Capacity.String(), first.Name)}
 }
 
-// others describes the number of claims besides the first that are in the same state.
+// others describes the number of claims, besides the first one, that are in the same state.
 func others(found []Claim) string {
 	if len(found) == 1 {
 		return ""

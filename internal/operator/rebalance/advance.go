@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// capacityPercent is the share of a disk that moves may fill. It does not apply to moves with
-	// Move.Anyway.
+	// capacityPercent is the share of a disk up to which moves can fill it. It does not apply to moves
+	// with Move.Anyway.
 	capacityPercent = 80
 	// rejectPercent is the default of spec.storage.pressure.reject.
 	rejectPercent = 92
-	// leadersMax is the number of preferred leaders that are changed per minute. Each change makes
-	// clients refresh their metadata.
+	// leadersMax is the maximum number of preferred leaders that are changed per minute. Each change
+	// makes clients refresh their metadata.
 	leadersMax = 60
 )
 
@@ -52,13 +52,13 @@ func (d *decider) options(o balance.Options) balance.Options {
 	return o
 }
 
-// capacity returns the size of a broker's volume: the measured one if it is known.
+// capacity returns the size of a broker's volume. It prefers the measured size.
 func (d *decider) capacity(id int32) int64 { return capacity(d.Cluster, id) }
 
 // used returns the number of bytes in use on a broker's volume.
 func (d *decider) used(id int32) int64 { return inUse(d.Cluster, id, d.Used[id]) }
 
-// known returns the number of bytes that the replicas in the input take on each broker.
+// known returns the number of bytes of each broker's replicas in the input.
 func (d *decider) known() map[int32]int64 {
 	known := map[int32]int64{}
 	for i := range d.Partitions {
@@ -69,8 +69,8 @@ func (d *decider) known() map[int32]int64 {
 	return known
 }
 
-// ratesKnown reports whether the rates of all partitions with a leader are known. Otherwise the
-// rates are not balanced, because an unknown rate must not count as 0.
+// ratesKnown reports whether the rates of all partitions with a leader are known. Otherwise rates
+// are not balanced, because an unknown rate must not count as 0.
 func (d *decider) ratesKnown() bool {
 	return !slices.ContainsFunc(d.Partitions,
 		func(p Partition) bool { return p.Leader >= 0 && p.Rate < 0 })
@@ -114,7 +114,7 @@ func (d *decider) advance() {
 }
 
 // drainedDown describes a broker in spec.drain that is down, if there is one. While the drain is
-// blocked, such a broker is treated like any other broker: no move begins while it is down.
+// blocked, such a broker is treated like any other: no move begins while the broker is down.
 func (d *decider) drainedDown() string {
 	for _, id := range d.Drained.Requested {
 		if d.Down[id] {
@@ -124,7 +124,7 @@ func (d *decider) drainedDown() string {
 	return ""
 }
 
-// wait sets the phase of a run in which no move may begin.
+// wait sets the phase of a run that must not begin any move now.
 func (d *decider) wait(why string) {
 	run := d.run()
 	run.Passes = nil
@@ -135,7 +135,7 @@ func (d *decider) wait(why string) {
 	}
 }
 
-// execute makes a plan and begins moves from its start.
+// execute makes a plan and begins its first moves.
 func (d *decider) execute() {
 	run := d.run()
 	plan := d.plan()
@@ -160,7 +160,7 @@ func (d *decider) execute() {
 	}
 }
 
-// describeRemaining describes why a drain without moves has not ended.
+// describeRemaining describes why a drain without planned moves has not ended.
 func (d *decider) describeRemaining() string {
 	if len(d.Invalid) > 0 {
 		return fmt.Sprintf("The entry of partition %s in its PartitionSet is invalid, so its brokers "+
@@ -170,10 +170,9 @@ func (d *decider) describeRemaining() string {
 		"progress, or the numbers of replicas change.", d.Drained.Remaining)
 }
 
-// plan returns the moves that remain. A run that only drains brokers makes no other moves. Any
-// other run first makes the moves for balance. If none remain but the brokers in spec.drain still
-// hold replicas, it makes the moves of a plan with Options.DrainOnly, which may use
-// balance.Cluster.AnywayPercent.
+// plan returns the remaining moves. A run that only drains brokers makes no other moves. Any other
+// run first makes the moves for balance. If no such moves remain but the brokers in spec.drain
+// still hold replicas, plan uses Options.DrainOnly, which can use balance.Cluster.AnywayPercent.
 func (d *decider) plan() balance.Plan {
 	cluster := d.cluster()
 	if d.run().Trigger != v1alpha1.TriggerDrain {
@@ -186,8 +185,8 @@ func (d *decider) plan() balance.Plan {
 }
 
 // selectMoves begins moves within the limits. It returns the reason why the first move that does
-// not begin must wait. If a partition has several moves in the plan, only the first of them may
-// begin.
+// not begin must wait. If the plan contains several moves of a partition, only the first of them
+// can begin.
 func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 	s := selection{decider: d, sends: map[int32]int{}, receives: map[int32]int{},
 		bytes: map[int32]int64{}, cleans: map[int32]int{}, passes: map[string]time.Time{}}
@@ -217,9 +216,9 @@ func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 type selection struct {
 	*decider
 	sends, receives map[int32]int
-	bytes           map[int32]int64 // that brokers will receive
-	leaders         int             // that were changed in the last minute
-	cleans          map[int32]int   // moves to brokers that wait for the cleaner
+	bytes           map[int32]int64 // bytes that each broker will receive
+	leaders         int             // preferred leaders changed in the last minute
+	cleans          map[int32]int   // moves to each broker that wait for the cleaner
 	passes          map[string]time.Time
 }
 
@@ -264,7 +263,7 @@ func (s *selection) begin(m balance.Move) (waits string) {
 	return ""
 }
 
-// obstacle returns the reason why a copy must wait; "" if it may begin.
+// obstacle returns the reason why a copy must wait, or "" if it can begin.
 func (s *selection) obstacle(p *Partition, m balance.Move) string {
 	percent := CapacityPercent(s.Cluster)
 	if m.Anyway {
@@ -301,8 +300,8 @@ func (d *decider) end(phase v1alpha1.RebalancePhase, message string) {
 	}
 }
 
-// total computes the numbers of bytes, and estimates the end. A decision without a plan keeps the
-// total.
+// total computes the total number of bytes, and estimates the run's end. Without a plan, a decision
+// keeps the previous total.
 func (d *decider) total() {
 	run := d.run()
 	if run.StartTime == nil {

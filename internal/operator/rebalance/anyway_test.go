@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// crowded returns the number of partitions with two replicas in one rack.
+// crowded returns the number of partitions that have two replicas in one rack.
 func (m *model) crowded() (n int) {
 	for i := range m.all {
 		racks := map[string]bool{}
@@ -22,8 +22,8 @@ func (m *model) crowded() (n int) {
 	return n
 }
 
-// racked returns a model of 4 brokers in racks a, b, a and b with a replica of each partition in
-// each rack.
+// racked returns a model of 4 brokers in racks a, b, a and b. Each partition has a replica in each
+// rack.
 func racked(t *testing.T) *model {
 	m := newModel(t, 1, 4, 40)
 	m.racks = map[int32]string{0: "a", 1: "b", 2: "a", 3: "b", 4: "a", 5: "b"}
@@ -38,8 +38,8 @@ func racked(t *testing.T) *model {
 	return m
 }
 
-// TestDrainAnywayKeepsTheLimitsOfOtherMoves: the annotation changes neither runs without a drain
-// nor the moves of replicas that are not blocked.
+// TestDrainAnywayKeepsTheLimitsOfOtherMoves checks that the annotation changes neither runs without
+// a drain nor moves of replicas that are not blocked.
 func TestDrainAnywayKeepsTheLimitsOfOtherMoves(t *testing.T) {
 	m := racked(t)
 	m.cluster.Spec.Brokers = 6
@@ -56,7 +56,8 @@ func TestDrainAnywayKeepsTheLimitsOfOtherMoves(t *testing.T) {
 	}
 }
 
-// TestDrainOfTheOnlyBrokerOfARackIsBlocked: its replicas would share racks, which needs consent.
+// TestDrainOfTheOnlyBrokerOfARackIsBlocked checks that this drain is blocked, because the replicas
+// would share racks, which requires consent.
 func TestDrainOfTheOnlyBrokerOfARackIsBlocked(t *testing.T) {
 	m := newModel(t, 1, 4, 20)
 	m.racks = map[int32]string{0: "a", 1: "b", 2: "c", 3: "a"}
@@ -79,8 +80,9 @@ func TestDrainOfTheOnlyBrokerOfARackIsBlocked(t *testing.T) {
 	}
 }
 
-// TestDrainAnywayMovesBlockedReplicas: with the other broker of its rack cordoned, a broker is
-// drained by replicas in the other rack. The drain is blocked without the annotation.
+// TestDrainAnywayMovesBlockedReplicas drains a broker whose only other broker in the rack is
+// cordoned, so the replicas must move to the other rack. Without the annotation, the drain is
+// blocked.
 func TestDrainAnywayMovesBlockedReplicas(t *testing.T) {
 	m := racked(t)
 	m.cluster.Spec.Drain, m.cluster.Spec.Cordoned = []int32{1}, []int32{3}

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// reclaimablePercent is the reclaimable share of a partition from which the cleaner cleans it
-	// before a copy.
+	// reclaimablePercent is the reclaimable share of a partition above which the cleaner cleans the
+	// partition before a copy.
 	reclaimablePercent = 30
-	// cleanerWaitMax is how long a move waits for the cleaner to remove garbage.
+	// cleanerWaitMax is the maximum time for which a move waits for the cleaner to remove garbage.
 	cleanerWaitMax = 10 * time.Minute
-	// passWaitMax is how long a move waits for passes on the broker that loses the replica. If a
-	// partition has many updates, the next pass may begin before the broker reports again, so the
-	// partition would always be reported as being cleaned.
+	// passWaitMax is the maximum time for which a move waits for passes on the broker that loses the
+	// replica. If a partition has many updates, the next pass can begin before the broker reports
+	// again. The partition would then always be reported as being cleaned.
 	passWaitMax = 6 * time.Hour
 )
 
-// awaitCleaner returns the reason why a copy must wait for the cleaner: the cleaner removes garbage
-// first, so that it is not copied, or a pass is running on the broker that loses the replica.
+// awaitCleaner returns the reason why a copy must wait for the cleaner, or "". Either the cleaner
+// first removes garbage, to avoid copying it, or a pass is running on the broker that loses the
+// replica.
 func (s *selection) awaitCleaner(p *Partition, m balance.Move) string {
 	if slices.Contains(p.Cleaning, m.From) {
 		return s.awaitPass(p, m.From)
@@ -50,7 +51,8 @@ func (s *selection) awaitCleaner(p *Partition, m balance.Move) string {
 }
 
 // awaitPass returns the reason why a copy must wait while the broker that loses the replica cleans
-// it. Its limit is longer than cleanerWaitMax, so that passes of large partitions are not cut off.
+// it, or "". Its limit is longer than cleanerWaitMax, because passes over large partitions must not
+// be interrupted.
 func (s *selection) awaitPass(p *Partition, from int32) string {
 	since, waiting := s.run().Passes[p.Key()]
 	if !waiting {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// copies makes a decision and returns the number of copies that begin.
+// copies makes a decision. It returns the number of copies that begin.
 func (m *model) copies() (n int, d Decision) {
 	in := m.input()
 	d = Decide(in)
@@ -25,12 +25,12 @@ func (m *model) copies() (n int, d Decision) {
 	return n, d
 }
 
-// TestMoveWaitsForARunningPass: a copy does not begin while the broker that loses the replica
-// cleans it, but for passes that never end.
+// TestMoveWaitsForARunningPass checks that a copy does not begin while the broker that loses the
+// replica cleans it. If the pass does not end, the copy begins after passWaitMax.
 func TestMoveWaitsForARunningPass(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		m := scaled(t)
-		for i := range m.all { // also the broker that loses the replica
+		for i := range m.all { // all brokers clean, including the one that loses the replica
 			m.all[i].Cleaning = m.all[i].Assigned
 		}
 		began := m.now
@@ -58,13 +58,13 @@ func TestMoveWaitsForARunningPass(t *testing.T) {
 	}
 }
 
-// TestPassOfTheLeaderDelaysAMoveBriefly: the leader keeps its replica, so the move does not end its
-// pass.
+// TestPassOfTheLeaderDelaysAMoveBriefly checks that a pass on the leader delays a move only
+// briefly: the leader keeps its replica, so the move does not end the pass.
 func TestPassOfTheLeaderDelaysAMoveBriefly(t *testing.T) {
 	m := scaled(t)
 	for i := range m.all {
 		p := &m.all[i]
-		p.Cleaning, p.Leader = []int32{9}, 9 // no broker that loses a replica
+		p.Cleaning, p.Leader = []int32{9}, 9 // this broker loses no replica
 	}
 	if n, _ := m.copies(); n > 0 {
 		t.Fatalf("%d copies begin at once", n)

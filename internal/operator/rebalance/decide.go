@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// runTolerance is how near to the mean a run brings the brokers, in percent. It is less than
-	// the tolerance that triggers a run, so that the next run is not due at once.
+	// runTolerance is the maximum deviation of the brokers from the mean after a run, in percent. It
+	// is less than triggerTolerance, so the next run is not due at once.
 	runTolerance = 5
-	// triggerTolerance is how far a broker must be from the mean for a run to begin, in percent.
+	// triggerTolerance is the deviation of a broker from the mean at which a run begins, in percent.
 	triggerTolerance = 10
-	// interval is the time between two decisions of a run; the brokers report in this interval.
+	// interval is the time between two decisions of a run. Brokers report at the same interval.
 	interval = 15 * time.Second
 	// checkInterval is the time between two checks of policy Continuous.
 	checkInterval = 5 * time.Minute
-	// forgetAfter is the time after which a decided assignment that is still not in the cache is
-	// forgotten, because a user or another controller has assigned the partition.
+	// forgetAfter is the time after which a decided assignment that is not in the cache yet is
+	// dropped. A user or another controller has then assigned the partition.
 	forgetAfter = 30 * time.Second
 )
 
@@ -33,14 +33,13 @@ type decider struct {
 	Input
 	Decision
 	policy v1alpha1.RebalancePolicy
-	limit  int // moves per broker
+	limit  int // maximum number of moves per broker
 	byKey  map[string]int
-	// planned is the number of bytes that moves which have not begun will copy; -1: no plan was
-	// made.
+	// planned is the number of bytes that planned moves will copy; -1: no plan was made.
 	planned int64
 }
 
-// Decide returns the next actions.
+// Decide makes a decision: it returns the next actions.
 func Decide(in Input) Decision {
 	d := newDecider(in)
 	d.progress()
@@ -93,14 +92,14 @@ func newDecider(in Input) *decider {
 	return d
 }
 
-// progress removes the completed moves from the run. A decided assignment that the cache does not
-// contain yet replaces the one in the input.
+// progress removes the completed moves from the run. If the cache does not contain a decided
+// assignment yet, this assignment replaces the one in the input.
 func (d *decider) progress() {
 	run := d.run()
 	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
 		i, exists := d.byKey[key]
 		target, known := run.Targets[key]
-		if exists && !known { // after a restart of the operator
+		if exists && !known { // happens after a restart of the operator
 			target = Target{Replicas: d.Partitions[i].Assigned, At: d.Now}
 			if len(d.Partitions[i].adding()) > 0 {
 				target.Bytes = d.Partitions[i].Bytes
@@ -140,7 +139,7 @@ func (d *decider) drained() Drained {
 	if d.Obstacle != "" {
 		state.Waits = d.Obstacle
 		if run := d.run(); run.Phase == v1alpha1.RebalanceBlocked && state.Remaining > 0 {
-			state.Obstacle = run.Message // a plan would need the unknown state
+			state.Obstacle = run.Message // kept, because a plan would require the unknown state
 		}
 		return state
 	}
@@ -155,7 +154,7 @@ func (d *decider) drained() Drained {
 	return state
 }
 
-// describeBlocked describes why brokers cannot be drained, by the example of the first replica that
+// describeBlocked describes why brokers cannot be drained. Its example is the first replica that
 // cannot leave.
 func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blocked) string {
 	first := blocked[0]
@@ -195,8 +194,8 @@ func (d *decider) trigger() {
 		if d.mustCancel(request) {
 			d.cancel()
 		} else if requested && run.Phase != v1alpha1.RebalanceCancelling {
-			// The run in progress already does what is requested. Its trigger becomes the annotation, so
-			// that the annotation determines its end.
+			// The run in progress already does what the annotation requests. The annotation becomes its
+			// trigger, so the annotation determines when the run ends.
 			run.Request, run.Trigger = request, v1alpha1.TriggerManual
 		}
 		return
@@ -274,9 +273,9 @@ func (d *decider) cancel() {
 	run.Brokers = d.Cluster.Spec.Brokers
 }
 
-// takeBack reverts the moves of a cancelled run that have copied less than half of the bytes, or
-// whose target is down. Moves whose progress is unknown are left to a later decision. Other brokers
-// may be down.
+// takeBack reverts those moves of a cancelled run that have copied less than half of the bytes, or
+// whose target is down. A later decision handles moves whose progress is unknown. Other brokers can
+// be down.
 func (d *decider) takeBack() {
 	run := d.run()
 	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
@@ -295,8 +294,8 @@ func (d *decider) takeBack() {
 	})
 }
 
-// progressUnknown reports whether the size of a partition or of one of its new replicas may be
-// unknown, because the broker is down or has not reported it.
+// progressUnknown reports whether the size of a partition, or of one of its new replicas, can be
+// unknown because the broker is down or has not reported the size.
 func (d *decider) progressUnknown(p *Partition) bool {
 	return p.Leader < 0 || slices.ContainsFunc(append(p.adding(), p.Leader),
 		func(id int32) bool { return d.Down[id] || d.Silent[id] })

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// scaled returns a model with two new brokers, whose run has not begun.
+// scaled returns a model with two new brokers, in which no run has begun.
 func scaled(t *testing.T) *model {
 	m := newModel(t, 1, 3, 30)
 	m.step()
@@ -91,10 +91,11 @@ func TestPolicyContinuousChecksRarely(t *testing.T) {
 	}
 }
 
-// TestBlockedDrainMovesNothing: the condition says why, and the annotation lets it begin.
+// TestBlockedDrainMovesNothing checks that a drain that would overfill disks is blocked, and that
+// the condition gives the reason. With the annotation, the drain begins.
 func TestBlockedDrainMovesNothing(t *testing.T) {
 	m := newModel(t, 3, 3, 30)
-	need := int64(0) // on each of the two other brokers
+	need := int64(0) // required bytes on each of the two other brokers
 	for i := range m.all {
 		need += m.all[i].Bytes
 	}
@@ -115,7 +116,7 @@ func TestBlockedDrainMovesNothing(t *testing.T) {
 	if m.bytes(0) != 0 {
 		t.Errorf("broker 0 has %d bytes", m.bytes(0))
 	}
-	// Not even the annotation fills a disk until its broker refuses records.
+	// Even with the annotation, no disk is filled so far that its broker refuses records.
 	m = newModel(t, 3, 3, 30)
 	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
 	m.cluster.Spec.Storage.Size = *resource.NewQuantity(need*100/95, resource.BinarySI)
@@ -126,8 +127,8 @@ func TestBlockedDrainMovesNothing(t *testing.T) {
 	}
 }
 
-// TestGarbageIsCleanedBeforeItMoves: a partition with much garbage is cleaned first, and moves even
-// if the cleaner never does it.
+// TestGarbageIsCleanedBeforeItMoves checks that a partition with much garbage is cleaned before it
+// moves. It moves even if the cleaner never cleans it.
 func TestGarbageIsCleanedBeforeItMoves(t *testing.T) {
 	for _, cleans := range []bool{true, false} {
 		m := scaled(t)
@@ -138,7 +139,7 @@ func TestGarbageIsCleanedBeforeItMoves(t *testing.T) {
 		if len(d.Clean) == 0 || len(d.Clean) > 4*5 {
 			t.Fatalf("%d partitions are cleaned: %+v", len(d.Clean), d)
 		}
-		for _, change := range d.Assign { // leaders may change
+		for _, change := range d.Assign { // only leaders can change
 			p := &m.all[change.Partition]
 			p.Assigned = change.After
 			if len(p.adding()) > 0 {
@@ -150,7 +151,7 @@ func TestGarbageIsCleanedBeforeItMoves(t *testing.T) {
 		began := m.now
 		for range 200 {
 			m.step()
-			if !cleans { // the cleaner has done nothing
+			if !cleans { // the cleaner has not removed the garbage
 				for i := range m.all {
 					m.all[i].Reclaimable = m.all[i].Bytes / 2
 				}
@@ -165,8 +166,9 @@ func TestGarbageIsCleanedBeforeItMoves(t *testing.T) {
 	}
 }
 
-// TestPolicyManualCancelsARun: the policy cancels a run that nobody has requested, even if the
-// annotation has the value of an earlier run. A request while a run is in progress keeps it.
+// TestPolicyManualCancelsARun checks that policy Manual cancels a run that no user has requested,
+// even if the annotation has the value of an earlier run. If a user requests a run while this run
+// is in progress, the run continues.
 func TestPolicyManualCancelsARun(t *testing.T) {
 	for _, requested := range []bool{false, true} {
 		m := newModel(t, 5, 3, 60)

@@ -1,11 +1,11 @@
 // Package rebalance decides which moves of replicas begin now. It executes the plans of package
 // placement/balance within the limits of a LogCluster. The package is pure; controllers/rebalance
-// is its shell.
+// performs its I/O.
 //
-// A run begins by a trigger (v1alpha1.RebalanceTrigger) and ends when the plan has no moves left.
+// A trigger (v1alpha1.RebalanceTrigger) begins a run. The run ends when the plan has no moves left.
 // Each decision makes a new plan from the present assignments, in which moves in progress count as
-// completed, and begins as many moves from its start as the limits allow. So a run needs no stored
-// plan: after a restart of the operator it continues from the status of the LogCluster.
+// completed. It begins the first moves of the plan, as many as the limits allow. So a run needs no
+// stored plan: after a restart of the operator, it continues from the LogCluster's status.
 //
 // Invariants:
 //  1. A broker receives at most spec.rebalance.concurrentPerBroker replicas at a time, and sends as

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// blockedDrain returns a model whose broker 1 cannot be drained, because every other partition has
-// replicas on all brokers.
+// blockedDrain returns a model in which broker 1 cannot be drained, because every second partition
+// has replicas on all brokers.
 func blockedDrain(t *testing.T) *model {
 	m := newModel(t, 1, 3, 10)
 	m.step()
@@ -25,10 +25,11 @@ func blockedDrain(t *testing.T) *model {
 	return m
 }
 
-// TestNoRunCarriesOutABlockedDrain: runs with another trigger treat the brokers as cordoned.
+// TestNoRunCarriesOutABlockedDrain checks that runs with other triggers treat brokers whose drain
+// is blocked as cordoned.
 func TestNoRunCarriesOutABlockedDrain(t *testing.T) {
 	m := newModel(t, 1, 3, 13)
-	for i := range m.all { // balanced: 4 partitions on each broker, and one on all
+	for i := range m.all { // balanced: 4 partitions on each broker, and one on all of them
 		p := &m.all[i]
 		p.Assigned, p.Bytes = []int32{int32(i % 3)}, 10*mib
 		if i == 12 {
@@ -53,7 +54,7 @@ func TestNoRunCarriesOutABlockedDrain(t *testing.T) {
 	if now := m.input().Held[1]; now != held || m.run.Request != "a" {
 		t.Errorf("%d of %d replicas are left, the run is %+v", now, held, m.run.RebalanceStatus)
 	}
-	// The broker is down: runs must neither copy to it nor make it a leader.
+	// While the broker is down, runs must neither copy to it nor make it a leader.
 	m.cluster.Annotations[v1alpha1.AnnotationRebalance] = "b"
 	in := m.input()
 	in.Down = map[int32]bool{1: true}
@@ -64,8 +65,8 @@ func TestNoRunCarriesOutABlockedDrain(t *testing.T) {
 	}
 }
 
-// TestBlockedDrainStaysBlocked: an obstacle, in which no plan can be made, changes nothing. After
-// the drain was withdrawn the phase is Idle.
+// TestBlockedDrainStaysBlocked checks that an obstacle, which prevents a plan, does not change a
+// blocked drain. After the drain is withdrawn, the phase is Idle.
 func TestBlockedDrainStaysBlocked(t *testing.T) {
 	m := blockedDrain(t)
 	message := m.until(v1alpha1.RebalanceBlocked).Drained.Obstacle
@@ -86,8 +87,8 @@ func TestBlockedDrainStaysBlocked(t *testing.T) {
 	}
 }
 
-// TestDrainEndsWhenNothingRemains: a reassignment in progress, and an entry that cannot be parsed,
-// keep the drain waiting, in one run.
+// TestDrainEndsWhenNothingRemains checks that the run of a drain waits for a reassignment in
+// progress, and for an entry that cannot be parsed. No second run begins.
 func TestDrainEndsWhenNothingRemains(t *testing.T) {
 	m := newModel(t, 1, 4, 10)
 	m.step()
@@ -118,8 +119,8 @@ func TestDrainEndsWhenNothingRemains(t *testing.T) {
 	m.until(v1alpha1.RebalanceDone) // the reassignment continues
 }
 
-// TestDeadBrokerIsDrained: nothing is known about broker 1, and its replicas are copied from their
-// leaders.
+// TestDeadBrokerIsDrained checks the drain of a broker that is down and does not report. Its
+// replicas are copied from their leaders.
 func TestDeadBrokerIsDrained(t *testing.T) {
 	m := newModel(t, 5, 4, 20)
 	m.step()
@@ -148,8 +149,8 @@ func TestDeadBrokerIsDrained(t *testing.T) {
 	}
 }
 
-// TestFullBrokersGetNoReplicas: neither brokers that refuse records, nor ones whose disks other
-// files fill, such as the records of deleted topics.
+// TestFullBrokersGetNoReplicas checks that no replicas move to brokers that refuse records, or to
+// brokers whose disks are filled by other files, such as the records of deleted topics.
 func TestFullBrokersGetNoReplicas(t *testing.T) {
 	for name, fill := range map[string]func(m *model, in *Input, id int32){
 		"pressure": func(m *model, _ *Input, id int32) {
@@ -190,8 +191,8 @@ func TestFullBrokersGetNoReplicas(t *testing.T) {
 	}
 }
 
-// TestCancelWithoutSizes: while sizes may be unknown, only moves to brokers that are down are taken
-// back, and while the LogCluster is paused none is.
+// TestCancelWithoutSizes checks a cancel while sizes can be unknown: only moves to brokers that are
+// down are reverted. While the LogCluster is paused, no move is reverted.
 func TestCancelWithoutSizes(t *testing.T) {
 	m := scaled(t)
 	for range 3 {
@@ -242,8 +243,8 @@ func TestCancelWithoutSizes(t *testing.T) {
 	}
 }
 
-// TestCancelWhileAnotherBrokerIsDown: moves between brokers that are up and have reported are taken
-// back. The others wait, because their progress is unknown.
+// TestCancelWhileAnotherBrokerIsDown checks that moves between brokers that are up and have
+// reported are reverted. The other moves wait, because their progress is unknown.
 func TestCancelWhileAnotherBrokerIsDown(t *testing.T) {
 	for name, missing := range map[string]func(in *Input){
 		"down": func(in *Input) {

@@ -9,16 +9,15 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// excluded contains the brokers, sorted, that would get replicas for balance but are excluded.
+// excluded contains the brokers that need replicas for balance but do not get them, sorted.
 type excluded struct {
-	full     []int32 // that refuse records, or whose disks would be filled too far
-	cordoned []int32 // in spec.cordoned
+	full     []int32 // brokers that refuse records, or whose disks would become too full
+	cordoned []int32 // brokers in spec.cordoned
 }
 
-// excluded returns the brokers whose exclusion leaves a plan for balance without moves. These are
-// the brokers that get replicas in a plan without cordons and with unlimited disks. The potential
-// of the plan does not show this, because it is also above 0 if the partitions are too large to be
-// balanced.
+// excluded returns the brokers that get replicas in a plan without cordons and with unlimited
+// disks. It is called if the plan for balance has no moves. The potential of the plan does not show
+// this, because it is also above 0 if the partitions are too large to be balanced.
 func (d *decider) excluded() (e excluded) {
 	cluster := d.cluster()
 	for i := range cluster.Brokers {
@@ -39,7 +38,7 @@ func (d *decider) excluded() (e excluded) {
 		switch {
 		case slices.Contains(d.Cluster.Spec.Cordoned, m.To):
 			e.cordoned = append(e.cordoned, m.To)
-		// The first move of this plan can only have been prevented by a limit.
+		// Only a limit can have prevented the first move of this plan.
 		case i == 0, full[m.To], limit > 0 && d.used(m.To)+d.Partitions[m.Partition].Bytes > limit:
 			e.full = append(e.full, m.To)
 		}
@@ -51,7 +50,7 @@ func (d *decider) excluded() (e excluded) {
 	return e
 }
 
-// describe describes the brokers that get no replicas, and the reasons; "" if there are none.
+// describe describes the brokers that get no replicas, with the reasons; "" if there are none.
 func (e excluded) describe(percent int64) string {
 	var all []string
 	if len(e.full) > 0 {
@@ -67,9 +66,9 @@ func (e excluded) describe(percent int64) string {
 }
 
 // finish ends a run whose plan has no moves, or makes it wait. The run waits if a new broker
-// without replicas is excluded, because no other run would fill that broker. It also waits for disk
-// space if it has made no move. Otherwise the run ends: on full disks the last moves to new brokers
-// may never fit, and a cordon of old brokers may last for long.
+// without replicas is excluded, because no other run would fill this broker. It also waits for disk
+// space if it has made no move. Otherwise the run ends. The reason is that on full disks the last
+// moves to new brokers may never fit, and that a cordon of old brokers can last for long.
 func (d *decider) finish() {
 	run := d.run()
 	if run.Trigger == v1alpha1.TriggerDrain {
@@ -94,8 +93,8 @@ func (d *decider) finish() {
 	}
 }
 
-// begins returns the moves for which a run begins. They require that a broker is further than
-// triggerTolerance from the mean.
+// begins returns the moves that justify a new run: a broker deviates from the mean by more than
+// triggerTolerance.
 func (d *decider) begins(cluster balance.Cluster) balance.Plan {
 	return balance.New(cluster, d.options(balance.Options{TolerancePercent: triggerTolerance}))
 }
@@ -105,7 +104,7 @@ func (d *decider) hasMoved() bool {
 	return d.run().MovesDone > 0 || len(d.run().Moving) > 0
 }
 
-// balance returns the moves that are left for the balance.
+// balance returns the remaining moves for balance.
 func (d *decider) balance(cluster balance.Cluster) balance.Plan {
 	if !d.hasMoved() {
 		if plan := d.begins(cluster); len(plan.Moves) == 0 {

@@ -16,7 +16,7 @@ func (m *model) fill(percent int32) {
 	}
 }
 
-// waits fails the test unless the run moves nothing to the new brokers and waits with a message.
+// waits checks that the run moves nothing to the new brokers, and waits with the given message.
 func (m *model) waits(message string) {
 	m.t.Helper()
 	m.until(v1alpha1.RebalanceWaiting)
@@ -34,8 +34,8 @@ func (m *model) waits(message string) {
 	}
 }
 
-// TestRunThatFullDisksPreventWaits: a run that full disks prevent waits and names the brokers with
-// these disks. It continues when they have space.
+// TestRunThatFullDisksPreventWaits checks that a run that cannot proceed because of full disks
+// waits and names the full brokers. It continues when they have space.
 func TestRunThatFullDisksPreventWaits(t *testing.T) {
 	m := scaled(t)
 	m.fill(82)
@@ -48,8 +48,8 @@ func TestRunThatFullDisksPreventWaits(t *testing.T) {
 	m.settled()
 }
 
-// TestWaitingRunDrainsAnyway: a run that waits for space does not prevent a drain to which the user
-// has consented.
+// TestWaitingRunDrainsAnyway checks that a run that waits for space does not prevent a drain for
+// which the user has set the annotation.
 func TestWaitingRunDrainsAnyway(t *testing.T) {
 	m := scaled(t)
 	m.fill(90)
@@ -65,8 +65,8 @@ func TestWaitingRunDrainsAnyway(t *testing.T) {
 	}
 }
 
-// TestRunNamesCordonedBrokers: the run waits for the end of the cordon of new brokers. A run that
-// only old brokers in spec.cordoned prevent ends.
+// TestRunNamesCordonedBrokers checks that a run waits while new brokers are cordoned. If only
+// cordoned old brokers prevent further moves, the run ends.
 func TestRunNamesCordonedBrokers(t *testing.T) {
 	m := scaled(t)
 	m.cluster.Spec.Cordoned = []int32{3, 4}

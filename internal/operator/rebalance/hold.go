@@ -7,10 +7,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// holdPrefix begins the part of a message that hold adds.
+// holdPrefix is the beginning of the text that hold adds to a message.
 const holdPrefix = "No run begins while the annotation "
 
-// pauses describes the pause that stops the run in progress, and how to end it.
+// pauses describes the pause that stops the run in progress, and how to end this pause.
 func (d *decider) pauses() string {
 	return "The annotation " + v1alpha1.AnnotationPaused + " pauses the run. " +
 		d.removal(v1alpha1.AnnotationPaused)
@@ -38,8 +38,8 @@ func (d *decider) removal(annotation string) string {
 		d.Cluster.Namespace, d.Cluster.Name, annotation)
 }
 
-// hold adds to the message of the last run the annotation that prevents the next run, if one is
-// due. Otherwise the message of the last run would be the only explanation.
+// hold adds a text to the last run's message if an annotation prevents the next run and this run is
+// due. Otherwise the last run's message would be the only explanation.
 func (d *decider) hold() {
 	run := d.run()
 	held := d.held()
@@ -66,7 +66,7 @@ func (d *decider) due() bool {
 	}
 }
 
-// requests reports whether the value of the annotation requests another run than the last one.
+// requests reports whether the annotation's value requests another run than the last one.
 func (d *decider) requests(value string) bool {
 	return value != "" && value != v1alpha1.RebalanceCancel && value != d.run().Request
 }

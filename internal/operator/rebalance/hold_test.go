@@ -7,12 +7,13 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// cancelled returns a model of which a run was cancelled; the annotation has stayed.
+// cancelled returns a model whose run was cancelled. The annotation that cancelled the run is still
+// set.
 func cancelled(t *testing.T) *model {
 	m := newModel(t, 1, 3, 30)
 	m.cluster.Namespace, m.cluster.Name = "kafka", "demo"
 	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationRebalance: "once"}
-	m.all[0].Bytes *= 20 // so that there are moves
+	m.all[0].Bytes *= 20 // makes moves necessary
 	m.until(v1alpha1.RebalanceMoving)
 	m.cluster.Annotations[v1alpha1.AnnotationRebalance] = v1alpha1.RebalanceCancel
 	m.until(v1alpha1.RebalanceCancelled)
@@ -24,7 +25,8 @@ func cancelled(t *testing.T) *model {
 
 const removeCancel = "kubectl annotate logcluster -n kafka demo heartwood.dev/rebalance-"
 
-// TestAnnotationCancelIsNamedWhileARunIsDue: new brokers get replicas when it is removed.
+// TestAnnotationCancelIsNamedWhileARunIsDue checks that the message names the annotation while it
+// prevents a due run. When the annotation is removed, new brokers get replicas.
 func TestAnnotationCancelIsNamedWhileARunIsDue(t *testing.T) {
 	m := cancelled(t)
 	m.cluster.Spec.Brokers = 5
@@ -51,7 +53,8 @@ func TestAnnotationCancelIsNamedWhileARunIsDue(t *testing.T) {
 	}
 }
 
-// TestHeldDrainNamesTheAnnotation: also while a broker is down, and while the LogCluster is paused.
+// TestHeldDrainNamesTheAnnotation checks that the message names the annotation that holds up a
+// drain, even while a broker is down or the LogCluster is paused.
 func TestHeldDrainNamesTheAnnotation(t *testing.T) {
 	m := cancelled(t)
 	m.cluster.Spec.Drain = []int32{1}

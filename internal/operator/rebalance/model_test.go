@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// model simulates a LogCluster: assignments become visible after a while, replicas are copied over
+// model simulates a LogCluster: assignments become visible after a delay, replicas are copied over
 // time, and reassignments complete.
 type model struct {
 	t       *testing.T
@@ -25,12 +25,12 @@ type model struct {
 	late    []Change // assignments that the cache does not contain yet
 	lag     bool
 	cleaned int
-	copied  int64 // bytes of all copies so far
+	copied  int64 // bytes copied so far
 }
 
 const mib = 1 << 20
 
-// newModel returns a LogCluster with partitions of 10 to 100 MiB and two replicas on its brokers.
+// newModel returns a LogCluster whose partitions have 10 to 100 MiB and two replicas.
 func newModel(t *testing.T, seed uint64, brokers, partitions int) *model {
 	m := &model{t: t, random: rand.New(rand.NewPCG(seed, 2)),
 		now:     time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC),
@@ -65,7 +65,7 @@ func (m *model) input() Input {
 	return in
 }
 
-// step makes a decision, checks it, and lets 15 s pass.
+// step makes a decision, checks it, and advances the time by 15 s.
 func (m *model) step() Decision {
 	m.t.Helper()
 	d := Decide(m.input())
@@ -121,7 +121,7 @@ func (m *model) advance(p *Partition) {
 	}
 }
 
-// check checks the limits of all reassignments, with those that are not visible yet.
+// check checks the limits of all reassignments, including those that are not visible yet.
 func (m *model) check() {
 	m.t.Helper()
 	sends, receives := map[int32]int{}, map[int32]int{}
@@ -146,7 +146,7 @@ func (m *model) check() {
 	}
 }
 
-// until makes decisions until the run has a phase.
+// until makes decisions until the run is in the given phase.
 func (m *model) until(phase v1alpha1.RebalancePhase) Decision {
 	m.t.Helper()
 	for range 2000 {
@@ -165,8 +165,7 @@ func (m *model) bytes(broker int32) (sum int64) {
 	return sum
 }
 
-// settled fails the test unless every broker is within 10 % of the mean of the brokers with
-// replicas.
+// settled checks that every broker is within 10 % of the mean of the brokers with replicas.
 func (m *model) settled(without ...int32) {
 	m.t.Helper()
 	total, n := int64(0), m.cluster.Spec.Brokers-int32(len(without))
@@ -182,8 +181,9 @@ func (m *model) settled(without ...int32) {
 	}
 }
 
-// TestScalingBalancesOnce: a run begins when brokers were added, ends, and no other one follows. A
-// restart of the operator in the middle, after which only the status remains, changes nothing.
+// TestScalingBalancesOnce checks that adding brokers begins one run, that the run ends, and that no
+// other run follows. A restart of the operator in the middle, after which only the status remains,
+// changes nothing.
 func TestScalingBalancesOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestScalingBalancesOnce(t *testing.T) {
 				m.run.BytesTotal <= m.run.BytesDone {
 				t.Fatalf("the run is %+v", m.run.RebalanceStatus)
 			}
-			if len(m.late) == 0 { // the new operator waits for the cache
+			if len(m.late) == 0 { // a new operator waits for the cache
 				m.run = Run{RebalanceStatus: *m.run.DeepCopy()}
 			}
 			m.until(v1alpha1.RebalanceDone)
@@ -228,8 +228,8 @@ func TestScalingBalancesOnce(t *testing.T) {
 	}
 }
 
-// TestDrainEmptiesABroker: all replicas leave a broker in the middle, and it stays empty. Nothing
-// else moves: the other brokers only get its replicas.
+// TestDrainEmptiesABroker checks that all replicas leave a drained broker with a middle id, and
+// that the broker stays empty. The other brokers only receive its replicas; nothing else moves.
 func TestDrainEmptiesABroker(t *testing.T) {
 	m := newModel(t, 7, 4, 60)
 	m.step()
@@ -243,7 +243,7 @@ func TestDrainEmptiesABroker(t *testing.T) {
 	if d := m.step(); d.Drained.Remaining != 0 || d.Run.Phase != v1alpha1.RebalanceDone {
 		t.Errorf("after the drain: %+v", d)
 	}
-	// Without the entry, the broker is filled again on request.
+	// Once the broker is removed from spec.drain, it is filled again on request.
 	m.cluster.Spec.Drain = nil
 	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationRebalance: "1"}
 	m.until(v1alpha1.RebalanceMoving)
@@ -251,8 +251,8 @@ func TestDrainEmptiesABroker(t *testing.T) {
 	m.settled()
 }
 
-// TestCancelTakesBackMoves: after a cancel no move begins, and moves that have copied less than
-// half of the bytes are taken back. The rest are completed.
+// TestCancelTakesBackMoves checks that no move begins after a cancel. Moves that have copied less
+// than half of their bytes are reverted; the others are completed.
 func TestCancelTakesBackMoves(t *testing.T) {
 	for seed := range uint64(20) {
 		m := newModel(t, seed, 3, 60)

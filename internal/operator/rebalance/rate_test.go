@@ -37,8 +37,8 @@ func TestRateIsSmoothed(t *testing.T) {
 	}
 }
 
-// TestLeadersSettle: with a constant or noisy load, the leaders settle after new brokers are
-// filled, although a partition cannot be measured in the round in which its leader has changed.
+// TestLeadersSettle checks that the leaders settle after new brokers are filled, with a constant or
+// noisy load. A partition cannot be measured in the round in which its leader has changed.
 func TestLeadersSettle(t *testing.T) {
 	for _, noise := range []float64{0, 0.3} {
 		for _, policy := range []v1alpha1.RebalancePolicy{v1alpha1.RebalanceOnScale,
@@ -80,7 +80,7 @@ func leadersSettle(t *testing.T, noise float64, policy v1alpha1.RebalancePolicy)
 			}
 		}
 	}
-	total := 0 // at most a few changes follow with policy Continuous and a noisy load
+	total := 0 // with policy Continuous and a noisy load, at most a few changes follow
 	for i, n := range changes {
 		if total += n; n > 2 {
 			t.Errorf("the leader of partition %d was changed %d times", i, n)
@@ -92,7 +92,7 @@ func leadersSettle(t *testing.T, noise float64, policy v1alpha1.RebalancePolicy)
 	}
 }
 
-// TestUnknownRateIsNotZero: while a rate is unknown, the rates are not balanced.
+// TestUnknownRateIsNotZero checks that rates are not balanced while any rate is unknown.
 func TestUnknownRateIsNotZero(t *testing.T) {
 	m := newModel(t, 1, 3, 30)
 	for i := range m.all {
@@ -105,17 +105,17 @@ func TestUnknownRateIsNotZero(t *testing.T) {
 			t.Fatalf("the planner gets rate %d", p.Rate)
 		}
 	}
-	m.all[0].Leader = -1 // nobody produces to it
+	m.all[0].Leader = -1 // no producer can write to it
 	d = newDecider(m.input())
 	if rate := d.cluster().Partitions[1].Rate; rate != 1<<10 {
 		t.Errorf("the planner gets rate %d", rate)
 	}
 }
 
-// TestLeadersChangeSlowly: per minute at most leadersMax preferred leaders change.
+// TestLeadersChangeSlowly checks that at most leadersMax preferred leaders change per minute.
 func TestLeadersChangeSlowly(t *testing.T) {
 	m := newModel(t, 1, 3, 400)
-	for i := range m.all { // broker 0 leads all that it has
+	for i := range m.all { // broker 0 leads all partitions of which it has a replica
 		if p := &m.all[i]; slices.Contains(p.Assigned, 0) && p.Assigned[0] != 0 {
 			slices.Reverse(p.Assigned)
 			p.Replicas, p.Leader = slices.Clone(p.Assigned), 0

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// TestPlanInput: a plan counts with measured volumes where they are known, and with other files on
-// them, and leaves partitions on removed brokers to the assignment controller.
+// TestPlanInput checks that a plan uses measured volumes where they are known, including other
+// files on them. Partitions on removed brokers are left to the assignment controller.
 func TestPlanInput(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Spec.Brokers = 3

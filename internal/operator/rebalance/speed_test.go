@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestETAIgnoresWaits: the estimated end follows from the speed while bytes move, and there is none
-// while none do.
+// TestETAIgnoresWaits checks that the estimated end depends only on the speed while bytes move.
+// While no bytes move, there is no estimate.
 func TestETAIgnoresWaits(t *testing.T) {
 	m := newModel(t, 1, 3, 400)
 	m.step()
@@ -26,7 +26,7 @@ func TestETAIgnoresWaits(t *testing.T) {
 	}
 	before := estimated()
 	m.cluster.Annotations[v1alpha1.AnnotationPaused] = "true"
-	for range 240 { // 1 hour, at whose start the moves in progress are completed
+	for range 240 { // 1 hour; the moves in progress are completed at its start
 		if m.step(); len(m.run.Moving) == 0 && m.run.ETA != nil {
 			t.Fatalf("nothing moves, and the run is %+v", m.run.RebalanceStatus)
 		}
@@ -43,7 +43,7 @@ func TestETAIgnoresWaits(t *testing.T) {
 	}
 }
 
-// TestETAIsAbsentIfItIsFar: the first bytes were few.
+// TestETAIsAbsentIfItIsFar checks that there is no estimate after a run's first few bytes.
 func TestETAIsAbsentIfItIsFar(t *testing.T) {
 	m := newModel(t, 1, 3, 400)
 	m.step()
@@ -59,7 +59,8 @@ func TestETAIsAbsentIfItIsFar(t *testing.T) {
 	}
 }
 
-// TestETAIsAbsentWhileMovesStall: replicas in progress receive no bytes.
+// TestETAIsAbsentWhileMovesStall checks that there is no estimate while replicas in progress
+// receive no bytes.
 func TestETAIsAbsentWhileMovesStall(t *testing.T) {
 	m := newModel(t, 1, 3, 400)
 	m.step()

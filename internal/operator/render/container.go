@@ -20,8 +20,8 @@ const certificatesDir = "/etc/heartwood/certificates"
 // write.
 const dataDir = "/data"
 
-// Image returns the image of the brokers: spec.image or, by default, the operator's own image, so
-// that brokers and operator have the same version.
+// Image returns the brokers' image: spec.image or, by default, the operator's own image. With the
+// default, brokers and operator have the same version.
 func Image(cluster *v1alpha1.LogCluster, settings Settings) string {
 	return cmp.Or(cluster.Spec.Image, settings.Image)
 }
@@ -41,8 +41,8 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 		}, memoryLimit(cluster.Spec.Resources)...),
 		Ports:     containerPorts(cluster),
 		Resources: resources(cluster.Spec.Resources),
-		// Recovery after a crash may read a large part of the disk. The startup probe allows half
-		// an hour (900 times 2 s) for it, during which the other probes do not run.
+		// Recovery after a crash can require reading a large part of the disk. The startup probe allows
+		// half an hour for it (900 times 2 s). The other probes do not run during this time.
 		StartupProbe:   probe(cluster, "/healthz", 2, 900),
 		LivenessProbe:  liveness(cluster),
 		ReadinessProbe: probe(cluster, "/readyz", 2, 3),
@@ -55,13 +55,13 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 	}
 }
 
-// arguments returns the arguments of command heartwood broker (cmd/heartwood/broker.go). The broker
-// derives its id from the number at the end of the pod's name. The kubelet replaces $(NAME) by the
-// environment variable NAME of the container.
+// arguments returns the arguments for the command heartwood broker (cmd/heartwood/broker.go). The
+// broker derives its id from the number at the end of the pod's name. The kubelet replaces $(NAME)
+// by the container's environment variable NAME.
 //
-// The broker advertises its pod's own host name to clients. An address shared by all brokers would
-// not suffice, because clients must connect to the leader of each partition. Brokers connect to
-// each other by pod IP: a host name may resolve to the previous pod until DNS caches expire, and
+// The broker advertises the host name of its own pod to clients. An address shared by all brokers
+// would not suffice, because clients must connect to the leader of each partition. Brokers connect
+// to each other by pod IP. A host name can resolve to the previous pod until DNS caches expire, and
 // does not resolve while DNS is unavailable.
 func arguments(cluster *v1alpha1.LogCluster) []string {
 	port := portKafka(cluster)
@@ -94,8 +94,8 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 	return arguments
 }
 
-// plainListener reports whether a LogCluster has one listener that is described by its port, as in
-// images of earlier versions.
+// plainListener reports whether a LogCluster has a single listener that its port fully describes,
+// as in images of earlier versions.
 func plainListener(cluster *v1alpha1.LogCluster) bool {
 	all := cluster.Spec.Listeners.OrDefault()
 	return len(all) == 1 && all[0].Name == v1alpha1.DefaultListenerName && internal(&all[0]) &&
@@ -103,8 +103,8 @@ func plainListener(cluster *v1alpha1.LogCluster) bool {
 		all[0].MaxAuthenticationFailures == nil
 }
 
-// listenersArgument returns the JSON of the listeners. It contains only what brokers use, so that
-// other changes of a listener do not restart them. The kubelet replaces $$ by $.
+// listenersArgument returns the listeners as JSON. The JSON contains only the fields that brokers
+// use, so changes of other fields do not restart the brokers. The kubelet replaces $$ by $.
 func listenersArgument(cluster *v1alpha1.LogCluster) string {
 	var all []v1alpha1.Listener
 	for _, l := range cluster.Spec.Listeners.OrDefault() {
@@ -125,7 +125,7 @@ func listenersArgument(cluster *v1alpha1.LogCluster) string {
 	}
 	encoded, err := json.Marshal(all)
 	if err != nil {
-		panic(err) // impossible: the type has no value that cannot be encoded
+		panic(err) // impossible: every value of this type can be encoded
 	}
 	return strings.ReplaceAll(string(encoded), "$", "$$")
 }
@@ -140,8 +140,8 @@ func volumeMounts(cluster *v1alpha1.LogCluster) []corev1.VolumeMount {
 	return mounts
 }
 
-// volumes returns the volumes of a broker's pod besides its data. Certificates are mounted, so that
-// a broker that starts while the API server is unavailable has them.
+// volumes returns the volumes of a broker's pod, except its data volume. Certificates are mounted
+// from a Secret. So a broker has them even if it starts while the API server is unavailable.
 func volumes(cluster *v1alpha1.LogCluster) []corev1.Volume {
 	if !cluster.Spec.Secured() {
 		return nil
@@ -151,7 +151,7 @@ func volumes(cluster *v1alpha1.LogCluster) []corev1.Volume {
 			SecretName: v1alpha1.BrokersTLSSecretName(cluster.Name)}}}}
 }
 
-// fieldVariable returns an environment variable whose value is a field of the pod.
+// fieldVariable returns an environment variable whose value is one of the pod's fields.
 func fieldVariable(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{
 		Name: name,
@@ -160,9 +160,8 @@ func fieldVariable(name, path string) corev1.EnvVar {
 	}
 }
 
-// probe returns an HTTP probe of a path. Each attempt has a timeout of 5 s. The probe fails after
-// the given number of consecutive failed attempts. The kubelet does not verify the certificate of a
-// probe with TLS.
+// probe returns an HTTP probe for a path. Each attempt has a timeout of 5 s. The probe fails after
+// the given number of consecutive failures. With TLS, the kubelet does not verify the certificate.
 func probe(cluster *v1alpha1.LogCluster, path string, periodSeconds,
 	failures int32) *corev1.Probe {
 	scheme := corev1.URISchemeHTTP
@@ -181,8 +180,8 @@ func probe(cluster *v1alpha1.LogCluster, path string, periodSeconds,
 }
 
 // hungSeconds is the time between SIGTERM and SIGKILL for a broker that has failed its liveness
-// probe. Such a broker does not answer HTTP requests, so it would rarely stop within stopSeconds,
-// and until it is killed its clients wait on its open connections.
+// probe. Such a broker does not answer HTTP requests, so it would rarely stop within stopSeconds.
+// Until the broker is killed, its clients wait on their open connections.
 const hungSeconds = 5
 
 // liveness returns the probe that restarts a broker that hangs.

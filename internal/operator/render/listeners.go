@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// routePortDefault is the default of advertised.port of a listener of type TLSRoute: the port of a
-// gateway for TLS.
+// routePortDefault is the default of advertised.port for listeners of type TLSRoute. It is the
+// usual TLS port of a gateway.
 const routePortDefault = 443
 
 // internal reports whether a listener is of type Internal.
@@ -22,8 +22,8 @@ func internal(listener *v1alpha1.Listener) bool {
 	return listener.Type == v1alpha1.ListenerInternal || listener.Type == ""
 }
 
-// internalPorts returns the ports of a Service for the listeners of type Internal, or for all
-// listeners if none has this type: a Service needs a port.
+// internalPorts returns the Service ports of the listeners of type Internal. If there is no such
+// listener, it returns the ports of all listeners, because a Service needs a port.
 func internalPorts(cluster *v1alpha1.LogCluster) []corev1.ServicePort {
 	var ports, all []corev1.ServicePort
 	for _, listener := range cluster.Spec.Listeners.OrDefault() {
@@ -54,8 +54,9 @@ func containerPorts(cluster *v1alpha1.LogCluster) []corev1.ContainerPort {
 	return append(ports, port(httpPortName(cluster), portHTTP))
 }
 
-// listenerServices renders the Services of the listeners that are not of type Internal: one for all
-// brokers, from which clients learn the addresses of the brokers, and one for each broker.
+// listenerServices renders the Services of the listeners that are not of type Internal. Each
+// listener has one Service for all brokers, from which clients learn the brokers' addresses, and
+// one Service for each broker.
 func listenerServices(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 	var services []client.Object
 	for _, listener := range cluster.Spec.Listeners {
@@ -69,7 +70,7 @@ func listenerServices(cluster *v1alpha1.LogCluster, settings Settings) []client.
 				BrokerServiceName(cluster.Name, listener.Name, id))
 			service.Spec.Selector[appsv1.StatefulSetPodNameLabel] =
 				v1alpha1.BrokerLeaseName(cluster.Name, id)
-			// Clients connect to leaders, which may not be ready yet.
+			// Clients must be able to connect to leaders that are not ready yet.
 			service.Spec.PublishNotReadyAddresses = true
 			services = append(services, service)
 		}
@@ -77,14 +78,14 @@ func listenerServices(cluster *v1alpha1.LogCluster, settings Settings) []client.
 	return services
 }
 
-// BrokerServiceName returns the name of the Service of one broker for a listener that is not of
-// type Internal.
+// BrokerServiceName returns the name of one broker's Service for a listener that is not of type
+// Internal.
 func BrokerServiceName(cluster, listener string, broker int32) string {
 	return fmt.Sprintf("%s-%s-%d", cluster, listener, broker)
 }
 
 // listenerService renders a Service of a listener. A connection from outside goes to a broker on
-// the node that it reaches. So brokers see the addresses of the clients, and no connection is
+// the node that the connection reaches. So brokers see the clients' addresses, and no connection is
 // forwarded between nodes.
 func listenerService(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	name string) *corev1.Service {
@@ -105,15 +106,15 @@ func listenerService(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	return service
 }
 
-// EndpointInput contains the inputs of the advertised address of a broker besides the listener.
+// EndpointInput contains the inputs of a broker's advertised address, except for the listener.
 type EndpointInput struct {
 	Broker  int32
-	Service *corev1.Service // of the broker and listener; nil if it does not exist
+	Service *corev1.Service // Service of the broker and listener; nil if it does not exist
 	// NodeAddresses are the addresses of the broker's node.
 	NodeAddresses []corev1.NodeAddress
 }
 
-// Endpoint returns the advertised host:port of a broker at a listener, "" if it is not known yet.
+// Endpoint returns a broker's advertised host:port at a listener, or "" if it is not known yet.
 func Endpoint(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	input EndpointInput) string {
 	host, port := "", listener.Port
@@ -138,8 +139,8 @@ func Endpoint(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// nodeHost returns the address of a node that clients outside the Kubernetes cluster can most
-// likely reach.
+// nodeHost returns the node address that clients outside the Kubernetes cluster can most likely
+// reach.
 func nodeHost(addresses []corev1.NodeAddress) string {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalDNS, corev1.NodeExternalIP,
 		corev1.NodeInternalIP} {

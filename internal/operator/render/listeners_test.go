@@ -51,9 +51,10 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestBrokersReadNamedSecretsOnly: a Role with all Secrets of a namespace would give each broker
-// the passwords of all users (CVE-2025-66623 of Strimzi), and one that may create Secrets the
-// tokens of all ServiceAccounts.
+// TestBrokersReadNamedSecretsOnly checks that the brokers' Role grants only reading of named
+// Secrets. Access to all Secrets of a namespace would give each broker the passwords of all users
+// (CVE-2025-66623 of Strimzi). The permission to create Secrets would give it the tokens of all
+// ServiceAccounts.
 func TestBrokersReadNamedSecretsOnly(t *testing.T) {
 	want := []string{"safe-brokers-tls", "safe-scram-0", "safe-scram-1", "safe-scram-admin"}
 	found := false

@@ -20,8 +20,8 @@ const portHTTP = v1alpha1.HTTPPort
 // Names of ports and of the volume.
 const (
 	portNamePeers = "peers"
-	// The chart's PodMonitor selects the HTTP port by one of these names: with TLS it is
-	// portNameHTTPS.
+	// The chart's PodMonitor selects the HTTP port by one of these names. With TLS, the port has the
+	// name portNameHTTPS.
 	portNameHTTP  = "http"
 	portNameHTTPS = "https"
 	volumeData    = "data"
@@ -41,8 +41,8 @@ func httpPortName(cluster *v1alpha1.LogCluster) string {
 	return portNameHTTP
 }
 
-// Bootstrap returns the bootstrap address of clients, host:port inside the Kubernetes cluster; it
-// is LogCluster.status.bootstrap.
+// Bootstrap returns the clients' bootstrap address, host:port inside the Kubernetes cluster.
+// LogCluster.status.bootstrap contains this address.
 func Bootstrap(cluster *v1alpha1.LogCluster) string {
 	return serviceBootstrap(cluster, &cluster.Spec.Listeners.OrDefault()[0])
 }
@@ -50,12 +50,11 @@ func Bootstrap(cluster *v1alpha1.LogCluster) string {
 // BootstrapServiceName returns the name of the Service behind the address that Bootstrap returns.
 func BootstrapServiceName(cluster string) string { return bootstrapName(cluster) }
 
-// ContainerName is the name of the container of a broker's pod.
+// ContainerName is the name of the container in a broker's pod.
 const ContainerName = "broker"
 
-// HTTPAddress returns the host:port of a broker's HTTP server. The host is the name of the broker's
-// pod in the headless Service. This name resolves even before the broker is ready (see
-// brokersService).
+// HTTPAddress returns the host:port of a broker's HTTP server. The host is the pod's name in the
+// headless Service, which resolves even before the broker is ready (see brokersService).
 func HTTPAddress(cluster, namespace string, broker int32) string {
 	return fmt.Sprintf("%s-%d.%s.%s.svc:%d", BrokersName(cluster), broker, HeadlessName(cluster),
 		namespace, portHTTP)
@@ -65,25 +64,25 @@ func HTTPAddress(cluster, namespace string, broker int32) string {
 func HeadlessName(cluster string) string  { return cluster + "-brokers" }
 func bootstrapName(cluster string) string { return cluster + "-bootstrap" }
 
-// BootstrapServices returns the names of the Services by which clients reach any broker at a
+// BootstrapServices returns the names of the Services with which clients reach any broker at a
 // listener.
 func BootstrapServices(cluster *v1alpha1.LogCluster, listener string) []string {
 	return []string{bootstrapName(cluster.Name), listenerServiceName(cluster.Name, listener)}
 }
 
-// listenerServiceName returns the name of the Service that forwards to any broker at a listener
-// that is not of type Internal.
+// listenerServiceName returns the name of the Service that forwards connections to any broker at a
+// listener. It is used for listeners that are not of type Internal.
 func listenerServiceName(cluster, listener string) string {
 	return cluster + "-" + listener + "-bootstrap"
 }
 
-// bootstrapMax is the maximum number of brokers in the bootstrap addresses of a listener that is
-// not of type Internal.
+// bootstrapMax is the maximum number of brokers in a listener's bootstrap addresses, unless the
+// listener is of type Internal.
 const bootstrapMax = 3
 
-// ListenerBootstrap returns the bootstrap addresses of a listener, host:port,...: for type Internal
-// the address of the Service, otherwise the addresses that brokers have published in their Leases,
-// or "" if there are none yet.
+// ListenerBootstrap returns a listener's bootstrap addresses, host:port,.... For type Internal,
+// this is the address of the Service. For other types, it is the addresses that brokers have
+// published in their Leases, or "" if there are none yet.
 func ListenerBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	leases []coordinationv1.Lease) string {
 	if internal(listener) {
@@ -101,19 +100,19 @@ func ListenerBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener
 	return strings.Join(addresses[:min(len(addresses), bootstrapMax)], ",")
 }
 
-// serviceBootstrap returns the address of the bootstrap Service at a listener.
+// serviceBootstrap returns the bootstrap Service's address at a listener.
 func serviceBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener) string {
 	return fmt.Sprintf("%s.%s.svc:%d", bootstrapName(cluster.Name), cluster.Namespace,
 		listener.Port)
 }
 
-// ListenerCertificateName returns the name of the Certificate of cert-manager for a listener, and
-// of its Secret.
+// ListenerCertificateName returns the name of a listener's cert-manager Certificate, which is also
+// the name of the Certificate's Secret.
 func ListenerCertificateName(cluster, listener string) string {
 	return cluster + "-listener-" + listener + "-tls"
 }
 
-// AdvertisedHost returns the advertised host of a broker: the host with {id} replaced.
+// AdvertisedHost returns a broker's advertised host, in which {id} is replaced.
 func AdvertisedHost(host string, broker int32) string {
 	return strings.ReplaceAll(host, "{id}", strconv.Itoa(int(broker)))
 }
@@ -122,8 +121,8 @@ func portKafka(cluster *v1alpha1.LogCluster) int32 {
 	return cluster.Spec.Listeners.OrDefault()[0].Port
 }
 
-// Selector returns the labels by which pods and volume claims of a LogCluster's brokers are found.
-// The caller may modify the map.
+// Selector returns the labels that select the pods and volume claims of a LogCluster's brokers. The
+// caller may modify the map.
 func Selector(cluster *v1alpha1.LogCluster) map[string]string { return selector(cluster) }
 
 // ClaimLabels returns the labels that the volume claims of all brokers have. The caller may modify
@@ -137,11 +136,11 @@ func ClaimLabels() map[string]string {
 // ClaimCluster returns the name of the LogCluster to whose brokers a volume claim belongs.
 func ClaimCluster(claim metav1.Object) string { return claim.GetLabels()[labelInstance] }
 
-// labelInstance is the label of volume claims and pods that contains the name of the LogCluster.
+// labelInstance is the label on volume claims and pods that contains the LogCluster's name.
 const labelInstance = "app.kubernetes.io/instance"
 
-// selector returns the labels that select the pods of a cluster's brokers. The labels must never
-// change, because the selector of a StatefulSet is immutable.
+// selector returns the labels that select the pods of a cluster's brokers. These labels must never
+// change, because a StatefulSet's selector is immutable.
 func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":      "heartwood",
@@ -150,7 +149,7 @@ func selector(cluster *v1alpha1.LogCluster) map[string]string {
 	}
 }
 
-// Labels returns the labels of every object of a cluster: the labels of selector, and further
+// Labels returns the labels of every object of a cluster: the selector's labels, and further
 // labels. The caller may modify the map.
 func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	labels := selector(cluster)
@@ -161,7 +160,7 @@ func Labels(cluster *v1alpha1.LogCluster) map[string]string {
 	return labels
 }
 
-// metadata returns the metadata of an object, without an owner. The operator sets the owner when it
+// metadata returns an object's metadata without an owner. The operator sets the owner when it
 // applies the object.
 func metadata(cluster *v1alpha1.LogCluster, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: cluster.Namespace, Labels: Labels(cluster)}

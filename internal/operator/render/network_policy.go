@@ -9,12 +9,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// networkPolicy renders the NetworkPolicy of the brokers. It has an effect only if the network
-// plugin of the Kubernetes cluster enforces it. It admits connections to a listener from its
-// allowFrom, by default from everywhere, and from brokers and the operator; to the HTTP port from
-// the operator, from brokers, from the console of the chart and from http.allowFrom; and to the
-// peer port from brokers and the operator. Connections from the node of a broker, such as probes,
-// are not subject to NetworkPolicies.
+// networkPolicy renders the brokers' NetworkPolicy. It has an effect only if the network plugin of
+// the Kubernetes cluster enforces it. It admits the following connections. To a listener: from the
+// listener's allowFrom (by default from everywhere), and from brokers and the operator. To the HTTP
+// port: from the operator, from brokers, from the chart's console and from http.allowFrom. To the
+// peer port: from brokers and the operator. Connections from the broker's node, such as probes, are
+// not subject to NetworkPolicies.
 func networkPolicy(cluster *v1alpha1.LogCluster, settings Settings) *networkingv1.NetworkPolicy {
 	own := []networkingv1.NetworkPolicyPeer{
 		{PodSelector: &metav1.LabelSelector{MatchLabels: selector(cluster)}},
@@ -48,7 +48,7 @@ func networkPolicy(cluster *v1alpha1.LogCluster, settings Settings) *networkingv
 	}
 }
 
-// ingress returns a rule for one port. No sources means all sources.
+// ingress returns a rule for one port. If from is empty, the rule admits all sources.
 func ingress(port int32,
 	from []networkingv1.NetworkPolicyPeer) networkingv1.NetworkPolicyIngressRule {
 	return networkingv1.NetworkPolicyIngressRule{
@@ -58,7 +58,7 @@ func ingress(port int32,
 	}
 }
 
-// chartPeer selects the pods of a component of the chart, in the namespace of the operator. If that
+// chartPeer selects the pods of one of the chart's components, in the operator's namespace. If this
 // namespace is unknown, it selects pods with the component's labels in all namespaces.
 func chartPeer(settings Settings, component string) networkingv1.NetworkPolicyPeer {
 	namespaces := &metav1.LabelSelector{}
@@ -72,7 +72,7 @@ func chartPeer(settings Settings, component string) networkingv1.NetworkPolicyPe
 		}}}
 }
 
-// sources converts allowFrom.
+// sources converts allowFrom to peers of a NetworkPolicy.
 func sources(from []v1alpha1.NetworkSource) []networkingv1.NetworkPolicyPeer {
 	var peers []networkingv1.NetworkPolicyPeer
 	for _, source := range from {

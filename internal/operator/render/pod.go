@@ -7,18 +7,18 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// userID is the user and the group of the container image. It is the id of user nonroot in
-// distroless images.
+// userID is the user and the group in the container image. In distroless images, the user nonroot
+// has this id.
 const userID = 65532
 
-// stopSeconds is the time for the controlled shutdown of a broker, after which Kubernetes kills it.
-// In this time the broker transfers leadership (at most a third of the time), completes requests,
-// and syncs and closes its logs. A killed broker loses no records that were synced, but its next
-// start takes longer, and its replicas are not in sync until they have caught up.
+// stopSeconds is the time for a broker's controlled shutdown, after which Kubernetes kills the
+// broker. In this time, the broker transfers leadership (at most a third of the time), completes
+// requests, and syncs and closes its logs. If the broker is killed, it loses no synced records. But
+// its next start takes longer, and its replicas are not in sync until they have caught up.
 const stopSeconds = 60
 
-// rackKeyDefault is the default of spec.rackKey. The CRD specifies the same default; this one is
-// for LogClusters that no API server has defaulted.
+// rackKeyDefault is the default of spec.rackKey. The CRD specifies the same default. The constant
+// is used for LogClusters to which no API server has added defaults.
 const rackKeyDefault = "topology.kubernetes.io/zone"
 
 // podTemplate renders a broker's pod. It satisfies the restricted profile of the Pod Security
@@ -37,8 +37,8 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 				RunAsUser:    new(int64(userID)),
 				RunAsGroup:   new(int64(userID)),
 				FSGroup:      new(int64(userID)),
-				// With the default policy, Kubernetes would change the owner of all files of the
-				// volume at every start, which takes minutes for a large volume.
+				// With the default policy, Kubernetes would change the owner of all files on the volume at
+				// every start. For a large volume, this takes minutes.
 				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
 				SeccompProfile: &corev1.SeccompProfile{
 					Type: corev1.SeccompProfileTypeRuntimeDefault,
@@ -53,9 +53,9 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 	return template
 }
 
-// spread returns constraints that spread brokers across racks and nodes as far as possible. Unless
-// zones is Required, they never prevent scheduling: two brokers on one node are better than a
-// broker whose pod is pending.
+// spread returns constraints that spread brokers across racks and nodes as far as possible. They
+// never prevent scheduling, unless zones is Required, because two brokers on one node are better
+// than a broker with a pending pod.
 func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 	rackKey := cluster.Spec.RackKey
 	if rackKey == "" {

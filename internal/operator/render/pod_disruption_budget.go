@@ -8,11 +8,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// PodDisruptionBudget returns the budget of the brokers. It allows the eviction of one broker at a
-// time, and of none while partitions are under-replicated: a pod is ready before its replicas have
-// caught up, so successive drains of two nodes would make both in-sync replicas unavailable. A pod
-// that is not ready may always be evicted. The budget sets maxUnavailable and not minAvailable:
-// with a single broker, minAvailable 1 would block every node drain.
+// PodDisruptionBudget returns the brokers' budget. It allows the eviction of one broker at a time,
+// and of none while partitions are under-replicated. The reason is that a pod is ready before its
+// replicas have caught up, so successive drains of two nodes would make both in-sync replicas
+// unavailable. A pod that is not ready can always be evicted. The budget sets maxUnavailable
+// instead of minAvailable: with a single broker, minAvailable 1 would block every node drain.
 func PodDisruptionBudget(cluster *v1alpha1.LogCluster,
 	settings Settings) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
@@ -26,7 +26,7 @@ func PodDisruptionBudget(cluster *v1alpha1.LogCluster,
 	}
 }
 
-// MaxUnavailable returns maxUnavailable of the brokers' PodDisruptionBudget.
+// MaxUnavailable returns the value of maxUnavailable in the brokers' PodDisruptionBudget.
 func MaxUnavailable(settings Settings) int32 {
 	if settings.NoEvictions {
 		return 0

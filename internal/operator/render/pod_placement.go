@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// placePod applies spec.pod to the template of the pods. The labels of the operator have
-// precedence, because Services and the StatefulSet select the pods by them.
+// placePod applies spec.pod to the pod template. The operator's labels take precedence, because
+// Services and the StatefulSet select the pods by them.
 func placePod(template *corev1.PodTemplateSpec, pod *v1alpha1.Pod) {
 	if pod == nil {
 		return
@@ -35,14 +35,15 @@ func placePod(template *corev1.PodTemplateSpec, pod *v1alpha1.Pod) {
 	}
 	if pod.Affinity != nil {
 		affinity := &corev1.Affinity{}
-		// The reconciler has validated it (v1alpha1.Pod.Validate).
+		// The reconciler has validated the affinity (v1alpha1.Pod.Validate).
 		if json.Unmarshal(pod.Affinity.Raw, affinity) == nil {
 			spec.Affinity = affinity
 		}
 	}
 }
 
-// podAnnotations returns the annotations of the pods: those of spec.pod, and the restart request.
+// podAnnotations returns the pods' annotations: the annotations in spec.pod, and the restart
+// request.
 func podAnnotations(cluster *v1alpha1.LogCluster, settings Settings) map[string]string {
 	var annotations map[string]string
 	if cluster.Spec.Pod != nil {
@@ -57,9 +58,10 @@ func podAnnotations(cluster *v1alpha1.LogCluster, settings Settings) map[string]
 	return annotations
 }
 
-// memoryLimit returns the variable that makes Go's garbage collector run more often when the broker
-// approaches its memory limit. The value is nine tenths of the limit, because the kernel also
-// counts memory outside of Go's heap. Without this variable, garbage alone may exceed the limit.
+// memoryLimit returns the environment variable that makes Go's garbage collector run more often
+// when the broker approaches its memory limit. The value is nine tenths of the limit, because the
+// kernel also counts memory outside of Go's heap. Without this variable, garbage alone can exceed
+// the limit.
 func memoryLimit(spec *v1alpha1.Resources) []corev1.EnvVar {
 	if spec == nil {
 		return nil

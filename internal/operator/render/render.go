@@ -6,23 +6,23 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Settings are inputs of rendering that the operator decides and that a LogCluster does not
+// Settings are inputs of the rendering that the operator determines and a LogCluster does not
 // contain.
 type Settings struct {
-	Image string // the operator's own image, the default of spec.image
-	// Brokers is the number of running brokers. It exceeds spec.brokers while brokers that are to
-	// be removed still hold replicas. A smaller number has the effect of spec.brokers.
+	Image string // operator's own image, the default of spec.image
+	// Brokers is the number of running brokers. It exceeds spec.brokers while brokers that are to be
+	// removed still hold replicas. If it is smaller than spec.brokers, spec.brokers applies.
 	Brokers int32
-	// RestartRequest is an annotation of the pod template: another value requests a restart of all
+	// RestartRequest is an annotation of the pod template. A new value requests a restart of all
 	// brokers.
 	RestartRequest string
-	// NoEvictions forbids the eviction of pods, because partitions are under-replicated or clients
-	// may still use the address of a broker's previous pod.
+	// NoEvictions forbids the eviction of pods. It is set while partitions are under-replicated, or
+	// while clients may still use the address of a broker's previous pod.
 	NoEvictions bool
-	// PartitionSets is the number of the LogCluster's PartitionSets; 0 has the effect of
-	// v1alpha1.PartitionSets.
+	// PartitionSets is the LogCluster's number of PartitionSets. If it is 0, v1alpha1.PartitionSets
+	// applies.
 	PartitionSets int32
-	// Namespace is the operator's own namespace, "" if it is not known.
+	// Namespace is the operator's own namespace, or "" if it is unknown.
 	Namespace string
 	// ScramShards is the number of Secrets with SCRAM verifiers.
 	ScramShards int
@@ -33,7 +33,7 @@ func (s Settings) running(cluster *v1alpha1.LogCluster) int32 {
 	return max(s.Brokers, cluster.Spec.Brokers)
 }
 
-// Cluster returns the objects of a LogCluster in the order in which they must be applied:
+// Cluster returns a LogCluster's objects in the order in which they must be applied:
 // ServiceAccount, Role, RoleBinding, NetworkPolicy, headless Service, bootstrap Service, Services
 // of listeners, PodDisruptionBudget, StatefulSet. The StatefulSet is last, because its pods need
 // the other objects. The caller may modify the objects; Cluster does not change cluster.

@@ -12,16 +12,16 @@ import (
 // role grants brokers exactly the permissions that internal/metadata/kube needs. Brokers watch the
 // metadata, renew their Leases and update the status of PartitionSets. For Kafka's admin clients
 // they create, change and delete Topics, reassign partitions, and change settings of their
-// LogCluster. With adminApi ReadOnly they may only create Topics: __consumer_offsets, and topics
+// LogCluster. With adminApi ReadOnly they can only create Topics: __consumer_offsets, and topics
 // that are created automatically (autoCreateTopics).
 //
-// A broker may patch only its own LogCluster. RBAC cannot restrict the permission to some fields;
-// the policy in config/admission/logclusters.yaml does.
+// A broker may patch only its own LogCluster. RBAC cannot restrict this permission to some fields,
+// but the policy in config/admission/logclusters.yaml does.
 //
 // A broker may update only the Leases and PartitionSets of its own cluster. RBAC cannot restrict
 // the creation of Leases to names, because a create request has no resource name. The rule that
 // names the Leases depends on the number of brokers, so the Role must be applied before new pods
-// are created. The operator itself must have every permission that is granted here (see
+// are created. The operator itself must have every permission that this Role grants (see
 // controllers/logcluster).
 func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 	var leases []string
@@ -67,10 +67,10 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 
 // securityRules grants the permissions for authentication and authorization. Brokers read the
 // LogUsers. For Kafka's admin clients they create LogUsers and change their ACLs and quotas, within
-// the policy in config/admission/logusers.yaml. Brokers read only the Secrets that are named here,
-// and can create none: a Secret of type kubernetes.io/service-account-token would contain a token
-// of any ServiceAccount of the namespace. A request to list or watch needs the name of the Secret
-// as a field selector.
+// the policy in config/admission/logusers.yaml. Brokers can read only the Secrets that are named
+// here, and cannot create Secrets: by creating a Secret of type
+// kubernetes.io/service-account-token, a broker would get the token of any ServiceAccount in the
+// namespace. A request to list or watch needs the Secret's name as a field selector.
 func securityRules(cluster *v1alpha1.LogCluster, settings Settings) []rbacv1.PolicyRule {
 	heartwood := []string{v1alpha1.GroupVersion.Group}
 	rules := []rbacv1.PolicyRule{{APIGroups: heartwood, Resources: []string{"logusers"},
@@ -83,13 +83,13 @@ func securityRules(cluster *v1alpha1.LogCluster, settings Settings) []rbacv1.Pol
 	if !cluster.Spec.Secured() {
 		return rules
 	}
-	// The HTTP port asks for the permissions of ServiceAccounts, in this namespace only.
+	// The HTTP port checks the permissions of ServiceAccounts in this namespace only.
 	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"},
 		Resources: []string{"localsubjectaccessreviews"}, Verbs: []string{"create"}})
 	authenticates := cluster.Spec.Listeners.Authenticate()
 	names := []string{v1alpha1.BrokersTLSSecretName(cluster.Name)}
 	if authenticates {
-		for shard := range settings.ScramShards + 1 { // brokers also watch the next one
+		for shard := range settings.ScramShards + 1 { // brokers also watch the next shard
 			names = append(names, v1alpha1.ScramSecretName(cluster.Name, shard))
 		}
 		names = append(names, v1alpha1.ScramAdminSecretName(cluster.Name))

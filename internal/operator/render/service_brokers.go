@@ -9,8 +9,8 @@ import (
 )
 
 // brokersService renders the headless Service that gives each broker its own host name, which
-// brokers advertise to clients. The host name of a broker resolves even while the broker is not
-// ready, because other brokers and the operator connect to the broker before clients do.
+// brokers advertise to clients. A broker's host name resolves even while the broker is not ready,
+// because other brokers and the operator connect to the broker before clients do.
 func brokersService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -25,7 +25,7 @@ func brokersService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	}
 }
 
-// servicePort returns a port of a Service that forwards to the container port with the same name.
+// servicePort returns a Service port that forwards to the container port with the same name.
 func servicePort(name string, port int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Port: port, Protocol: corev1.ProtocolTCP,
 		TargetPort: intstr.FromString(name)}

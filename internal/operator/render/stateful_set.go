@@ -15,9 +15,9 @@ import (
 // storageSizeDefault is the default size of a volume. The CRD specifies the same default.
 const storageSizeDefault = "10Gi"
 
-// statefulSet renders the StatefulSet of the brokers: one pod and one volume per broker id. Pods
+// statefulSet renders the brokers' StatefulSet, with one pod and one volume per broker id. Pods
 // start in parallel, because a broker can start without other brokers. The operator decides when a
-// pod is replaced by the latest template (see package rollout), and deletes it. When the cluster is
+// pod gets the latest template (see package rollout), and then deletes the pod. When the cluster is
 // scaled down, volumes are always kept (WhenScaled), because some of their records may have no
 // other copy.
 func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.StatefulSet {
@@ -42,8 +42,8 @@ func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.Statef
 	}
 }
 
-// SameClaims reports whether the claim templates of two StatefulSets request the same volumes. The
-// templates of a StatefulSet are immutable.
+// SameClaims reports whether the claim templates of two StatefulSets request the same volumes. A
+// StatefulSet's claim templates are immutable.
 func SameClaims(a, b *appsv1.StatefulSet) bool {
 	return slices.EqualFunc(a.Spec.VolumeClaimTemplates, b.Spec.VolumeClaimTemplates,
 		func(a, b corev1.PersistentVolumeClaim) bool {
@@ -58,7 +58,7 @@ func SameClaims(a, b *appsv1.StatefulSet) bool {
 func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		// Templates of volume claims are immutable, so their labels must never change.
+		// Volume claim templates are immutable, so their labels must never change.
 		ObjectMeta: metav1.ObjectMeta{Name: volumeData, Labels: selector(cluster)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -12,9 +12,10 @@ import (
 var TLSRoute = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1",
 	Kind: "TLSRoute"}
 
-// TLSRoutes renders a TLSRoute for each broker and listener with a Gateway. It forwards connections
-// to the advertised host of the broker, without decrypting them, to the broker's Service. They are
-// separate from the other objects because the Gateway API may not be installed.
+// TLSRoutes renders a TLSRoute for each broker and each listener with a Gateway. A TLSRoute
+// forwards connections for the broker's advertised host to the broker's Service, without decrypting
+// them. The TLSRoutes are separate from the other objects, because the Gateway API may not be
+// installed.
 func TLSRoutes(cluster *v1alpha1.LogCluster, settings Settings) []client.Object {
 	var routes []client.Object
 	for _, listener := range cluster.Spec.Listeners {

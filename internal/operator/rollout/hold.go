@@ -1,29 +1,29 @@
 package rollout
 
-// Hold is the reason why the restart of a serving broker must wait, besides other brokers and
-// replicas.
+// Hold is the reason why the restart of a serving broker must wait, apart from the state of other
+// brokers and of replicas.
 type Hold int
 
 const (
-	// NoHold means that the restart must wait for nothing else.
+	// NoHold means that there is no further reason to wait.
 	NoHold Hold = iota
 	// Approval means that no user has approved the latest template.
 	Approval
-	// OutsideWindow means that brokers are not restarted at this time of the day.
+	// OutsideWindow means that brokers are not restarted at this time of day.
 	OutsideWindow
-	// VersionSkew means that the versions of other brokers do not work together with the operator or
-	// with the format level.
+	// VersionSkew means that other brokers' versions are incompatible with the operator or with the
+	// format level.
 	VersionSkew
 )
 
-// Terms are the requirements of a LogCluster for the restarts that a new template causes.
+// Terms are a LogCluster's conditions for restarts that a new template causes.
 type Terms struct {
-	Approved bool // the latest template is approved, or needs no approval
-	Inside   bool // the present time is in the window, or there is none
+	Approved bool // true if the latest template is approved, or needs no approval
+	Inside   bool // true if the present time is in the window, or there is no window
 }
 
-// Hold returns the reason why the restart of a broker must wait. A restart that was requested for
-// this broker need not wait: the request is the approval, and chooses the time.
+// Hold returns the reason why a broker's restart must wait. A restart that a user has requested for
+// this broker does not wait, because the request is the approval and determines the time.
 func (t Terms) Hold(requested bool) Hold {
 	switch {
 	case requested:

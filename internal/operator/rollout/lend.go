@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Loan is a second replica of a partition with one replica. With it the partition stays available
-// while the broker of its own replica is restarted.
+// Loan is a second replica of a partition with one replica. It keeps the partition available while
+// the broker of the partition's own replica is restarted.
 type Loan struct {
 	Partition string
-	Home      int32 // the broker of the partition's own replica
-	Host      int32 // the broker of the lent replica
+	Home      int32 // broker of the partition's own replica
+	Host      int32 // broker of the lent replica
 	// Left is the number of bytes that the lent replica has not copied yet.
 	Left int64
 }
@@ -20,17 +20,17 @@ type Loan struct {
 type Single struct {
 	Partition string
 	Home      int32
-	Bytes     int64 // its size; negative if unknown
+	Bytes     int64 // size of the partition; negative if unknown
 }
 
-// Host is a broker as the host of lent replicas.
+// Host is a broker that can hold lent replicas.
 type Host struct {
 	Receives bool  // permission to receive replicas
-	Leaves   bool  // all replicas are to leave it
-	Free     int64 // number of bytes that replicas may add on its volume
+	Leaves   bool  // true if all replicas must leave the broker
+	Free     int64 // number of bytes that replicas can add to its volume
 }
 
-// Lending is the state of loans.
+// Lending contains the present loans, and the partitions and brokers for further loans.
 type Lending struct {
 	Loans   []Loan
 	Singles []Single
@@ -43,9 +43,9 @@ type LendingObstacle int
 const (
 	// NoObstacle means that all required replicas are lent.
 	NoObstacle LendingObstacle = iota
-	// NoHost means that no other broker is up and may receive replicas.
+	// NoHost means that no other broker is up and able to receive replicas.
 	NoHost
-	// NoSpace means that no broker that may receive replicas has space for the partition.
+	// NoSpace means that no broker that can receive replicas has space for the partition.
 	NoSpace
 	// UnknownSize means that the size of the partition has not been reported.
 	UnknownSize
@@ -58,20 +58,20 @@ type LendingDecision struct {
 	// there is none.
 	Lender    int32
 	Obstacle  LendingObstacle
-	Partition string // to which no replica can be lent, with an obstacle
+	Partition string // partition to which no replica can be lent, if there is an obstacle
 }
 
 // Lend returns the loans that begin and end, after the decision of Next about restarts.
 //
 // A loan begins when only partitions with one replica prevent the restart of a broker, and no other
 // broker is being restarted. All loans of a broker begin together. If one of them cannot begin,
-// none does, and the next broker is considered. While a broker that must be restarted has loans, no
-// other broker gets any.
+// none of them begins, and the next broker is considered. While a broker that must be restarted has
+// loans, no other broker gets loans.
 //
 // A loan ends when its home serves again and is settled. It also ends when the restart of its home
 // is no longer due: the update was reverted, or must wait for an approval or a window. If its host
-// must lose all replicas, the loan ends, and another one begins on another host. A loan does not
-// end while its home is down, because then only the host has the records.
+// must lose all replicas, the loan ends, and a new loan begins on another host. A loan does not end
+// while its home is down, because then only the host has the records.
 func Lend(s State, l Lending, next Decision) LendingDecision {
 	d := LendingDecision{Lender: -1}
 	if !s.Observed {
@@ -104,7 +104,7 @@ func Lend(s State, l Lending, next Decision) LendingDecision {
 // ends reports whether a loan ends now.
 func (s State) ends(loan Loan, hosts []Host) bool {
 	if int(loan.Home) >= len(s.Brokers) {
-		return false // the assignment controller changes the assignments of removed brokers
+		return false // removed brokers are handled by the assignment controller
 	}
 	home := s.Brokers[loan.Home]
 	if !home.Ready || !home.Up || home.Settling {
@@ -114,8 +114,8 @@ func (s State) ends(loan Loan, hosts []Host) bool {
 	return !due || int(loan.Host) < len(hosts) && hosts[loan.Host].Leaves
 }
 
-// lenders returns the brokers whose restarts wait for loans. If one of them already has loans, it
-// returns only that broker.
+// lenders returns the brokers whose restarts wait for loans. If one of them already has loans,
+// lenders returns only this broker.
 func (s State) lenders(loans []Loan) (ids []int32) {
 	for _, id := range s.outdated() {
 		if s.Brokers[id].Hold != NoHold {
@@ -131,7 +131,7 @@ func (s State) lenders(loans []Loan) (ids []int32) {
 	return ids
 }
 
-// loansOf returns the loans that a broker needs in addition to the present ones.
+// loansOf returns the loans that a broker needs in addition to its present loans.
 func (s State) loansOf(home int32, present []Loan, l Lending) (begin []Loan,
 	obstacle LendingObstacle, partition string) {
 	c := chooser{State: s, hosts: slices.Clone(l.Hosts), count: make([]int, len(l.Hosts))}
@@ -140,7 +140,7 @@ func (s State) loansOf(home int32, present []Loan, l Lending) (begin []Loan,
 	}
 	singles := slices.DeleteFunc(slices.Clone(l.Singles),
 		func(single Single) bool { return single.Home != home })
-	// the largest first, so that they find space
+	// Large partitions come first, because they find space less easily.
 	slices.SortFunc(singles, func(a, b Single) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Partition, b.Partition))
 	})
@@ -163,10 +163,10 @@ func (s State) loansOf(home int32, present []Loan, l Lending) (begin []Loan,
 type chooser struct {
 	State
 	hosts []Host
-	count []int // loans by host
+	count []int // number of loans of each host
 }
 
-// take counts a loan.
+// take records that a loan uses its host.
 func (c *chooser) take(loan Loan) {
 	if int(loan.Host) < len(c.hosts) {
 		c.hosts[loan.Host].Free -= loan.Left
@@ -174,8 +174,8 @@ func (c *chooser) take(loan Loan) {
 	}
 }
 
-// choose returns the host for a partition. It prefers a broker that is not restarted later, then
-// the one with the fewest loans, and then the one with the most space.
+// choose returns the host for a partition. It prefers a broker that will not be restarted later,
+// then the broker with the fewest loans, and then the broker with the most space.
 func (c *chooser) choose(single Single) (host int32, obstacle LendingObstacle) {
 	host, obstacle = -1, NoHost
 	for i := range min(len(c.hosts), len(c.Brokers)) {

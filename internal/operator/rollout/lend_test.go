@@ -118,13 +118,14 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// lendingModel simulates rolling updates with partitions of one replica, some of which change their
-// minds: restarts become due, are taken back or held up, and brokers are cordoned or drained.
+// lendingModel simulates rolling updates with partitions of one replica, during which the
+// requirements change: restarts become due, are reverted or held up, and brokers are cordoned or
+// drained.
 type lendingModel struct {
 	*simulation
 	random *rand.Rand
-	homes  []int32        // of the partitions with one replica, which are the last partitions
-	loans  map[int32]Loan // by the index in homes
+	homes  []int32        // home of each partition with one replica; these are the last partitions
+	loans  map[int32]Loan // loans by index in homes
 	ending map[int32]bool // loans that end when their home is in sync
 	hosts  []Host
 }
@@ -136,7 +137,7 @@ func newLendingModel(random *rand.Rand) *lendingModel {
 	if len(m.state.Brokers) == 1 {
 		m.state.Brokers = append(m.state.Brokers, Broker{Up: true, Ready: true})
 	}
-	// partitions of several replicas are the subject of another test
+	// Another test covers partitions with several replicas.
 	m.state.Partitions = nil
 	for range m.state.Brokers {
 		m.hosts = append(m.hosts, Host{Receives: true, Free: 1000})
@@ -163,8 +164,8 @@ func (m *lendingModel) lending() Lending {
 	return l
 }
 
-// decide makes one step of the operator. No restart may leave a partition without an in-sync
-// replica on a broker that is up.
+// decide makes one step of the operator. It checks that no restart leaves a partition without an
+// in-sync replica on a live broker.
 func (m *lendingModel) decide(t *testing.T) Phase {
 	t.Helper()
 	next := Next(m.state)
@@ -208,7 +209,7 @@ func (m *lendingModel) complete() {
 	}
 }
 
-// disturb changes what is to be done.
+// disturb makes a random change of the requirements.
 func (m *lendingModel) disturb() {
 	id := m.random.IntN(len(m.state.Brokers))
 	b := &m.state.Brokers[id]
@@ -225,8 +226,8 @@ func (m *lendingModel) disturb() {
 }
 
 // TestLendingKeepsSingleReplicasAvailable simulates rolling updates with partitions of one replica.
-// Each of them always has an in-sync replica on a broker that is up. In the end, every broker is
-// restarted, and each partition has its replica on the broker that it had before.
+// Each of these partitions must always have an in-sync replica on a live broker. In the end, every
+// broker has been restarted, and each partition has its replica on its original broker.
 func TestLendingKeepsSingleReplicasAvailable(t *testing.T) {
 	for seed := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -239,7 +240,7 @@ func TestLendingKeepsSingleReplicasAvailable(t *testing.T) {
 				m.disturb()
 			}
 		}
-		for id := range m.state.Brokers { // nothing disturbs the rest
+		for id := range m.state.Brokers { // nothing disturbs the rest of the update
 			m.state.Brokers[id].Hold = NoHold
 			m.hosts[id] = Host{Receives: true, Free: 1000}
 		}

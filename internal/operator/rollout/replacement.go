@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Volumes are the volumes that are to be replaced.
+// Volumes describes the volumes that must be replaced, and the brokers that keep theirs.
 type Volumes struct {
-	// Replace contains the brokers whose volumes are to be replaced by volumes of another
-	// StorageClass. The value is true if the broker's claim has no volume yet.
+	// Replace contains the brokers whose volumes must be replaced by volumes of another StorageClass.
+	// The value is true if the broker's claim has no volume yet.
 	Replace map[int32]bool
-	// Outside contains the brokers that are in no ISR, and hold no retained records.
+	// Outside contains the brokers that are in no ISR and hold no retained records.
 	Outside map[int32]bool
-	// Retained are partitions of deleted topics, whose records are retained.
+	// Retained contains deleted topics' partitions whose records are retained.
 	Retained []Partition
 }
 
@@ -27,23 +27,23 @@ const (
 	// OnlyReplica means that the partition has no other in-sync replica.
 	OnlyReplica
 	// RetainedRecords means that the broker holds records of a deleted topic, which no other broker
-	// would copy to the next volume.
+	// would copy to the replacement volume.
 	RetainedRecords
-	// TooFewInSync means that the partition would have too few in-sync replicas without the broker.
+	// TooFewInSync means that without the broker the partition would have too few in-sync replicas.
 	TooFewInSync
 )
 
 // NextVolume returns the next step of the replacement of volumes, after the decision about
-// restarts. With phase Restart the broker may be stopped and its volume replaced; Outdated is the
-// number of brokers whose volumes are to be replaced.
+// restarts. With phase Restart, the broker can be stopped and its volume replaced. Outdated is the
+// number of brokers whose volumes must be replaced.
 //
 // A claim without a volume is replaced at once if its broker does not run, because nothing is lost.
 // Every other replacement requires that no restart is pending, that all brokers are ready and
-// settled, and that all replicas of all partitions are in sync, so that the copies of one broker
-// are complete before the next broker loses its own. These requirements do not include the broker
-// itself if it does not run and is in no ISR, for example because its volume cannot be mounted. A
-// broker with the only replica of a partition, or with retained records, keeps its volume; the
-// other brokers continue.
+// settled, and that all replicas of all partitions are in sync. So one broker's copies are complete
+// before the next broker loses its volume. The broker itself is exempt from these requirements if
+// it does not run and is in no ISR, for example because its volume cannot be mounted. A broker with
+// the only replica of a partition, or with retained records, keeps its volume; the other brokers
+// continue.
 func NextVolume(s State, v Volumes, restart Decision) (Decision, Why) {
 	ids := s.order(v.Replace)
 	if len(ids) == 0 || !s.Observed {
@@ -86,8 +86,8 @@ func NextVolume(s State, v Volumes, restart Decision) (Decision, Why) {
 	return decision, why
 }
 
-// order returns brokers of a set in the order in which their volumes are replaced: as with
-// restarts, the one that leads the fewest partitions is first.
+// order returns the brokers of a set in the order in which their volumes are replaced. As with
+// restarts, the broker that leads the fewest partitions comes first.
 func (s State) order(set map[int32]bool) (ids []int32) {
 	for id := range set {
 		if int(id) < len(s.Brokers) {
@@ -100,8 +100,8 @@ func (s State) order(set map[int32]bool) (ids []int32) {
 	return ids
 }
 
-// mayDiscard reports whether the volume of the broker that restarts wait for may be replaced: the
-// broker does not run and is in no ISR, its volume is to be replaced, and all other brokers are
+// mayDiscard reports whether the volume of the broker for which restarts wait can be replaced: the
+// broker does not run and is in no ISR, its volume must be replaced, and all other brokers are
 // ready, settled and in sync.
 func (s State) mayDiscard(restart Decision, v Volumes) bool {
 	_, replace := v.Replace[restart.Broker]
@@ -116,8 +116,8 @@ func (s State) mayDiscard(restart Decision, v Volumes) bool {
 	return s.notInSync(restart.Broker) == ""
 }
 
-// notInSync returns the smallest name of the partitions with a replica that is not in sync, on
-// another broker than except; "" if there is none.
+// notInSync returns the smallest name of a partition with an out-of-sync replica on any broker
+// other than except; "" if there is none.
 func (s State) notInSync(except int32) string {
 	return smallest(s.Partitions, func(p *Partition) bool {
 		return slices.ContainsFunc(p.Replicas, func(id int32) bool {
@@ -126,8 +126,8 @@ func (s State) notInSync(except int32) string {
 	})
 }
 
-// keeps returns a partition for which a broker keeps its volume, and the reason; "" if there is
-// none.
+// keeps returns a partition that prevents the replacement of a broker's volume, and the reason; ""
+// if there is none.
 func (s State) keeps(broker int32, retained []Partition) (name string, why Why) {
 	only := smallest(s.Partitions,
 		func(p *Partition) bool { return slices.Equal(p.Replicas, []int32{broker}) })
@@ -142,7 +142,7 @@ func (s State) keeps(broker int32, retained []Partition) (name string, why Why) 
 	return s.Blocking(broker), TooFewInSync
 }
 
-// smallest returns the smallest name of the partitions that match; "" if none does.
+// smallest returns the smallest name of the matching partitions, or "" if no partition matches.
 func smallest(all []Partition, matches func(*Partition) bool) (name string) {
 	for i := range all {
 		if matches(&all[i]) {
@@ -152,15 +152,15 @@ func smallest(all []Partition, matches func(*Partition) bool) (name string) {
 	return name
 }
 
-// Stopping is the state of a broker whose volume is to be replaced, and whose pod is being deleted.
-// The pod remains until Release, so the broker cannot start again with its volume.
+// Stopping is the state of a broker whose volume must be replaced and whose pod is being deleted.
+// The pod remains until Release, so the broker cannot start again with the old volume.
 type Stopping struct {
-	// Wanted is true if the claim exists, is not being deleted, and is to be replaced.
+	// Wanted is true if the claim exists, is not being deleted, and must be replaced.
 	Wanted  bool
-	Stopped bool // the broker's process has exited
-	Forced  bool // the pod was deleted without waiting for its processes
-	InISR   bool // the broker is in the ISR of a partition
-	Expired bool // the broker has been stopped and in an ISR for a while
+	Stopped bool // true if the broker's process has exited
+	Forced  bool // true if the pod was deleted without waiting for its processes
+	InISR   bool // true if the broker is in any ISR
+	Expired bool // true if the broker has been stopped and in an ISR for too long
 }
 
 // Action is the next action for a broker that is stopping.
@@ -169,16 +169,18 @@ type Action int
 const (
 	// Wait means that no action is due yet.
 	Wait Action = iota
-	// Discard means that the claim is deleted, and then the pod is released.
+	// Discard means that the claim must be deleted, and then the pod released.
 	Discard
-	// Release means that the pod is released, and the broker starts with the present claim.
+	// Release means that the pod must be released, and that the broker then starts with the present
+	// claim.
 	Release
 )
 
-// Next returns the next action. Before the caller discards, it calls Next again with InISR read
-// from the API server itself. The claim is deleted only when the broker has exited and is in no
-// ISR: then every acknowledged record is on another broker. If other brokers have failed meanwhile
-// and this broker is the last member of an ISR when it stops, it starts again with its volume.
+// Next returns the next action. Before the caller discards the claim, it calls Next again with a
+// value of InISR that it has read from the API server itself. The claim is deleted only when the
+// broker has exited and is in no ISR, because every acknowledged record is then on another broker.
+// Other brokers may have failed meanwhile. If this broker is the last member of an ISR when it
+// stops, it starts again with its old volume.
 func (s Stopping) Next() Action {
 	switch {
 	case !s.Wanted, s.Forced && !s.Stopped:

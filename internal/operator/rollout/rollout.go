@@ -9,18 +9,19 @@ import (
 
 // Broker is the state of a broker and its pod during a rolling update.
 type Broker struct {
-	// Updated is true if the pod has the latest template and its restart was not requested. A pod that
-	// is missing or being deleted counts as updated, because the pod that replaces it will be.
+	// Updated is true if the pod has the latest template and no user has requested its restart. A pod
+	// that is missing or being deleted counts as updated, because the next pod will have the latest
+	// template.
 	Updated bool
-	Ready   bool // the pod is ready and not being deleted
-	// Up is true if the broker renews its Lease. The pods of a node that Kubernetes cannot reach
+	Ready   bool // true if the pod is ready and not being deleted
+	// Up is true if the broker renews its Lease. If Kubernetes cannot reach a node, the node's pods
 	// are not ready although their brokers are up.
 	Up bool
-	// Settling is true if the pod has become ready recently: clients may still use the address of
+	// Settling is true if the pod has become ready recently, so clients may still use the address of
 	// the broker's previous pod.
 	Settling bool
 	Leaders  int // number of partitions that the broker leads
-	// Hold is what else the restart must wait for, if the broker serves.
+	// Hold is the further reason why the restart must wait, if the broker serves.
 	Hold Hold
 }
 
@@ -28,8 +29,8 @@ type Broker struct {
 type Partition struct {
 	Name string // topic/index
 	placement.Stop
-	// Lend is true if the broker of the partition's only replica is not restarted before another
-	// broker has a replica; see Lend.
+	// Lend is true if the broker with the partition's only replica must not be restarted before
+	// another broker has a replica; see Lend.
 	Lend bool
 }
 
@@ -37,10 +38,10 @@ type Partition struct {
 type State struct {
 	Brokers    []Broker // by id
 	Partitions []Partition
-	// Observed is true if the StatefulSet controller has observed the latest spec. Otherwise the
-	// pods' templates cannot be compared with the latest one.
+	// Observed is true if the StatefulSet controller has observed the latest spec. Otherwise the pods'
+	// templates cannot be compared with the latest template.
 	Observed bool
-	// Lends is true if partitions with one replica get a second one before their broker restarts.
+	// Lends is true if partitions with one replica get a second replica before their broker restarts.
 	Lends bool
 }
 
@@ -62,12 +63,12 @@ const (
 // Decision is the next step of a rolling update.
 type Decision struct {
 	Phase Phase
-	// Broker is the broker to restart, or the broker that the update waits for; with Held, the next
-	// broker. It is -1 with Complete, and while the StatefulSet controller has not observed the
-	// latest spec.
+	// Broker is the broker to restart, or the broker for which the update waits. With phase Held, it
+	// is the next broker. It is -1 with phase Complete, and while the StatefulSet controller has not
+	// observed the latest spec.
 	Broker int32
-	// Partition is the partition that Broker must not leave now; "" if the update waits for
-	// another reason.
+	// Partition is the partition that needs Broker now, because it has too few other in-sync replicas;
+	// "" if the update waits for another reason.
 	Partition string
 	Outdated  int // number of brokers with Updated false; 0 if Observed is false
 	Hold      Hold
@@ -75,18 +76,18 @@ type Decision struct {
 
 // Next returns the next step of a rolling update.
 //
-// A broker that is neither ready nor up serves no clients and is restarted at once. Otherwise a
-// template that does not start could not be replaced. Every other restart requires that
+// A broker that is neither ready nor up serves no clients and is restarted at once. Otherwise the
+// update could not replace a template whose pods do not start. Every other restart requires that
 //   - no other broker is being replaced: each pod with the latest template is ready and settled.
 //     So a template that does not start stops the update at the first broker;
 //   - every partition keeps enough in-sync replicas (placement.Stop), also one with a single
 //     replica if Partition.Lend is set;
 //   - the broker has no Hold.
 //
-// Of the brokers that may be restarted, a broker that is not ready is first, because a serving
-// broker must not be unavailable at the same time. Of the others, the broker that leads the fewest
-// partitions is first; among equals, the one with the highest id. A partition with too few in-sync
-// replicas blocks only the brokers that hold its replicas.
+// Of the brokers that can be restarted, a broker that is not ready comes first, because a serving
+// broker must not be unavailable at the same time. Of the other brokers, the broker that leads the
+// fewest partitions comes first, and among equals the broker with the highest id. A partition with
+// too few in-sync replicas blocks only the brokers that hold its replicas.
 func Next(s State) Decision {
 	if !s.Observed {
 		return Decision{Phase: Waiting, Broker: -1}
@@ -130,15 +131,15 @@ func Next(s State) Decision {
 }
 
 // Blocking returns the name of a partition that has too few in-sync replicas without a broker; ""
-// if there is none. Of several partitions it returns the smallest name, whatever their order is,
-// because the time for which an update has waited is measured for each partition name.
+// if there is none. If there are several, it returns the smallest name, in whatever order they are.
+// The reason is that the waiting time of an update is measured for each partition name.
 func (s State) Blocking(broker int32) string {
 	name, _ := s.blocking(broker)
 	return name
 }
 
-// blocking is like Blocking. single is true if only partitions with one replica, to which another
-// one can be lent, are blocking.
+// blocking is like Blocking. single is true if the only blocking partitions have one replica and
+// can be lent another one.
 func (s State) blocking(broker int32) (name string, single bool) {
 	var lendable string
 	for i := range s.Partitions {
@@ -159,7 +160,7 @@ func (s State) blocking(broker int32) (name string, single bool) {
 	return name, false
 }
 
-// smaller returns the smaller of two names; "" is no name.
+// smaller returns the smaller of two names. The name "" counts as none.
 func smaller(a, b string) string {
 	if a == "" || b != "" && b < a {
 		return b
@@ -167,7 +168,7 @@ func smaller(a, b string) string {
 	return a
 }
 
-// outdated returns the brokers with Updated false, in the order in which they are restarted.
+// outdated returns the brokers with Updated false, in the order of their restarts.
 func (s State) outdated() []int32 {
 	var ids []int32
 	for id, b := range s.Brokers {
@@ -182,7 +183,7 @@ func (s State) outdated() []int32 {
 	return ids
 }
 
-// rank returns 0 for a broker that is not ready, and 1 for one that is.
+// rank returns 0 for a broker that is not ready, otherwise 1.
 func (b Broker) rank() int {
 	if b.Ready {
 		return 1
@@ -190,7 +191,7 @@ func (b Broker) rank() int {
 	return 0
 }
 
-// unsettled returns a broker with the latest template that is not ready, or a broker that is
+// unsettled returns a broker that has the latest template and is not ready, or a broker that is
 // settling; -1 if there is none.
 func (s State) unsettled() int32 {
 	for id, b := range s.Brokers {

@@ -12,9 +12,9 @@ import (
 )
 
 // parse parses a text with one letter per broker. Old template: o ready, u up but not ready, O
-// neither, a ready and not approved, w ready and outside the window, A neither and not approved.
-// Latest template: n ready, m ready and settling, N not ready. The first broker leads the
-// fewest partitions.
+// neither ready nor up, a ready and not approved, w ready and outside the window, A neither ready
+// nor up, and not approved. Latest template: n ready, m ready and settling, N not ready. The first
+// broker leads the fewest partitions.
 func parse(text string) []Broker {
 	var all []Broker
 	for id, c := range text {
@@ -26,7 +26,7 @@ func parse(text string) []Broker {
 	return all
 }
 
-// partition returns a partition of the given replicas, of which those in isr are in sync.
+// partition returns a partition with the given replicas. The replicas in isr are in sync.
 func partition(minISR int, replicas, isr []int32) Partition {
 	return Partition{Name: fmt.Sprintf("t/%v", isr),
 		Stop: placement.Stop{Replicas: replicas, InSync: isr, MinISR: minISR}}
@@ -86,8 +86,9 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestBlockingPartitionIsTheSameInAnyOrder: the operator gathers the partitions in random order. An
-// update that waits for the same partitions must name the same one, or it would never be stuck.
+// TestBlockingPartitionIsTheSameInAnyOrder checks that the named partition does not depend on the
+// order of the partitions, which the operator gathers in random order. If the named partition
+// changed, an update that waits for the same partitions would never be stuck.
 func TestBlockingPartitionIsTheSameInAnyOrder(t *testing.T) {
 	single := func(name string, lend bool) Partition {
 		p := partition(1, []int32{0}, []int32{0})
@@ -126,8 +127,8 @@ func TestBlockingPartitionIsTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
-// simulation is a cluster whose brokers are restarted by Next. Replicas fall out of the ISR while
-// their broker is down and return some steps after it.
+// simulation is a cluster whose brokers are restarted by Next. Replicas leave the ISR while their
+// broker is down, and return some steps after the broker.
 type simulation struct{ state State }
 
 func newSimulation(random *rand.Rand) *simulation {
@@ -164,8 +165,8 @@ func (s *simulation) step(random *rand.Rand) {
 	}
 }
 
-// restart stops a broker. It fails if this makes a partition unavailable that has other replicas
-// and does not need all of them.
+// restart stops a broker. The test fails if this makes a partition unavailable that has other
+// replicas and does not need all of them.
 func (s *simulation) restart(t *testing.T, id int32) {
 	t.Helper()
 	s.state.Brokers[id] = Broker{Updated: true, Leaders: s.state.Brokers[id].Leaders}
@@ -179,8 +180,9 @@ func (s *simulation) restart(t *testing.T, id int32) {
 	}
 }
 
-// TestRollingUpdateKeepsPartitionsAvailable simulates rolling updates with random steps. No restart
-// leaves a partition with too few in-sync replicas, and every update completes.
+// TestRollingUpdateKeepsPartitionsAvailable simulates rolling updates with random steps. It checks
+// that no restart leaves a partition with too few in-sync replicas, and that every update
+// completes.
 func TestRollingUpdateKeepsPartitionsAvailable(t *testing.T) {
 	for seed := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(seed, 1))

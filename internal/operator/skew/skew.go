@@ -9,18 +9,18 @@ import (
 
 const (
 	// RaiseAfter is the time for which all brokers must support a higher format level before the
-	// LogCluster gets it. During this time the update can be reverted.
+	// LogCluster gets this level. During this time, the update can be reverted.
 	RaiseAfter = 24 * time.Hour
-	// MinorsMax is by how many minor releases brokers may be behind the operator.
+	// MinorsMax is the maximum number of minor releases by which brokers can be behind the operator.
 	MinorsMax = 2
 	// first is the format level of a LogCluster that has none yet.
 	first = 1
 )
 
-// Broker contains the values that a broker has reported in its last registration.
+// Broker contains values from a broker's last registration.
 type Broker struct {
-	Version string // "" if it never registered
-	// Level is the highest format level that the broker supports; 0 if it never registered.
+	Version string // "" if the broker never registered
+	// Level is the highest format level that the broker supports; 0 if the broker never registered.
 	Level int32
 }
 
@@ -39,7 +39,7 @@ type Kind int
 
 // The kinds of skew, from the mildest to the worst.
 const (
-	// None means that the versions work together.
+	// None means that the versions are compatible.
 	None Kind = iota
 	// Behind means that brokers are too far behind the operator.
 	Behind
@@ -47,28 +47,29 @@ const (
 	Refused
 	// Ahead means that brokers are newer than the operator.
 	Ahead
-	// Unsupported means that brokers do not support the format level of the LogCluster.
+	// Unsupported means that some brokers do not support the LogCluster's format level.
 	Unsupported
 )
 
 // Holds reports whether other brokers must not be restarted.
 func (k Kind) Holds() bool { return k == Ahead || k == Unsupported }
 
-// Decision is the format level of a LogCluster, and its skew.
+// Decision is a LogCluster's format level and its skew.
 type Decision struct {
 	Level   int32
 	RaiseAt time.Time // time at which the level rises if nothing changes; zero: never
 	Kind    Kind
-	Brokers []int32 // with Behind, Ahead and Unsupported
+	Brokers []int32 // affected brokers, with Behind, Ahead and Unsupported
 	Message string
 }
 
 // Decide returns the format level and the skew.
 //
 // If spec.formatLevel is given, the level rises at once, up to spec.formatLevel and to the highest
-// level that all brokers support. Otherwise it rises by one at a time, RaiseAfter after all brokers
-// support a higher level, and RaiseAfter after its last rise. So if brokers are updated again in
-// this time, the version of the first update can still be used. The level never decreases.
+// level that all brokers support. Otherwise it rises by one at a time. It rises RaiseAfter after
+// all brokers support a higher level, and RaiseAfter after its last rise. So if brokers are updated
+// again in this time, they can still return to the version of the first update. The level never
+// decreases.
 func Decide(in Input) Decision {
 	d := Decision{Level: max(in.Level, first)}
 	supported := in.supported()
@@ -89,7 +90,8 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// supported returns the highest level that all brokers support; 0 if one has never registered.
+// supported returns the highest level that all brokers support; 0 if any broker has never
+// registered.
 func (in *Input) supported() int32 {
 	if len(in.Brokers) == 0 {
 		return 0
@@ -101,7 +103,7 @@ func (in *Input) supported() int32 {
 	return level
 }
 
-// describe sets the worst kind of skew.
+// describe sets the worst kind of skew, with its brokers.
 func (d *Decision) describe(in *Input, supported int32) {
 	unsupported := in.which(func(b Broker) bool { return b.Level > 0 && b.Level < d.Level })
 	ahead := in.which(func(b Broker) bool { return behind(b.Version, in.Operator) > 0 })
@@ -147,8 +149,8 @@ func (in *Input) which(match func(Broker) bool) (ids []int32) {
 }
 
 // behind returns the number of minor releases by which version b is behind version a. The result is
-// negative if b is ahead, and more than MinorsMax if the major release of b is lower. It is 0 if
-// one of the versions is not a release, such as a development build.
+// negative if b is ahead, and exceeds MinorsMax if b has a lower major release. It is 0 if one of
+// the versions is not a release, such as a development build.
 func behind(a, b string) int {
 	majorA, minorA, ok := release(a)
 	majorB, minorB, known := release(b)
@@ -163,7 +165,7 @@ func behind(a, b string) int {
 	return minorA - minorB
 }
 
-// release returns the major and the minor number of a version, such as v1.4.2.
+// release returns a version's major and minor number. An example of a version is v1.4.2.
 func release(version string) (major, minor int, ok bool) {
 	numbers, prefixed := strings.CutPrefix(version, "v")
 	parts := strings.SplitN(numbers, ".", 3)

@@ -11,7 +11,7 @@ import (
 
 var now = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 
-// all returns brokers of one version with these levels.
+// all returns brokers that run the same version and support the given levels.
 func all(version string, levels ...int32) (brokers []Broker) {
 	for _, level := range levels {
 		brokers = append(brokers, Broker{version, level})
@@ -67,7 +67,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestLevelIsSupportedWhenItRises: it never falls, and when it rises all brokers support it.
+// TestLevelIsSupportedWhenItRises checks that the level never falls, and that all brokers support
+// it when it rises.
 func TestLevelIsSupportedWhenItRises(t *testing.T) {
 	for seed := range seed.Sequence(t, 200) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -1,15 +1,15 @@
 // Package volumes decides which brokers have lost their volumes, and which of these brokers may
-// continue with an empty one. The package is pure; controllers/volumes is its shell.
+// continue with an empty volume. The package is pure; controllers/volumes performs its I/O.
 //
-// A broker that starts with an empty volume has the id of a broker that had records. If the loss is
-// not noticed, records are lost permanently if the volume held their last copy. So a broker never
-// uses another volume than the last one without consent, which a user gives for the UID of a
+// A broker that starts with an empty volume has the id of a broker that had records. If the volume
+// held the last copy of records, an unnoticed loss would be permanent. So a broker never uses a
+// volume other than its last one without consent. A user gives this consent for the UID of a
 // PersistentVolumeClaim (ADR 0273). A broker without replicas needs no consent, because it has lost
 // nothing.
 //
-// The consent takes this path: annotation heartwood.dev/replace-volume of the LogCluster, then
-// v1alpha1.VolumeConsent in the Lease of the broker, which the broker compares with the directory
-// id of its volume.
+// The user writes the consent into the LogCluster's annotation heartwood.dev/replace-volume. The
+// operator then writes a v1alpha1.VolumeConsent into the broker's Lease, which the broker compares
+// with the directory id of its volume.
 //
 // Invariants:
 //  1. A VolumeConsent with a directory id is written only for a directory that the broker has

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// namesMax is the maximum number of partitions that a LostVolume names.
+// namesMax is the maximum number of partitions in a LostVolume.
 const namesMax = 5
 
 // guard finds the partitions whose last in-sync replica would be lost.
@@ -26,7 +26,7 @@ func newGuard(in Input, causes []v1alpha1.VolumeLossCause) guard {
 }
 
 // blocking returns the partitions whose last in-sync replica is on a broker, unless their loss is
-// accepted: partitions of Topics, and retained ones. Both are sorted.
+// accepted. topics are partitions of Topics, and retained are retained partitions. Both are sorted.
 func (g guard) blocking(broker int32) (topics, retained []string) {
 	for i := range g.partitions {
 		p := &g.partitions[i]
@@ -42,14 +42,14 @@ func (g guard) blocking(broker int32) (topics, retained []string) {
 	return first(topics), first(retained)
 }
 
-// last reports whether a broker holds the last member of an ISR: the broker is a member with its
-// lost volume, and every other member has lost its volume, too.
+// last reports whether a broker holds the last in-sync replica of a partition: the broker is in the
+// ISR with its lost volume, and every other member of the ISR has lost its volume, too.
 func (g guard) last(p *Partition, broker int32) bool {
 	member := false
 	for _, m := range p.ISR {
 		if m.Broker == broker {
 			b := g.brokers[broker]
-			// The broker may have become a member with a later volume than the lost one.
+			// The broker may have joined the ISR with a later volume than the lost one.
 			member = m.Directory == "" || m.Directory == b.Directory
 		} else if !g.gone(m) {
 			return false
@@ -58,8 +58,9 @@ func (g guard) last(p *Partition, broker int32) bool {
 	return member
 }
 
-// gone reports whether the records of a member of an ISR are lost: its broker has lost its volume,
-// or has continued with another one. The volume of a broker that does not run counts as present.
+// gone reports whether the records of an ISR member are lost: the member's broker has lost its
+// volume, or has continued with another volume. If a broker does not run, its volume counts as
+// present.
 func (g guard) gone(m placement.InSyncReplica) bool {
 	b := g.brokers[m.Broker]
 	if b == nil {
@@ -68,10 +69,10 @@ func (g guard) gone(m placement.InSyncReplica) bool {
 	return g.lost[m.Broker] || m.Directory != "" && b.Directory != "" && m.Directory != b.Directory
 }
 
-// accepted reports whether the loss of a partition's records is accepted. The consent may name the
-// claim of any member of the ISR, because the records of all members are lost. The claim is that of
-// the lost volume, or a later one that was replaced with consent. A consent that was used before
-// the member's directory was created does not count, because it concerned an earlier loss.
+// accepted reports whether a user has accepted the loss of a partition's records. The consent can
+// name the claim of any ISR member, because the records of all members are lost. The claim belongs
+// to the lost volume, or to a later volume that was replaced with consent. A consent that was used
+// before the member's directory was created does not count, because it concerned an earlier loss.
 func (g guard) accepted(p *Partition) bool {
 	return p.Accepted != "" && slices.ContainsFunc(p.ISR, func(m placement.InSyncReplica) bool {
 		b := g.brokers[m.Broker]

@@ -7,45 +7,46 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Presence is the existence of an object.
+// Presence says whether an object exists.
 type Presence int
 
-// Unknown means that the operator may not read the object, or that the read failed.
+// Unknown means that the operator has no permission to read the object, or that the read failed.
 const (
 	Unknown Presence = iota
 	Present
 	Absent
 )
 
-// Claim is the PersistentVolumeClaim of a broker.
+// Claim is a broker's PersistentVolumeClaim.
 type Claim struct {
 	Name string
 	UID  string // "" if the claim does not exist
-	// Lost is true if Kubernetes reports that the PersistentVolume does not exist any more.
+	// Lost is true if Kubernetes reports that the PersistentVolume no longer exists.
 	Lost bool
-	// Volume and Node are the presence of the claim's PersistentVolume and of a node that can mount
-	// it. Both are Present if the claim has no volume yet, and for a broker that is up, whose volume
-	// is not checked.
+	// Volume is the presence of the claim's PersistentVolume. Node is the presence of a node that can
+	// mount it. Both are Present if the claim has no volume yet, and if the broker is up, because its
+	// volume is then not checked.
 	Volume, Node Presence
 }
 
 // Broker is the known state of a broker and its volume.
 type Broker struct {
 	ID int32
-	Up bool // the broker renews its Lease, or may do so
-	// Unverified is true if it is not known yet whether the broker renews its Lease. Up is true then.
+	Up bool // true if the broker renews its Lease, or possibly renews it
+	// Unverified is true if it is not yet known whether the broker renews its Lease. Up is then true.
 	Unverified bool
 	// Directory is the directory id with which the broker registered last; "" before the first
 	// start.
 	Directory string
-	// Found is the directory id of a volume that the broker has found instead; "" if there is none.
+	// Found is the directory id of another volume that the broker has found instead; "" if there is
+	// none.
 	Found   string
-	Consent v1alpha1.VolumeConsent // in the Lease
+	Consent v1alpha1.VolumeConsent // consent in the Lease
 	Claim   Claim
-	// Unscheduled is true if the broker's pod has not been scheduled to a node for a while.
+	// Unscheduled is true if the broker's pod has not been scheduled to a node for some time.
 	Unscheduled bool
-	// Holds is true if a partition has a replica on the broker, or is assigned to it; also a retained
-	// partition.
+	// Holds is true if any partition, including a retained one, has a replica on the broker or is
+	// assigned to it.
 	Holds bool
 }
 
@@ -55,28 +56,28 @@ type Partition struct {
 	ISR  []placement.InSyncReplica
 	// Retained is true for a partition of a deleted topic whose records are retained.
 	Retained bool
-	// Accepted is the consent to the loss of the partition's records; "" without one. For lost volumes
-	// it is the UID of a claim.
+	// Accepted is the consent to the loss of the partition's records; "" without a consent. For a lost
+	// volume, it is a claim's UID.
 	Accepted string
 }
 
 // Input is the input of a decision.
 type Input struct {
-	Brokers    []Broker // that run, by id
+	Brokers    []Broker // running brokers, by id
 	Partitions []Partition
-	// Incomplete is true if not all partitions are known. Then no volume is replaced.
+	// Incomplete is true if not all partitions are known. No volume is then replaced.
 	Incomplete bool
-	Requested  []string // the UIDs in annotation heartwood.dev/replace-volume
+	Requested  []string // UIDs in annotation heartwood.dev/replace-volume
 }
 
 // Lost is a lost volume, with the actions for it.
 type Lost struct {
 	v1alpha1.LostVolume
-	// Write is the VolumeConsent to be written into the Lease; nil: none.
+	// Write is the VolumeConsent that must be written into the Lease; nil if there is none.
 	Write *v1alpha1.VolumeConsent
 	// Used is the UID in Requested that has taken effect and must be removed; "" if there is none.
 	Used string
-	// Delete is true if the claim and the pod must be deleted, after Write was written.
+	// Delete is true if the claim and the pod must be deleted after Write was written.
 	Delete bool
 }
 
@@ -85,7 +86,7 @@ type Decision struct {
 	Lost []Lost // by broker id
 	// Unreadable contains the brokers whose volumes may be lost but could not be checked.
 	Unreadable []int32
-	// Unused are UIDs in Requested that name no lost volume.
+	// Unused contains the UIDs in Requested that match no lost volume.
 	Unused []string
 }
 
@@ -94,14 +95,14 @@ func (d *Decision) GivesUp() bool {
 	return slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.Write != nil || l.Delete })
 }
 
-// AnyLost reports whether a volume is lost. Without lost volumes, the decision does not depend on
+// AnyLost reports whether any volume is lost. Without lost volumes, the decision does not depend on
 // partitions.
 func (in *Input) AnyLost() bool {
 	return slices.ContainsFunc(in.Brokers, func(b Broker) bool { return b.cause() != "" })
 }
 
-// Decide returns the lost volumes. It does not depend on earlier decisions, so a step that failed
-// is decided again.
+// Decide returns the lost volumes. It does not depend on earlier decisions, so a failed step is
+// decided again.
 func Decide(in Input) Decision {
 	d := Decision{}
 	causes := make([]v1alpha1.VolumeLossCause, len(in.Brokers))
@@ -120,7 +121,7 @@ func Decide(in Input) Decision {
 			d.Unreadable = append(d.Unreadable, b.ID)
 		}
 		if b.unknown() || b.Unverified || b.foundOther() {
-			named[b.Claim.UID] = true // perhaps the volume is lost
+			named[b.Claim.UID] = true // kept, because the volume may be lost
 		}
 	}
 	for _, uid := range in.Requested {
@@ -131,16 +132,16 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// cause returns the reason why the volume of a broker counts as lost, "" if it does not. A missing
-// claim is no reason: the StatefulSet controller creates the claim again, and the broker reports
-// the volume.
+// cause returns the reason why a broker's volume counts as lost, or "" if the volume is not lost. A
+// missing claim is no reason, because the StatefulSet controller creates the claim again, and the
+// broker then reports the new volume.
 func (b *Broker) cause() v1alpha1.VolumeLossCause {
 	switch {
 	case b.Claim.UID == "" || b.Directory == "":
-		return "" // a broker that has never started has no records
+		return "" // a broker that never started has no records
 	case b.Up:
 		return ""
-	// These cases come first, because a broker that has found another volume may have lost that
+	// These cases come first, because a broker that has found another volume may have lost this
 	// volume, too.
 	case b.Claim.Lost || b.Claim.Volume == Absent:
 		return v1alpha1.LostVolumeDeleted
@@ -152,30 +153,30 @@ func (b *Broker) cause() v1alpha1.VolumeLossCause {
 	return ""
 }
 
-// foundOther reports whether the broker waits with another volume than the one that it used last.
-// The Lease of the former process may still be valid.
+// foundOther reports whether the broker has found a volume other than its last one, and waits. The
+// Lease of its previous process may still be valid.
 func (b *Broker) foundOther() bool { return b.Found != "" && b.Found != b.Directory }
 
-// unknown reports whether the operator has failed to read the volume or the node of a broker that
-// is down.
+// unknown reports whether the operator could not read the volume, or its node, of a broker that is
+// down.
 func (b *Broker) unknown() bool {
 	return !b.Up && b.Directory != "" && b.Claim.UID != "" &&
 		(b.Claim.Volume == Unknown || b.Claim.Node == Unknown)
 }
 
-// unreadable reports whether the volume of a broker may be lost but could not be checked. If the
-// pod was scheduled, its volume and node exist.
+// unreadable reports whether a broker's volume may be lost but could not be checked. If the pod was
+// scheduled, its volume and node exist.
 func (b *Broker) unreadable() bool { return b.unknown() && b.Unscheduled }
 
-// decide returns the actions for the lost volume of a broker.
+// decide returns the actions for a broker's lost volume.
 func (b *Broker) decide(cause v1alpha1.VolumeLossCause, in *Input, guard guard) Lost {
 	lost := Lost{LostVolume: v1alpha1.LostVolume{Broker: b.ID, Claim: b.Claim.Name,
 		ClaimUID: b.Claim.UID, Cause: cause}}
 	consents := slices.Contains(in.Requested, b.Claim.UID)
 	if cause == v1alpha1.LostNewVolume && b.Consent.Claim != "" && b.Consent.Directory == b.Found {
-		lost.Replacing = true // the broker is about to register
+		lost.Replacing = true // the broker will soon register
 		if consents {
-			lost.Used = b.Claim.UID // an earlier removal of the UID has failed
+			lost.Used = b.Claim.UID // the UID was not removed earlier because of an error
 		}
 		return lost
 	}
@@ -203,9 +204,10 @@ func (b *Broker) decide(cause v1alpha1.VolumeLossCause, in *Input, guard guard) 
 	return lost
 }
 
-// permitted returns the UID of the claim whose replacement an earlier consent permits, "" if there
-// is none. If the claim must be deleted, the UID is that of this claim. If the broker has found a
-// new volume, the UID is that of an earlier claim, which was deleted and replaced by this one.
+// permitted returns the UID of the claim whose replacement an earlier consent permits, or "" if
+// there is none. If the claim must be deleted, this is the UID of this claim. If the broker has
+// found a new volume, it is the UID of an earlier claim, which was deleted and replaced by this
+// one.
 func (b *Broker) permitted(cause v1alpha1.VolumeLossCause) string {
 	isThis := b.Consent.Claim == b.Claim.UID
 	if b.Consent.Directory != "" || isThis == (cause == v1alpha1.LostNewVolume) {

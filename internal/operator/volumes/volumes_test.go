@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// input returns three brokers, of which broker 1 has found a new volume, and one partition that is
-// in sync on all three.
+// input returns three brokers and one partition that is in sync on all of them. Broker 1 has found
+// a new volume.
 func input() Input {
 	in := Input{}
 	for id := range int32(3) {
@@ -31,7 +31,7 @@ func members(ids ...int32) (isr []placement.InSyncReplica) {
 	return isr
 }
 
-// only returns the only lost volume, which is that of broker 1.
+// only returns the single lost volume, and checks that it belongs to broker 1.
 func only(t *testing.T, d Decision) Lost {
 	t.Helper()
 	if len(d.Lost) != 1 || d.Lost[0].Broker != 1 {
@@ -84,7 +84,7 @@ func TestConsentIsUsedOnce(t *testing.T) {
 	if lost.Write == nil || *lost.Write != want || lost.Used != "claim-b" || lost.Delete {
 		t.Fatalf("decision %+v, want %v written", lost, want)
 	}
-	// Consents for a claim in use, and for claims that do not exist, permit nothing later.
+	// Consents for a claim in use, or for claims that do not exist, permit nothing later.
 	if !slices.Equal(d.Unused, []string{"claim-a", "unknown"}) {
 		t.Errorf("unused %v", d.Unused)
 	}
@@ -94,21 +94,21 @@ func TestConsentIsUsedOnce(t *testing.T) {
 	if lost = only(t, Decide(in)); !lost.Replacing || lost.Write != nil || lost.Used != "" {
 		t.Errorf("decision %+v, want a replacement in progress", lost)
 	}
-	// The removal of the consent has failed.
+	// The consent could not be removed because of an error.
 	in.Requested = []string{"claim-b"}
 	if lost = only(t, Decide(in)); lost.Write != nil || lost.Used != "claim-b" {
 		t.Errorf("decision %+v, want the consent removed", lost)
 	}
 	in.Requested = nil
-	// Another volume than the permitted one needs another consent.
+	// A volume other than the permitted one requires another consent.
 	in.Brokers[1].Found = "newer"
 	if lost = only(t, Decide(in)); lost.Replacing || lost.Write != nil {
 		t.Errorf("decision %+v, want none without consent", lost)
 	}
 }
 
-// TestNothingIsReplacedWhileNotAllPartitionsAreKnown: a partition that is not known may have its
-// only replica on the lost volume.
+// TestNothingIsReplacedWhileNotAllPartitionsAreKnown checks that no volume is replaced while
+// partitions are unknown. An unknown partition may have its only replica on the lost volume.
 func TestNothingIsReplacedWhileNotAllPartitionsAreKnown(t *testing.T) {
 	in := input()
 	in.Requested, in.Incomplete = []string{"claim-b"}, true
@@ -128,8 +128,8 @@ func TestNothingIsReplacedWhileNotAllPartitionsAreKnown(t *testing.T) {
 	}
 }
 
-// TestConsentIsKeptUntilTheStateOfTheBrokerIsKnown: after a restart of the operator, Leases that
-// have expired are not verified yet.
+// TestConsentIsKeptUntilTheStateOfTheBrokerIsKnown checks that a consent is kept while the broker's
+// Lease is unverified. After a restart of the operator, expired Leases are not verified yet.
 func TestConsentIsKeptUntilTheStateOfTheBrokerIsKnown(t *testing.T) {
 	for name, change := range map[string]func(*Broker){
 		"unverified":        func(b *Broker) { b.Up, b.Unverified, b.Found = true, true, "" },
@@ -153,7 +153,7 @@ func TestClaimIsDeletedAfterTheConsentIsWritten(t *testing.T) {
 	if lost.Write == nil || *lost.Write != consent || !lost.Delete || lost.Used != "claim-b" {
 		t.Fatalf("decision %+v", lost)
 	}
-	// An operator that was restarted before the deletion continues.
+	// An operator that was restarted before the deletion continues with it.
 	b.Consent, in.Requested = consent, nil
 	if lost = only(t, Decide(in)); lost.Write != nil || !lost.Delete || !lost.Replacing {
 		t.Fatalf("decision %+v", lost)
@@ -166,7 +166,7 @@ func TestClaimIsDeletedAfterTheConsentIsWritten(t *testing.T) {
 	if lost.Write == nil || *lost.Write != want || lost.Delete || !lost.Replacing {
 		t.Fatalf("decision %+v, want %v written", lost, want)
 	}
-	// The next volume is lost, too, before the broker has used it: that needs another consent.
+	// The next volume is lost, too, before the broker has used it. This loss requires another consent.
 	b.Found, b.Claim.Volume = "", Absent
 	if lost = only(t, Decide(in)); lost.Write != nil || lost.Delete {
 		t.Fatalf("decision %+v, want none without consent", lost)
@@ -229,7 +229,7 @@ func TestLastInSyncReplicaIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestBrokerWithoutReplicasNeedsNoConsent covers claims that were deleted on purpose, while the
+// TestBrokerWithoutReplicasNeedsNoConsent covers claims that a user deleted on purpose while the
 // LogCluster had fewer brokers.
 func TestBrokerWithoutReplicasNeedsNoConsent(t *testing.T) {
 	in := input()
