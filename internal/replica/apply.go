@@ -12,19 +12,20 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// applier applies metadata images to a Set. Only the goroutine that calls Set.Apply uses it.
+// applier applies metadata images to a Set. Only the goroutine that calls Set.Apply uses the
+// applier.
 type applier struct {
 	set      *Set
-	defaults metadata.Replication // used for settings that an image does not contain
-	// cluster is the id of the cluster to which the store's logs belong; "": the store contains no
+	defaults metadata.Replication // values of settings that an image does not contain
+	// cluster is the id of the cluster to which the store's logs belong; "" if the store contains no
 	// logs.
 	cluster string
-	// replication and brokers come from the last applied image.
+	// replication and brokers are copied from the last applied image.
 	replication metadata.Replication
 	brokers     []metadata.Broker
-	// shrunk is the number of ISRs that the image being applied has shrunk.
+	// shrunk is the number of ISRs that became smaller with the image that is being applied.
 	shrunk   atomic.Int64
-	released bool // every log of the store belongs to a partition of that image
+	released bool // true if every log of the store belongs to a partition of that image
 }
 
 // assignedPartition is a partition that an image assigns to this broker.
@@ -36,19 +37,20 @@ type assignedPartition struct {
 
 // Apply makes the set match a metadata image: it creates, opens, configures and releases logs, and
 // begins leader epochs. It returns the partitions that this broker reports to the metadata store
-// (metadata.Served). The error joins the errors of single partitions; all other partitions are
-// served. Apply must be called from one goroutine. Partitions that the image does not change are
-// skipped: after the failure of a broker, tens of images arrive in quick succession, and each of
-// them changes a few of a thousand partitions (ADR 0254).
+// (metadata.Served). The returned error joins the errors of single partitions; all other partitions
+// are served. Apply must be called from one goroutine. It skips partitions that the image does not
+// change. After a broker failure, tens of images arrive in quick succession, and each of them
+// changes only a few of a thousand partitions (ADR 0254).
 //
 // The order of the steps matters:
 //
-//  1. Logs are released first. So if a topic was deleted and created again under the same name, the
-//     directories of the new topic's logs are free.
-//  2. The partitions that this broker continues to lead, or follows, come next, because this step
-//     does not wait for the disk. Producers of partitions on other brokers may wait for this step:
-//     for the removal of a dead replica from the ISR, or for this broker to follow a new leader.
-//  3. The partitions that this broker begins to lead come last.
+//  1. Apply first releases logs. So if a topic was deleted and created again under the same name,
+//     the directories for the new topic's logs are free.
+//  2. Next it processes the partitions that this broker follows, or continues to lead, because this
+//     step does not wait for the disk. Producers of partitions on other brokers may wait for this
+//     step: for the removal of a dead replica from the ISR, or for this broker to follow a new
+//     leader.
+//  3. Last it processes the partitions that this broker begins to lead.
 func (s *Set) Apply(img *metadata.Image) ([]metadata.Served, error) { return s.applier.apply(img) }
 
 // Cluster returns the id of the cluster to which the store's logs belong. It must be called from
@@ -57,7 +59,7 @@ func (s *Set) Cluster() string { return s.applier.cluster }
 
 func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	s := a.set
-	s.latest.Store(img) // before any role changes, so that each refusal names the new leader
+	s.latest.Store(img) // stored before any role changes, so that each refusal names the new leader
 	configured := a.configure(img)
 	old := s.view.Load().partitions
 	assigned := assignedTo(s.node, img)
@@ -68,7 +70,7 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 		faults = a.release(img, old, assigned)
 		a.released = len(faults) == 0
 		if a.released && img.ClusterID != "" {
-			a.cluster = img.ClusterID // release has released the logs of any other cluster
+			a.cluster = img.ClusterID // release has already released the logs of other clusters
 		}
 		a.createLogs(old, assigned)
 	}
@@ -80,8 +82,8 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	failed := map[PartitionID]error{}
 	a.applyPartitions(img, next, others, failed)
 	s.view.Store(s.view.Load().with(next.partitions))
-	// next contains all followed partitions now. The partitions in starting are not followed, even
-	// if their leader epoch fails to begin.
+	// next now contains all followed partitions. This broker does not follow the partitions in
+	// starting, even if their leader epoch fails to begin.
 	if len(changed) > 0 || !sameLogs {
 		s.fetchers.follow(img, next.partitions)
 	}
@@ -96,8 +98,8 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	return served, errors.Join(faults...)
 }
 
-// configure applies the replication settings of an image. It reports whether the settings or the
-// brokers have changed; if so, the roles of all partitions must be computed again.
+// configure applies an image's replication settings. It reports whether the settings or the brokers
+// have changed. In that case the roles of all partitions must be computed again.
 func (a *applier) configure(img *metadata.Image) (changed bool) {
 	if slices.Equal(img.Brokers, a.brokers) && img.Replication == a.replication {
 		return false
@@ -110,13 +112,14 @@ func (a *applier) configure(img *metadata.Image) (changed bool) {
 }
 
 // wake wakes the requests that wait in changed or removed partitions, because these requests still
-// refer to the old roles. The caller has stored the new view, which the requests read next.
+// refer to the old roles. The caller has already stored the new view, which the requests then read.
 func (a *applier) wake(old map[PartitionID]*partition, next *view, changed []assignedPartition) {
 	s := a.set
 	ids := make([]PartitionID, 0, len(changed))
 	for _, ap := range changed {
-		// logSynced advances high watermarks only in the stored view. If a sync of a new partition ended
-		// before next was stored, the high watermark has not advanced yet, and no later sync may follow.
+		// logSynced advances only the high watermarks of partitions in the stored view. If a new
+		// partition was synced before next was stored, its high watermark has not advanced yet, and there
+		// may be no later sync.
 		next.partitions[ap.id].advance()
 		ids = append(ids, ap.id)
 	}
@@ -137,7 +140,7 @@ func (a *applier) wake(old map[PartitionID]*partition, next *view, changed []ass
 	s.sessions.markImage(ids)
 }
 
-// assignedTo lists the partitions that an image assigns to a broker, in the image's order.
+// assignedTo lists the partitions that an image assigns to the broker node, in the image's order.
 func assignedTo(node int32, img *metadata.Image) []assignedPartition {
 	var all []assignedPartition
 	for _, topic := range img.Topics {
@@ -153,8 +156,8 @@ func assignedTo(node int32, img *metadata.Image) []assignedPartition {
 	return all
 }
 
-// splitStarting separates the partitions whose leader epoch begins on this broker from the others.
-// Both results keep the order of assigned.
+// splitStarting separates the partitions whose leader epoch begins on this broker from the other
+// partitions. Both results are in the order of assigned.
 func (a *applier) splitStarting(old map[PartitionID]*partition,
 	assigned []assignedPartition) (starting, others []assignedPartition) {
 	for _, ap := range assigned {
@@ -170,9 +173,9 @@ func (a *applier) splitStarting(old map[PartitionID]*partition,
 	return starting, others
 }
 
-// served returns three kinds of partitions of the view: those that this broker serves, those that
-// it does not serve because their log contains a later leader epoch, and those whose log has lost
-// records. It also returns the errors of all partitions that failed.
+// served returns three kinds of partitions of the view: partitions that this broker serves,
+// partitions that it does not serve because their log contains a later leader epoch, and partitions
+// whose log has lost records. It also returns the errors of all partitions that failed.
 func (v *view) served(assigned []assignedPartition,
 	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {
@@ -195,7 +198,7 @@ func (v *view) served(assigned []assignedPartition,
 	return served, faults
 }
 
-// with returns a copy of the view to which partitions were added, or in which they were replaced.
+// with returns a copy of the view in which the given partitions are added or replaced.
 func (v *view) with(partitions map[PartitionID]*partition) *view {
 	all := maps.Clone(v.partitions)
 	if all == nil {
@@ -205,19 +208,19 @@ func (v *view) with(partitions map[PartitionID]*partition) *view {
 	return &view{image: v.image, partitions: all}
 }
 
-// release ends the roles of partitions that are no longer assigned to this broker. It releases
-// every log on the disk that belongs to no assigned partition: logs of partitions in the previous
-// image and, at the first image, logs of topics that were deleted while the broker was down. If the
-// first image has the same leader epoch as a log without an assignment, the log is kept until an
-// image shows a later leader epoch (mayPrecedeAssignment).
+// release ends the roles of partitions that are no longer assigned to this broker. It also releases
+// every log on the disk that belongs to no assigned partition. These are logs of partitions in the
+// previous image and, at the first image, logs of topics that were deleted while the broker was
+// down. If the first image shows an unassigned log's own leader epoch, release keeps the log until
+// an image shows a later leader epoch (mayPrecedeAssignment).
 func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 	assigned []assignedPartition) []error {
 	topics := make(map[PartitionID]metadata.ID, len(assigned))
 	for _, ap := range assigned {
 		topics[ap.id] = ap.topic.ID
 	}
-	// The roles change before the logs close: a request that finds its log closed returns the
-	// refusal of the new role.
+	// Change the roles before closing the logs, so that a request that finds its log closed returns
+	// the new role's refusal.
 	for id, p := range old {
 		if topic, ok := topics[id]; !ok || topic != p.topic {
 			_ = p.setRole(&role{epoch: p.role.Load().epoch, leader: metadata.NoBroker,
@@ -236,7 +239,7 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 		retain := log.Retain() || a.isOtherCluster(img)
 		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil {
 			if _, seen := old[id]; !seen && mayPrecedeAssignment(topic, log) {
-				continue // a later image assigns the partition, or shows a later leader epoch
+				continue // a later image will assign the partition, or show a later leader epoch
 			}
 			if !isServedElsewhere(topic, log) {
 				retain = true // the topic exists, and this may be the only copy of its records
@@ -258,11 +261,11 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 	return nil
 }
 
-// isServedElsewhere reports whether another broker leads a reassigned partition, in the latest
-// leader epoch of this log or in a later one. If so, the new replicas have all records: a
-// reassignment removes a replica only once its replacements are in sync. The epochs are compared
-// because a partition whose entry was lost starts with lower leader epochs, and its replicas may be
-// empty.
+// isServedElsewhere reports whether another broker leads a reassigned partition, in this log's
+// latest leader epoch or in a later one. If so, the new replicas have all records: a reassignment
+// removes a replica only once its replacements are in sync. The comparison of epochs is necessary
+// because a partition whose metadata were lost starts with lower leader epochs, and its replicas
+// may be empty.
 func isServedElsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	id := log.ID()
 	if int(id.Index) >= len(topic.Partitions) {
@@ -272,18 +275,19 @@ func isServedElsewhere(topic *metadata.Topic, log *logstore.Log) bool {
 	return p.Leader != metadata.NoBroker && len(p.ISR) > 0 && p.LeaderEpoch >= log.LeaderEpoch()
 }
 
-// mayPrecedeAssignment reports whether an image without an assignment of this log may be older than
-// the assignment. The first image of a process may be: an API server may answer from a watch cache
-// that lags. After a crash the log may lack its latest leader epoch, in which no record was
-// appended (ADR 0252), so an equal epoch proves nothing.
+// mayPrecedeAssignment reports whether an image that does not assign this log's partition to this
+// broker may be older than the assignment. This can happen with the first image of a process,
+// because an API server may answer from a watch cache that lags. After a crash the log may lack its
+// latest leader epoch, in which no record was appended (ADR 0252), so an equal epoch proves
+// nothing.
 func mayPrecedeAssignment(topic *metadata.Topic, log *logstore.Log) bool {
 	index := int(log.ID().Index)
 	return index < len(topic.Partitions) && topic.Partitions[index].Leader != metadata.NoBroker &&
 		topic.Partitions[index].LeaderEpoch == log.LeaderEpoch()
 }
 
-// isOtherCluster reports whether the store's logs belong to another cluster than the image does. If
-// so, a topic that is missing in the image was not necessarily deleted.
+// isOtherCluster reports whether the store's logs belong to another cluster than the image. If so,
+// a topic that is missing in the image was not necessarily deleted.
 func (a *applier) isOtherCluster(img *metadata.Image) bool {
 	return a.cluster != "" && a.cluster != img.ClusterID
 }

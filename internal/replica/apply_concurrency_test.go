@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// countingDisk counts the syncs of files and directories.
+// countingDisk is a filesystem that counts the syncs of files and directories.
 type countingDisk struct {
 	vfs.FS
 	syncs atomic.Int32
@@ -38,8 +38,8 @@ func (f *countingFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestLeaderEpochsBeginWithoutDisk: 40 partitions begin a leader epoch, and no file is synced.
-// Apply returns them in order.
+// TestLeaderEpochsBeginWithoutDisk checks that 40 partitions can begin a leader epoch without
+// syncing a file, and that Apply returns them in order.
 func TestLeaderEpochsBeginWithoutDisk(t *testing.T) {
 	disk := &countingDisk{FS: vfs.NewMem()}
 	b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}
@@ -71,8 +71,8 @@ func TestLeaderEpochsBeginWithoutDisk(t *testing.T) {
 	}
 }
 
-// BenchmarkCreatePartitions creates 1,000 partitions and begins to lead them, on a real disk with
-// real syncs. docs/bench/start.md contains results.
+// BenchmarkCreatePartitions creates 1,000 partitions on a real disk with real syncs, and makes the
+// broker their leader. docs/bench/start.md contains results.
 func BenchmarkCreatePartitions(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

@@ -12,14 +12,14 @@ import (
 	"heartwood.dev/heartwood/internal/replica/isr"
 )
 
-// applyConcurrency is the largest number of partitions that the applier, or a fetcher, processes at
-// once. A partition may wait for syncs, for example to create or truncate its log. Concurrent syncs
-// share one write of the filesystem's journal.
+// applyConcurrency is the maximum number of partitions that the applier, or a fetcher, processes at
+// once. A partition may wait for syncs, for example while its log is created or truncated.
+// Concurrent syncs share one write of the filesystem's journal.
 const applyConcurrency = 64
 
-// applyPartitions applies an image to partitions and adds them to the next view. It stores their
-// errors in the map failed. The partitions are independent of each other, so they are processed
-// concurrently.
+// applyPartitions applies an image to partitions and adds them to the view next. It stores their
+// errors in the map failed. The partitions are independent of each other, so applyPartitions
+// processes them concurrently.
 func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []assignedPartition,
 	failed map[PartitionID]error) {
 	type result struct {
@@ -36,7 +36,7 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 			return nil
 		})
 	}
-	_ = workers.Wait() // the errors are in results
+	_ = workers.Wait() // results contains the errors
 	if n := a.shrunk.Swap(0); n > 0 {
 		a.set.logger.Info("ISRs shrunk by the operator", "partitions", n)
 	}
@@ -44,16 +44,17 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 		p := results[i].partition
 		next.partitions[ap.id], p.applied = p, ap
 		if results[i].err != nil {
-			failed[ap.id], p.applied = results[i].err, assignedPartition{} // try again
+			// an empty applied makes the next image try again
+			failed[ap.id], p.applied = results[i].err, assignedPartition{}
 		}
 	}
 }
 
-// applyPartition brings a partition into the state that an image describes; old is its previous
-// state, or nil. It always returns a partition: if the partition cannot be served, its role
-// contains the reason. As long as the log is kept, applyPartition returns the old partition with a
-// new role, because waiting requests refer to the partition and detect the change by its role. A
-// leader epoch begins once, not with every image.
+// applyPartition brings a partition into the state that an image describes. old is the partition's
+// previous state, or nil. applyPartition always returns a partition: if the broker cannot serve it,
+// its role contains the reason. As long as the log is kept, applyPartition returns the old
+// partition with a new role, because waiting requests refer to the partition and detect the change
+// by its role. A leader epoch begins only once, and not with every image.
 func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	ap assignedPartition) (*partition, error) {
 	s, p := a.set, old
@@ -64,9 +65,9 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	before := p.role.Load()
 	r := newRole(img, ap.topic, ap.partition, s.node)
 	err := a.openLog(p, ap)
-	// changing is locked before the leader epoch begins. Otherwise a response of the previous
-	// leader could be applied afterwards. The log would then contain batches of the old epoch after
-	// the start of the new one, and followers would diverge there in every fetch.
+	// Lock changing before the leader epoch begins. Otherwise a response of the previous leader could
+	// be applied afterwards. The log would then contain batches of the old epoch after the start of
+	// the new one, and followers would diverge there in every fetch.
 	p.changing.Lock()
 	p.foundLost.Store(false)
 	if err == nil {
@@ -76,7 +77,7 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	case err != nil:
 		r.refusal = err
 	case p.lossUnreported(r):
-		// adoptIncarnation sets the refusal
+		// adoptIncarnation has set the refusal
 	case ap.partition.Leader != s.node:
 		r.refusal = ErrNotLeader
 	case before != nil && before.leaderState != nil && before.epoch == r.epoch:
@@ -103,7 +104,7 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	case led && r.leaderState == nil:
 		p.refusedUntil.extend(formerLeaderPeriod)
 	case !led && r.leaderState != nil:
-		s.produces.Notify(p.id) // other partitions of the image may take longer
+		s.produces.Notify(p.id) // notified here, because the image's other partitions may take longer
 	}
 	if p.log != nil {
 		resetCleaningProgress(p, before, r)
@@ -112,16 +113,16 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	return p, err
 }
 
-// setRole changes the partition's role. When it returns, the old role has no further effect: its
-// leaderState no longer advances the high watermark, its produce requests append nothing further,
-// and responses to its fetches are not applied.
+// setRole changes the partition's role. After it returns, the old role has no further effect: the
+// old leaderState no longer advances the high watermark, produce requests that began in the old
+// role append nothing, and responses to fetches of the old role are not applied.
 func (p *partition) setRole(r *role) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	return p.setRoleLocked(r)
 }
 
-// setRoleLocked is setRole for a caller that holds changing.
+// setRoleLocked does the work of setRole for a caller that holds changing.
 func (p *partition) setRoleLocked(r *role) error {
 	before := p.role.Load()
 	if before != nil && before.leaderState != nil && before.leaderState != r.leaderState {
@@ -142,26 +143,28 @@ func (p *partition) setRoleLocked(r *role) error {
 	return err
 }
 
-// errRestartedLeader is the error for a leader epoch that began before this broker process started.
-// This broker does not lead in such an epoch.
+// errRestartedLeader means that this broker does not lead in a leader epoch, because the epoch
+// began before this broker process started.
 var errRestartedLeader = fmt.Errorf("%w: it began before this broker started; waiting for an "+
 	"election", ErrFencedLeaderEpoch)
 
-// AwaitsElection reports whether the next election resolves an error of Apply. The report of the
-// served partitions requests this election.
+// AwaitsElection reports whether the next election resolves an error of Apply. The broker requests
+// this election by reporting the served partitions.
 func AwaitsElection(err error) bool { return errors.Is(err, errRestartedLeader) }
 
 // beginLeaderEpoch makes this broker the leader in a new leader epoch.
 //
-// If the partition has other replicas, it rejects an epoch that began in an earlier process of this
-// broker. The broker may have lost the end of its log in a crash, while its followers still have
-// these records. If it continued to lead in that epoch, it would append other records with the same
-// offsets and epoch. The broker waits for its next election. There are two signs of such an epoch:
+// If the partition has other replicas, beginLeaderEpoch rejects an epoch that began in an earlier
+// process of this broker. The broker may have lost the end of its log in a crash, while its
+// followers still have these records. If it continued to lead in that epoch, it would append other
+// records with the same offsets and epoch. So the broker waits for its next election. There are two
+// signs of such an epoch:
 //
-//   - The recorded broker epoch of the leader is not the present one. No image of a metadata store
-//     shows such a leader (metadata.Store.Run). The log need not contain the epoch: it may be lost.
-//   - The log contained the epoch when this process opened it. This happens if the metadata store
-//     has lost its state, and assigns leader epochs again.
+//   - The leader's recorded broker epoch is not the present one. No image of a metadata store shows
+//     such a leader (metadata.Store.Run). The log does not necessarily contain the epoch, because
+//     the epoch may be lost.
+//   - The log already contained the epoch when this process opened the log. This happens if the
+//     metadata store has lost its state, and assigns leader epochs again.
 func (a *applier) beginLeaderEpoch(p *partition, r, before *role, img *metadata.Image) error {
 	if len(r.replicas) > 1 && (r.epoch == p.epochAtOpen || r.inISR && !r.inSync) {
 		return errRestartedLeader
@@ -187,8 +190,8 @@ func (a *applier) beginLeaderEpoch(p *partition, r, before *role, img *metadata.
 	return nil
 }
 
-// createLogs creates the missing logs together, so that the store writes its checkpoints once.
-// openLog finds the created logs; if a log could not be created, openLog tries again and reports
+// createLogs creates the missing logs together, so that the store writes its checkpoints only once.
+// openLog finds the created logs. If a log could not be created, openLog tries again and reports
 // the error.
 func (a *applier) createLogs(old map[PartitionID]*partition, assigned []assignedPartition) {
 	var missing []logstore.LogSpec
@@ -203,8 +206,8 @@ func (a *applier) createLogs(old map[PartitionID]*partition, assigned []assigned
 	a.set.store.CreateAll(missing)
 }
 
-// openLog opens p's log, if it is not open yet, and applies the topic's settings. The log may exist
-// on the disk; otherwise the store creates it. The error wraps logstore.ErrStorage.
+// openLog opens p's log, unless it is already open, and applies the topic's settings. If the log
+// does not exist on the disk, the store creates it. The error wraps logstore.ErrStorage.
 func (a *applier) openLog(p *partition, ap assignedPartition) error {
 	settings, retain := ap.topic.Settings, ap.topic.RetainData
 	if p.log != nil {
@@ -222,13 +225,13 @@ func (a *applier) openLog(p *partition, ap assignedPartition) error {
 	}
 	p.log, p.epochAtOpen = log, log.LeaderEpoch()
 	if log.Settings() != settings || log.Retain() != retain {
-		log.Configure(settings, retain) // a log found on the disk may have older settings
+		log.Configure(settings, retain) // a log that was found on the disk may have older settings
 	}
 	return nil
 }
 
-// storageError returns an error that wraps logstore.ErrStorage. Callers use it to distinguish a log
-// that cannot be opened from a partition that is on other brokers.
+// storageError returns an error that wraps logstore.ErrStorage. By this error, callers distinguish
+// a log that cannot be opened from a partition that is on other brokers.
 func storageError(err error) error {
 	if errors.Is(err, logstore.ErrStorage) {
 		return err

@@ -42,9 +42,9 @@ func TestApplyReturnsServedPartitions(t *testing.T) {
 	}
 }
 
-// TestFaultyPartitionDoesNotAffectOthers: one of two partitions cannot be served, because its log
-// contains a later leader epoch. The other partition is served. The state of the first partition
-// reports the fault.
+// TestFaultyPartitionDoesNotAffectOthers checks two partitions, of which one cannot be served
+// because its log contains a later leader epoch. The other partition must be served, and the state
+// of the first must report the fault.
 func TestFaultyPartitionDoesNotAffectOthers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })
@@ -88,8 +88,8 @@ func TestApplyConfiguresLogs(t *testing.T) {
 	}
 }
 
-// TestBatchesCarryTheLeaderEpoch: each batch in the log contains the leader epoch of its append, in
-// the field partitionLeaderEpoch.
+// TestBatchesCarryTheLeaderEpoch checks that each batch in the log contains the leader epoch in
+// which it was appended, in the field partitionLeaderEpoch.
 func TestBatchesCarryTheLeaderEpoch(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -107,8 +107,8 @@ func TestBatchesCarryTheLeaderEpoch(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsRecordsAndHighWatermark: after a restart the broker serves the records below the
-// high watermark once it has applied the first image. Before that the partition is unknown.
+// TestRestartKeepsRecordsAndHighWatermark checks that a restarted broker serves the records below
+// the high watermark once it has applied the first image. Before that, the partition is unknown.
 func TestRestartKeepsRecordsAndHighWatermark(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -128,7 +128,7 @@ func TestRestartKeepsRecordsAndHighWatermark(t *testing.T) {
 }
 
 // TestDeletedTopicsObeyTheirReclaimPolicy deletes a topic while the broker runs, or while it is
-// down. In the second case the policy is stored only with the log.
+// down. In the second case only the log contains the policy.
 func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		for _, retain := range []bool{false, true} {
@@ -149,8 +149,8 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 			if b.store.Log(id("a", 0)) != nil || b.store.Log(id("other", 0)) == nil {
 				t.Error("got the deleted topic's log on the disk, or no log of the other topic")
 			}
-			// A new topic of the same name has another id. It adopts the retained log, if the log
-			// was retained.
+			// A new topic with the same name has another id. It adopts the old topic's log if the log was
+			// retained.
 			b.topic("a", 1, nil)
 			b.apply()
 			got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0])
@@ -161,8 +161,8 @@ func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	}
 }
 
-// TestLogOfAnUnresolvedTopicIsKept: the settings of a topic have become invalid while the broker
-// was down. Its log stays where it is, and is served once the settings are valid.
+// TestLogOfAnUnresolvedTopicIsKept checks a topic whose settings became invalid while the broker
+// was down. The broker must keep the topic's log, and serve it once the settings are valid.
 func TestLogOfAnUnresolvedTopicIsKept(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", 1, nil)
@@ -175,17 +175,17 @@ func TestLogOfAnUnresolvedTopicIsKept(t *testing.T) {
 	if _, err := b.Apply(image); err != nil {
 		t.Fatal(err)
 	}
-	topic.Partitions[0].LeaderEpoch++ // the broker has restarted
+	topic.Partitions[0].LeaderEpoch++ // as after a restart of the broker
 	b.apply()
 	if got := values(t, b.Fetch(t.Context(), fetch(0, 0, id("a", 0)))[0]); len(got) != 1 {
 		t.Errorf("the topic contains %v, want one record", got)
 	}
 }
 
-// TestLogsOfAnotherClusterAreRetained: a broker with the logs of one cluster joins another cluster.
-// It retains the logs whatever their reclaim policy, because a topic that is missing in the new
-// cluster's metadata was not necessarily deleted. Afterwards the logs belong to the new cluster,
-// and its reclaim policy applies to them.
+// TestLogsOfAnotherClusterAreRetained checks that a broker with the logs of one cluster that joins
+// another cluster retains the logs, whatever their reclaim policy: a topic that is missing in the
+// new cluster's metadata was not necessarily deleted. Afterwards the logs belong to the new
+// cluster, and the new cluster's reclaim policy applies to them.
 func TestLogsOfAnotherClusterAreRetained(t *testing.T) {
 	b := newBroker(t)
 	for _, name := range []string{"a", "b"} {
@@ -217,8 +217,8 @@ func TestLogsOfAnotherClusterAreRetained(t *testing.T) {
 	}
 }
 
-// TestTopicIsRecreatedBetweenTwoImages: one image contains the old topic, the next image a new
-// topic of the same name.
+// TestTopicIsRecreatedBetweenTwoImages applies an image that contains a topic, and then an image
+// that contains a new topic with the same name.
 func TestTopicIsRecreatedBetweenTwoImages(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -234,10 +234,10 @@ func TestTopicIsRecreatedBetweenTwoImages(t *testing.T) {
 	}
 }
 
-// TestReassignedPartitionIsReleased: a broker that is no longer a replica deletes its records if
-// the image shows that another broker leads the partition. The broker retains the records if the
-// partition has no leader. It also retains them if the metadata has lost the leader epochs that
-// this log contains.
+// TestReassignedPartitionIsReleased checks that a broker that is no longer a replica deletes its
+// records if the image shows that another broker leads the partition. The broker must retain the
+// records if the partition has no leader, or if the metadata have lost the leader epochs that this
+// log contains.
 func TestReassignedPartitionIsReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		to       metadata.Partition
@@ -270,9 +270,10 @@ func TestReassignedPartitionIsReleased(t *testing.T) {
 	}
 }
 
-// TestFirstImageMayPrecedeTheAssignment: the first image after a start does not contain the replica
-// on this broker. If it shows the leader epoch of the log, it may be older than the assignment, so
-// the log stays, and a later image serves it. If it shows a later leader epoch, the log is deleted.
+// TestFirstImageMayPrecedeTheAssignment checks the first image after a start if it does not contain
+// the replica on this broker. If the image shows the log's leader epoch, it may be older than the
+// assignment: the log must stay, and be served by a later image. If it shows a later leader epoch,
+// the log must be deleted.
 func TestFirstImageMayPrecedeTheAssignment(t *testing.T) {
 	for epoch, kept := range map[int32]bool{1: true, 2: false} {
 		b := newBroker(t)
@@ -315,8 +316,8 @@ func TestStatesReportUnderReplication(t *testing.T) {
 	}
 }
 
-// TestAddedReplicasAreNotUnderReplication: a reassignment copies for as long as the partition is
-// large, and no replica is missing meanwhile (KIP-352).
+// TestAddedReplicasAreNotUnderReplication checks that replicas that a reassignment adds do not
+// count as missing while they are being copied (KIP-352). Copying a large partition can take long.
 func TestAddedReplicasAreNotUnderReplication(t *testing.T) {
 	for name, test := range map[string]struct {
 		isr  []int32
@@ -339,9 +340,9 @@ func TestAddedReplicasAreNotUnderReplication(t *testing.T) {
 	}
 }
 
-// TestLogWithLaterEpochIsNotServed: the metadata has lost its leader epochs, so the image's leader
-// epoch is below the log's. The partition is not served. Otherwise other records could be appended
-// in a leader epoch that the log already contains.
+// TestLogWithLaterEpochIsNotServed checks that a partition is not served if the image's leader
+// epoch is below the log's, because the metadata have lost leader epochs. Otherwise other records
+// could be appended in a leader epoch that the log already contains.
 func TestLogWithLaterEpochIsNotServed(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", 1, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })

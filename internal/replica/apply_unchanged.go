@@ -1,7 +1,8 @@
 package replica
 
-// sameAs reports whether a previous image, before, gives the partition the same role and its log
-// the same settings. The caller has checked that both images contain the same brokers.
+// sameAs reports whether the previous image gives the partition the same role and its log the same
+// settings. before is the partition in that image. The caller has checked that both images contain
+// the same brokers.
 func (ap assignedPartition) sameAs(before assignedPartition) bool {
 	if before.partition == nil || !ap.partition.Equal(before.partition) {
 		return false
@@ -11,8 +12,8 @@ func (ap assignedPartition) sameAs(before assignedPartition) bool {
 		ap.topic.RetainData == before.topic.RetainData
 }
 
-// sameLogs reports whether the assigned partitions are those of the previous view, and all their
-// logs are open.
+// sameLogs reports whether the assigned partitions are the same as in the previous view, and all
+// their logs are open.
 func sameLogs(old map[PartitionID]*partition, assigned []assignedPartition) bool {
 	if len(old) != len(assigned) {
 		return false
@@ -26,13 +27,13 @@ func sameLogs(old map[PartitionID]*partition, assigned []assignedPartition) bool
 }
 
 // keepUnchanged adds the partitions that an image does not change to the view v. It returns the
-// changed ones.
+// changed partitions.
 func (v *view) keepUnchanged(old map[PartitionID]*partition,
 	assigned []assignedPartition) (changed []assignedPartition) {
 	for _, ap := range assigned {
 		if p := old[ap.id]; p != nil && ap.sameAs(p.applied) && !p.foundLost.Load() {
 			p.applied = ap
-			// A fetch without new records does not reset the fault, so it is reset here. If the fault
+			// Reset the fault here, because a fetch without new records does not reset it. If the fault
 			// remains, the next fetch sets it again.
 			p.followFault.Store(nil)
 			v.partitions[ap.id] = p

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestApplySkipsUnchangedPartitions changes one partition, one topic, and the brokers. Only the
-// partitions that depend on the change get a new role.
+// TestApplySkipsUnchangedPartitions changes one partition, then one topic, then the brokers. Only
+// the partitions that depend on the change must get a new role.
 func TestApplySkipsUnchangedPartitions(t *testing.T) {
 	b := newBroker(t)
 	for _, name := range []string{"a", "b"} {

@@ -9,28 +9,29 @@ import (
 )
 
 const (
-	// leaderWaitMax limits how long a produce request waits for this broker to become the leader.
-	// It is longer than the metadata of two brokers usually differs, and shorter than the backoff
-	// of franz-go after NOT_LEADER_OR_FOLLOWER.
+	// leaderWaitMax limits how long a produce request waits for this broker to become the leader. It
+	// is longer than the usual time between the receipt of an image by two brokers, and shorter than
+	// franz-go's backoff after NOT_LEADER_OR_FOLLOWER.
 	leaderWaitMax = 200 * time.Millisecond
-	// formerLeaderPeriod is how long clients may still have metadata in which this broker leads
-	// after another broker became the leader. Clients that write more often learn of it earlier.
+	// formerLeaderPeriod is the time, after another broker became the leader, during which clients may
+	// still have metadata that name this broker. Clients that write often learn of the new leader
+	// earlier.
 	formerLeaderPeriod = 10 * time.Second
-	// expiredWaitPeriod is how long requests are refused without a wait after a wait has expired. A
-	// client with old metadata has several requests in flight, for different partitions, and a
-	// connection handles them one after the other.
+	// expiredWaitPeriod is the time, after a wait has expired, during which requests are refused
+	// without a wait. A client with old metadata has several requests in flight, for different
+	// partitions, and a connection handles them one after the other.
 	expiredWaitPeriod = time.Second
 )
 
-// AwaitLeader waits, for at most 200 ms, until this broker leads those of the partitions that it is
-// about to lead. Produce requests call it before Append. A client that learned of a new leader from
-// another broker may reach the new leader before the metadata does. Without the wait, the client
-// would receive NOT_LEADER_OR_FOLLOWER and send its records again after a backoff, which is longer
-// than the wait (ADR 0306).
+// AwaitLeader waits until this broker leads the partitions that it is about to lead, for at most
+// leaderWaitMax. Produce requests call AwaitLeader before Append. A client that learned of a new
+// leader from another broker may reach the new leader before the metadata do. Without the wait, the
+// client would receive NOT_LEADER_OR_FOLLOWER and send its records again after a backoff, which is
+// longer than the wait (ADR 0306).
 //
-// A request contains no leader epoch. So AwaitLeader infers from the state of the partition whether
-// the client's metadata may be newer than this broker's (see mayLeadSoon). It returns early if ctx
-// ends.
+// A produce request contains no leader epoch. So AwaitLeader infers from the partition's state
+// whether the client's metadata may be newer than this broker's (see mayLeadSoon). AwaitLeader
+// returns early if ctx ends.
 func (s *Set) AwaitLeader(ctx context.Context, partitions []ProducePartition) {
 	var expected []PartitionID
 	for i := range partitions {
@@ -48,10 +49,10 @@ func (s *Set) AwaitLeader(ctx context.Context, partitions []ProducePartition) {
 	}
 }
 
-// mayLeadSoon reports whether a client that sends records here may know of a later leader epoch, in
-// which this broker leads. This is so if this broker follows and the client is unlikely to have old
-// metadata. It does not matter whether the broker is in the ISR: at the end of a reassignment, a
-// new replica joins the ISR and is elected within milliseconds.
+// mayLeadSoon reports whether a client that sends records to this broker may know of a later leader
+// epoch, in which this broker leads. It returns true if this broker follows the partition, and the
+// client is unlikely to have old metadata. Whether the broker is in the ISR does not matter: at the
+// end of a reassignment, a new replica joins the ISR and is elected within milliseconds.
 func (s *Set) mayLeadSoon(id PartitionID) bool {
 	p := s.view.Load().partitions[id]
 	if p == nil {
@@ -61,16 +62,16 @@ func (s *Set) mayLeadSoon(id PartitionID) bool {
 		time.Now().UnixNano() >= max(p.refusedUntil.Load(), s.refusedUntil.Load())
 }
 
-// deadline is a time, in Unix nanoseconds, until which produce requests for partitions that this
+// deadline is a time in Unix nanoseconds. Until then, produce requests for partitions that this
 // broker does not lead fail without a wait.
 type deadline struct{ atomic.Int64 }
 
 func (d *deadline) extend(by time.Duration) { d.Store(time.Now().Add(by).UnixNano()) }
 
-// KnownLeader returns the leader of a partition, or metadata.NoBroker, and its leader epoch, in the
-// latest image that Apply has begun to apply. Apply changes roles and releases logs before requests
-// use that image. The result ok is false if the image has no partition with this id in the topic
-// with the given id.
+// KnownLeader returns a partition's leader, or metadata.NoBroker, and its leader epoch, from the
+// latest image that Apply has begun to apply. Apply stores that image before it changes roles and
+// releases logs. ok is false if the image has no partition with this id in the topic with the given
+// id.
 func (s *Set) KnownLeader(id PartitionID, topic metadata.ID) (leader, epoch int32, ok bool) {
 	img := s.latest.Load()
 	if img == nil {
@@ -88,7 +89,7 @@ func (s *Set) KnownLeader(id PartitionID, topic metadata.ID) (leader, epoch int3
 type delayedLeader struct {
 	set        *Set
 	partitions []PartitionID
-	expired    bool // written before done is closed
+	expired    bool // set before done is closed
 	done       chan struct{}
 }
 

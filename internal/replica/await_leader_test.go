@@ -11,7 +11,7 @@ import (
 )
 
 // produceAwaiting produces to a broker in a goroutine, as a produce request does, and measures how
-// long that takes.
+// long the request takes.
 func (n *nodes) produceAwaiting(to int32) <-chan producedAfter {
 	produced := make(chan producedAfter, 1)
 	start := time.Now()
@@ -31,7 +31,8 @@ type producedAfter struct {
 }
 
 // TestProduceAwaitsTheImageOfTheNewLeader sends a produce request to the next leader before the
-// image reaches it. The former leader names the next leader, and answers without a wait.
+// image reaches it. The request must wait for the image. The former leader must name the next
+// leader, and answer without a wait.
 func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -49,7 +50,8 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 			t.Errorf("the former leader knows leader %d of epoch %d, want 2 of %d", leader, known,
 				epoch)
 		}
-		n.change(func(p *metadata.Partition) { p.ISR = []int32{2, 1} }) // the epoch remains
+		// the leader epoch does not change
+		n.change(func(p *metadata.Partition) { p.ISR = []int32{2, 1} })
 		n.apply(1)
 		if answer := <-n.produceAwaiting(1); answer.took != 0 {
 			t.Errorf("former leader: answer after %s, want at once", answer.took)
@@ -63,7 +65,8 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 	})
 }
 
-// TestProduceToAFollowerEndsItsWait produces to a follower that does not become the leader.
+// TestProduceToAFollowerEndsItsWait produces to a follower that does not become the leader. The
+// wait must end.
 func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
@@ -82,8 +85,8 @@ func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 	})
 }
 
-// TestProduceAwaitsANewReplica: one image adds a replica to the ISR, and the next one elects it. It
-// has applied neither when a client sends records to it.
+// TestProduceAwaitsANewReplica checks a replica that one image adds to the ISR and the next image
+// elects. A client sends records to the replica before it has applied either image.
 func TestProduceAwaitsANewReplica(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
@@ -101,8 +104,8 @@ func TestProduceAwaitsANewReplica(t *testing.T) {
 	})
 }
 
-// TestRemovedLeaderNamesTheNextOne: one image elects another leader and removes the replica of the
-// former one, which still names its successor.
+// TestRemovedLeaderNamesTheNextOne applies an image that elects another leader and removes the
+// former leader's replica. The former leader must still name its successor.
 func TestRemovedLeaderNamesTheNextOne(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
@@ -124,8 +127,8 @@ func TestRemovedLeaderNamesTheNextOne(t *testing.T) {
 	})
 }
 
-// TestFormerLeaderAwaitsLaterElections: some time after this broker led, a client that produces to
-// it knows of a later epoch again.
+// TestFormerLeaderAwaitsLaterElections checks that, some time after this broker has led, a produce
+// request waits again, because its client may know of a later leader epoch.
 func TestFormerLeaderAwaitsLaterElections(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)

@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/brokerconfig"
 )
 
-// TestDescribedDefaultsAreInEffect: admin clients read these values among a broker's settings.
+// TestDescribedDefaultsAreInEffect checks the values that admin clients read among a broker's
+// settings.
 func TestDescribedDefaultsAreInEffect(t *testing.T) {
 	for name, value := range map[string]int64{
 		"replica.fetch.max.bytes":          followerPartitionBytesMax,

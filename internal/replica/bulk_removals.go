@@ -2,11 +2,12 @@ package replica
 
 import "time"
 
-// A failed broker leaves the ISRs of very many partitions at once. The operator removes it from
-// them in the writes that elect other leaders. If the leaders wrote the same PartitionSets at the
-// same time, most of these writes would conflict. So a leader leaves bulkRemovalsMin or more
-// removals to the operator for bulkDelay, and as long as images show progress, but at most for
-// bulkDelayMax: the operator may be unavailable, and producers wait.
+// A failed broker leaves the ISRs of very many partitions at once. The operator removes the broker
+// from these ISRs in the writes that elect other leaders. If the leaders wrote the same
+// PartitionSets at the same time, most of these writes would conflict. So a leader leaves
+// bulkRemovalsMin or more removals to the operator for bulkDelay, and longer if images show
+// progress. It waits at most for bulkDelayMax, because the operator may be unavailable, and
+// producers wait.
 const (
 	bulkRemovalsMin = 100
 	bulkDelay       = 700 * time.Millisecond
@@ -16,14 +17,15 @@ const (
 // bulkRemovals decides whether a leader leaves removals to the operator. The zero value is ready
 // for use.
 type bulkRemovals struct {
-	since time.Time // time of the first removals left to the operator; zero: none are left
-	check time.Time // the next check for progress
+	// time at which the first removals were left to the operator; zero if none are left
+	since time.Time
+	check time.Time // time of the next check for progress
 	left  int       // number of removals at the last check
 }
 
-// leave decides about the removals that an evaluation has proposed; all is set if the evaluation
-// covered all partitions. If leave is true, the caller withdraws the removals and evaluates them
-// again after wait. If wait is 0, an evaluation is already scheduled.
+// leave decides whether a leader leaves the removals of an evaluation to the operator. all is true
+// if the evaluation covered all partitions. If leave is true, the caller withdraws the removals,
+// and evaluates them again after wait. If wait is 0, an evaluation is already scheduled.
 func (b *bulkRemovals) leave(removals int, all bool, now time.Time) (wait time.Duration,
 	leave bool) {
 	switch {

@@ -8,11 +8,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestManyRemovalsAreLeftToTheOperator: leaders leave many removals to the operator only as long as
-// these are being made.
+// TestManyRemovalsAreLeftToTheOperator checks that leaders leave many removals to the operator only
+// as long as the operator makes progress with them.
 func TestManyRemovalsAreLeftToTheOperator(t *testing.T) {
 	type evaluation struct {
-		after    time.Duration // since the first removals
+		after    time.Duration // time since the first removals
 		removals int
 		all      bool
 		leave    bool
@@ -45,8 +45,8 @@ func TestManyRemovalsAreLeftToTheOperator(t *testing.T) {
 	}
 }
 
-// TestLeaderRemovesAFailedBrokerItself: the operator does not remove a failed follower from the
-// ISRs of 150 partitions, so their leader does.
+// TestLeaderRemovesAFailedBrokerItself checks that a leader removes a failed follower from the ISRs
+// of 150 partitions if the operator does not.
 func TestLeaderRemovesAFailedBrokerItself(t *testing.T) {
 	many := func(topic *metadata.Topic) {
 		for index := range int32(149) {
@@ -77,8 +77,8 @@ func TestLeaderRemovesAFailedBrokerItself(t *testing.T) {
 	})
 }
 
-// TestLeaderAcceptsRemovalsOfTheOperator: the operator removes a failed follower from the ISR. The
-// leader acknowledges without an update of its own.
+// TestLeaderAcceptsRemovalsOfTheOperator checks that the leader acknowledges records without an ISR
+// update of its own once the operator has removed a failed follower from the ISR.
 func TestLeaderAcceptsRemovalsOfTheOperator(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)

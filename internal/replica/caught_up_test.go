@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// caughtUp returns a broker that leads partitions of one record each, and the fetch request of a
+// caughtUp returns a broker that leads partitions with one record each, and the fetch request of a
 // follower that has all these records.
 func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	disk := vfs.NewMem()
@@ -69,13 +69,13 @@ func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 	return s, req
 }
 
-// TestCaughtUpFollowerReceivesChangedOffsets: the follower has all records. The response contains
-// the offsets of both partitions although no log is read. OffsetsChanged is set only for partition
-// 1, where the follower has sent another high watermark.
+// TestCaughtUpFollowerReceivesChangedOffsets checks that the response to a follower that has all
+// records contains the offsets of both partitions, although no log is read. OffsetsChanged must be
+// set only for partition 1, for which the follower has sent another high watermark.
 func TestCaughtUpFollowerReceivesChangedOffsets(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	req.Partitions[1].HighWater = 0
-	s.Fetch(t.Context(), req) // reports to the leader that the follower has all records
+	s.Fetch(t.Context(), req) // tells the leader that the follower has all records
 	for i, got := range s.Fetch(t.Context(), req) {
 		if got.Err != nil || got.Data != nil {
 			t.Errorf("partition %d: %+v, want no data", i, got)
@@ -92,12 +92,13 @@ func TestCaughtUpFollowerReceivesChangedOffsets(t *testing.T) {
 	}
 }
 
-// TestFollowerReceivesAppendedRecords: the second read reuses the slices of the first, with the
-// same order.
+// TestFollowerReceivesAppendedRecords checks that a second read, which reuses the slices of the
+// first, returns appended records, with the partitions in the same order.
 func TestFollowerReceivesAppendedRecords(t *testing.T) {
 	s, req := caughtUp(t, 3)
-	req.Partitions[2].Offset, req.Partitions[2].DurableEnd = 0, 0 // the follower lacks this record
-	// partition 2 has a record for the follower, so the fetch returns before this time
+	// as if the follower lacks this record
+	req.Partitions[2].Offset, req.Partitions[2].DurableEnd = 0, 0
+	// Partition 2 has a record for the follower, so the fetch returns before this time.
 	req.Wait = time.Minute
 	for i, got := range s.Fetch(t.Context(), req) {
 		if has := got.Data != nil && got.Data.Length > 0; got.Err != nil ||
@@ -113,7 +114,7 @@ func TestFollowerReceivesAppendedRecords(t *testing.T) {
 // BenchmarkCaughtUpFollowerFetch measures the leader's work for a fetch of a follower that has all
 // records. The first cases measure a fetch without a session, which a follower of an earlier
 // version sends for each record in any partition. The cases named "session" measure the append of
-// one record and the fetch, in a session, that acknowledges it.
+// one record and the fetch in a session that acknowledges this record.
 func BenchmarkCaughtUpFollowerFetch(b *testing.B) {
 	for _, partitions := range []int{1, 333} {
 		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
@@ -141,7 +142,7 @@ func BenchmarkCaughtUpFollowerFetch(b *testing.B) {
 	}
 }
 
-// batchOfOne returns a batch of one record that may be appended repeatedly.
+// batchOfOne returns a batch of one record. The batch can be appended repeatedly.
 func batchOfOne(t testing.TB) []byte {
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
 	builder.Reset(record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,

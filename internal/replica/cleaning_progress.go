@@ -3,15 +3,16 @@ package replica
 import "math"
 
 // updateCleaningProgress computes the replicated cleaning progress of a partition that this broker
-// leads: the smallest tombstone-clean offset over all replicas. No replica holds an older record of
-// the key of a tombstone below that offset. This broker's cleaner keeps all tombstones and
+// leads: the smallest tombstone-clean offset over all replicas. For a tombstone below that offset,
+// no replica has an older record of the same key. This broker's cleaner keeps all tombstones and
 // transaction markers at or above that offset. A replica that has not reported its tombstone-clean
-// offset in this leader epoch is included with offset 0.
+// offset in this leader epoch counts as offset 0.
 //
 // Without this bound, a replica that was away for longer than the tombstone retention could return
-// with a value whose tombstone is gone on all other brokers. Once elected, the replica would serve
-// the deleted key. Also, a consumer could read a value on a replica that has not removed it yet,
-// continue on another replica, and miss the tombstone there (docs/replication-compacted.md).
+// with a value whose tombstone has been removed on all other brokers. Once elected, the replica
+// would serve the deleted key. Also, a consumer could read a value on a replica that has not
+// removed it yet, continue on another replica, and miss the tombstone there
+// (docs/replication-compacted.md).
 func updateCleaningProgress(p *partition, r *role) int64 {
 	if len(r.replicas) == 1 {
 		p.log.Compaction().Progress.SetReplicasTombstoneClean(math.MaxInt64)
@@ -23,7 +24,7 @@ func updateCleaningProgress(p *partition, r *role) int64 {
 }
 
 // TombstonesWaitFor returns, in ascending order, the replicas that prevent the removal of a
-// tombstone at an offset. It returns none unless this broker leads the partition.
+// tombstone at an offset. It returns none if this broker does not lead the partition.
 func (s *Set) TombstonesWaitFor(id PartitionID, offset int64) []int32 {
 	p := s.view.Load().partitions[id]
 	if p == nil {
@@ -36,8 +37,8 @@ func (s *Set) TombstonesWaitFor(id PartitionID, offset int64) []int32 {
 	return r.leaderState.tombstonesWaitFor(offset)
 }
 
-// resetCleaningProgress sets the replicated cleaning progress for a new role. A new follower has
-// received none from its leader yet, so it starts with 0.
+// resetCleaningProgress sets the replicated cleaning progress for a new role. A new follower starts
+// with 0, because it has not received the progress from its leader yet.
 func resetCleaningProgress(p *partition, before, r *role) {
 	switch {
 	case r.leaderState != nil:

@@ -47,7 +47,7 @@ func (n *cleanedNodes) startCleaner(id int32) {
 		cleaner.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
-// stopNode ends a broker and its cleaner.
+// stopNode stops a broker and its cleaner.
 func (n *cleanedNodes) stopNode(id int32) {
 	n.cleaners[id].Close()
 	delete(n.cleaners, id)
@@ -60,7 +60,7 @@ func (n *cleanedNodes) startNode(id int32) {
 	n.apply()
 }
 
-// put produces a record with a key to a broker. A nil value makes it a tombstone.
+// put produces a record with a key to a broker. If the value is nil, the record is a tombstone.
 func (n *cleanedNodes) put(to int32, key string, value []byte) {
 	n.t.Helper()
 	result := n.nodes.nodes[to].Append(AcksAll,
@@ -71,7 +71,7 @@ func (n *cleanedNodes) put(to int32, key string, value []byte) {
 	}
 }
 
-// keyed returns a batch of one record with a key.
+// keyed returns a batch of one record with the given key.
 func keyed(t *testing.T, key string, value []byte) []byte {
 	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -85,7 +85,7 @@ func keyed(t *testing.T, key string, value []byte) []byte {
 	return bytes
 }
 
-// clean runs a full pass on brokers and waits for it.
+// clean runs a full pass on brokers, and waits until the passes have ended.
 func (n *cleanedNodes) clean(ids ...int32) {
 	n.t.Helper()
 	for _, id := range ids {
@@ -105,7 +105,7 @@ func (n *cleanedNodes) clean(ids ...int32) {
 }
 
 // has reports whether a broker's log contains a value of the key, and whether it contains a
-// tombstone.
+// tombstone of the key.
 func (n *cleanedNodes) has(id int32, key string) (value, tombstone bool) {
 	n.t.Helper()
 	for rest := n.content(id); len(rest) > 0; {
@@ -137,17 +137,17 @@ func (n *cleanedNodes) want(id int32, key string, value, tombstone bool) {
 	}
 }
 
-// inCleanedCluster runs a test in a synctest bubble, with count brokers and one partition on some
-// of them.
+// inCleanedCluster runs a test in a synctest bubble, with count brokers and one partition whose
+// replicas are on the given brokers.
 func inCleanedCluster(t *testing.T, count int, replicas []int32, test func(n *cleanedNodes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(compactedNodes(t, count, replicas...)) })
 }
 
-// TestX1ReturningReplicaRestoresNoDeletedKey: broker 3 is down while a key is deleted, for longer
-// than the tombstone retention. The other brokers keep the tombstone for broker 3, so the key does
-// not return, even if broker 3 is elected. Once all brokers have cleaned, the tombstone is removed
-// everywhere.
+// TestX1ReturningReplicaRestoresNoDeletedKey deletes a key while broker 3 is down for longer than
+// the tombstone retention. The other brokers must keep the tombstone for broker 3, so the key does
+// not return, even if broker 3 is elected. Once all brokers have cleaned, the tombstone must be
+// removed everywhere.
 func TestX1ReturningReplicaRestoresNoDeletedKey(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		n.put(1, "gone", []byte("value"))
@@ -170,7 +170,7 @@ func TestX1ReturningReplicaRestoresNoDeletedKey(t *testing.T) {
 		n.want(3, "gone", true, true) // broker 3 has not cleaned yet
 		n.elect(3, 1, 2, 3)
 		n.settle(time.Second)
-		n.put(3, "last", []byte("value")) // the last record of a log is not removed
+		n.put(3, "last", []byte("value")) // the cleaner does not remove a log's last record
 		n.settle(time.Second)
 		n.clean(1, 2, 3)
 		n.settle(3 * time.Minute)
@@ -209,8 +209,8 @@ func TestX1SingleReplicaRemovesTombstones(t *testing.T) {
 	})
 }
 
-// TestX1IdlePartitionRemovesTombstones: without new records, followers still receive the replicated
-// cleaning progress, and the log start that DeleteRecords has moved.
+// TestX1IdlePartitionRemovesTombstones checks that, without new records, followers still receive
+// the replicated cleaning progress, and the log start offset that DeleteRecords has moved.
 func TestX1IdlePartitionRemovesTombstones(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		for _, key := range []string{"old", "gone"} {
@@ -238,10 +238,11 @@ func TestX1IdlePartitionRemovesTombstones(t *testing.T) {
 	})
 }
 
-// TestX1NewReplicaCopiesASingleLog: broker 1 has removed a key's value and its tombstone. Broker 2
-// still has both, as was possible before replicas reported their tombstone-clean offsets. Broker 3
-// begins to copy broker 2 and has received the value when broker 1 becomes the leader, which has no
-// tombstone to send. Broker 3 must discard its copy and copy the log of broker 1.
+// TestX1NewReplicaCopiesASingleLog checks a new replica whose leader changes while it copies.
+// Broker 1 has removed a key's value and its tombstone. Broker 2 still has both, as was possible
+// before replicas reported their tombstone-clean offsets. Broker 3 begins to copy broker 2 and has
+// received the value when broker 1 becomes the leader, which has no tombstone to send. Broker 3
+// must discard its copy and copy broker 1's log.
 func TestX1NewReplicaCopiesASingleLog(t *testing.T) {
 	for name, restart := range map[string]bool{"running": false, "restarted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -276,8 +277,8 @@ func TestX1NewReplicaCopiesASingleLog(t *testing.T) {
 	}
 }
 
-// putDeleted writes a value of a key and, a few megabytes later, its tombstone. Then it waits until
-// the logs have rolled.
+// putDeleted writes a value of a key and, a few megabytes later, the key's tombstone. Then it waits
+// until the logs have rolled.
 func (n *cleanedNodes) putDeleted() {
 	n.t.Helper()
 	n.put(1, "gone", []byte("value"))
@@ -289,9 +290,9 @@ func (n *cleanedNodes) putDeleted() {
 	n.settle(70 * time.Second)
 }
 
-// makeLogsDiffer makes broker 1 remove the value and the tombstone of a key, while broker 2 keeps
-// both. Broker 2 is down and is not a replica at that time, so broker 1 does not wait for it. When
-// broker 2 is a replica again, it keeps its log, because the log has no replica incarnation id.
+// makeLogsDiffer makes broker 1 remove a key's value and tombstone, while broker 2 keeps both.
+// Broker 2 is down and is not a replica at that time, so broker 1 does not wait for it. When broker
+// 2 is a replica again, it keeps its log, because the log has no replica incarnation id.
 func (n *cleanedNodes) makeLogsDiffer() {
 	n.t.Helper()
 	n.putDeleted()
@@ -314,12 +315,12 @@ func (n *cleanedNodes) makeLogsDiffer() {
 	}
 }
 
-// TestX1TombstoneOutlivesTheValueOnEveryReplica: broker 1 has removed the value of a deleted key.
-// Broker 2 has cleaned up to the same offset but kept the value to save I/O. A consumer that has
-// read the value on broker 2 may continue at broker 1 (KIP-392, or after a failure of broker 2). It
-// must find the tombstone there until the tombstone retention has passed since the value was last
-// readable on any broker. Finally broker 2 must remove the value, and then both brokers remove the
-// tombstone.
+// TestX1TombstoneOutlivesTheValueOnEveryReplica checks a tombstone that only one broker still
+// needs. Broker 1 has removed a deleted key's value. Broker 2 has cleaned up to the same offset but
+// kept the value to save I/O. A consumer that has read the value on broker 2 may continue at broker
+// 1 (KIP-392, or after a failure of broker 2). The consumer must find the tombstone there until the
+// tombstone retention has passed since the value was last readable on any broker. Finally broker 2
+// must remove the value, and then both brokers remove the tombstone.
 func TestX1TombstoneOutlivesTheValueOnEveryReplica(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.putDeleted()
@@ -349,7 +350,7 @@ func TestX1TombstoneOutlivesTheValueOnEveryReplica(t *testing.T) {
 	})
 }
 
-// startCopy makes broker 3 a replica, lets it copy from a leader with one fetch, and blocks its
+// startCopy makes broker 3 a replica, lets it copy from the leader with one fetch, and blocks its
 // later fetches.
 func (n *cleanedNodes) startCopy(leader int32) {
 	n.t.Helper()

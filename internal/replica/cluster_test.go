@@ -25,21 +25,21 @@ import (
 	"heartwood.dev/heartwood/test/kit/output"
 )
 
-// nodes is a small cluster in a synctest bubble: several Sets that are connected to each other,
-// each on a real store with a disk in memory, and their metadata.
+// nodes is a small cluster in a synctest bubble. It consists of several connected Sets, each on a
+// real store with a disk in memory, and of their metadata.
 type nodes struct {
 	t     *testing.T
 	ids   []int32
 	nodes map[int32]*node
 	meta  *metadataStore
-	flush time.Duration // interval of syncing logs in the background
-	// refuse is set if the machine of a broker that is down refuses connections to the broker.
-	// Otherwise connections are not answered.
+	flush time.Duration // interval between background syncs of the logs
+	// refuse is set if connections to a broker that is down are refused by its machine. Otherwise
+	// nothing answers them.
 	refuse atomic.Bool
-	logs   output.Buffer // of all brokers
+	logs   output.Buffer // logs of all brokers
 }
 
-// node is one broker.
+// node is one broker in nodes.
 type node struct {
 	*Set
 	id    int32
@@ -47,34 +47,41 @@ type node struct {
 	store *logstore.Store
 	epoch int64
 	down  bool
-	// through is the filesystem through which the broker uses its disk; nil: the disk itself.
-	through      vfs.FS
-	dials        atomic.Int32                  // the number of connections that it has made
-	named        atomic.Int64                  // the number of partitions in all its fetch requests
-	live         atomic.Pointer[Set]           // the Set to which others connect; nil: it is down
-	disconnected atomic.Bool                   // disconnected from all other brokers
-	slow         atomic.Pointer[chan struct{}] // tokens for its fetches; nil: no wait
+	// through is the filesystem through which the broker uses its disk; nil if it uses the disk
+	// directly.
+	through vfs.FS
+	dials   atomic.Int32 // number of connections that the broker has made
+	// number of partitions in all its fetch requests together
+	named atomic.Int64
+	// Set to which other brokers connect; nil if the broker is down
+	live atomic.Pointer[Set]
+	// true if the broker is disconnected from all other brokers
+	disconnected atomic.Bool
+	// tokens for the broker's fetches; nil if its fetches do not wait
+	slow atomic.Pointer[chan struct{}]
 }
 
-// metadataStore is the metadata of the cluster: one topic, updated by compare-and-swap.
+// metadataStore contains the cluster's metadata, with one topic, and updates them by
+// compare-and-swap.
 type metadataStore struct {
 	mu     sync.Mutex
 	topic  *metadata.Topic
 	epochs map[int32]int64
 	racks  map[int32]string
-	// lose is the number of following answers that are lost after their update was recorded.
+	// lose is the number of next answers that are lost after their update was recorded.
 	lose    int
-	refuse  error                // the error of changeISR; nil: it succeeds
+	refuse  error                // error that changeISR returns; nil if it succeeds
 	updates []metadata.ISRChange // the updates that succeeded
 }
 
-// newNodes starts brokers 1 to count, with one partition on all of them that broker 1 leads.
+// newNodes starts brokers 1 to count, and a partition that has replicas on all of them and that
+// broker 1 leads.
 func newNodes(t *testing.T, count int, change func(*metadata.Topic)) *nodes {
 	return newNodesFlushing(t, count, 24*time.Hour, change)
 }
 
-// newNodesFlushing is newNodes with an interval at which logs are synced. The cleaner needs such
-// syncs.
+// newNodesFlushing is like newNodes, but also syncs the logs at the given interval. The cleaner
+// needs such syncs.
 func newNodesFlushing(t *testing.T, count int, flush time.Duration,
 	change func(*metadata.Topic)) *nodes {
 	n := &nodes{t: t, flush: flush, nodes: map[int32]*node{},
@@ -102,7 +109,7 @@ func newNodesFlushing(t *testing.T, count int, flush time.Duration,
 	return n
 }
 
-// start starts a broker in a new broker epoch. The broker receives its first image with the next
+// start starts a broker in a new broker epoch. The broker receives its first image from the next
 // apply.
 func (n *nodes) start(id int32) {
 	n.t.Helper()
@@ -130,8 +137,8 @@ func (n *nodes) start(id int32) {
 	b.live.Store(b.Set)
 }
 
-// crash ends a broker without a controlled shutdown. If lose is set, its disk loses what was not
-// synced.
+// crash ends a broker without a controlled shutdown. If lose is set, the broker's disk loses all
+// data that were not synced.
 func (n *nodes) crash(id int32, lose bool) {
 	n.t.Helper()
 	b := n.nodes[id]
@@ -168,7 +175,7 @@ func (n *nodes) stop() {
 	}
 }
 
-// changeISR implements metadata.Store, with a compare-and-swap like the real stores.
+// changeISR implements metadata.Store. It compares and swaps, as the real stores do.
 func (m *metadataStore) changeISR(_ context.Context,
 	change metadata.ISRChange) (partitionEpoch int64, err error) {
 	m.mu.Lock()
@@ -215,7 +222,8 @@ func (m *metadataStore) image() *metadata.Image {
 	return metadata.NewImage("ours", metadata.CleanerBudget{}, brokers, []*metadata.Topic{&topic})
 }
 
-// apply applies the current image on some brokers, or on all that are up.
+// apply applies the current image on the given brokers. Without arguments, it applies the image on
+// all brokers that are up.
 func (n *nodes) apply(to ...int32) {
 	n.t.Helper()
 	if len(to) == 0 {
@@ -230,7 +238,7 @@ func (n *nodes) apply(to ...int32) {
 	}
 }
 
-// change changes partition 0 in the metadata.
+// change calls a function that changes partition 0 in the metadata.
 func (n *nodes) change(change func(p *metadata.Partition)) {
 	n.meta.mu.Lock()
 	defer n.meta.mu.Unlock()
@@ -297,7 +305,7 @@ func (n *nodes) content(id int32) []byte {
 	return all
 }
 
-// equal fails the test unless the logs contain the same bytes and end at the same offset.
+// equal fails the test unless the brokers' logs contain the same bytes and end at the same offset.
 func (n *nodes) equal(brokers ...int32) {
 	n.t.Helper()
 	first := n.content(brokers[0])
@@ -325,11 +333,11 @@ func (n *nodes) wantISR(want ...int32) {
 	}
 }
 
-// link is a Peer that calls the other broker's Set directly.
+// link is a Peer that directly calls the other broker's Set.
 type link struct {
 	from *node
 	to   *node
-	set  *Set // the process of the other broker at the time of the dial
+	set  *Set // Set of the other broker's process at the time of the dial
 
 	interrupts chan struct{} // capacity 1
 }
@@ -344,7 +352,7 @@ func (n *nodes) dial(from *node, to metadata.Broker) (Peer, error) {
 	case b.disconnected.Load() || from.disconnected.Load():
 		return nil, errLink
 	case set == nil && n.refuse.Load():
-		// as the kernel refuses it after a process has exited
+		// This is the error of a connection that the kernel refuses after the process has exited.
 		return nil, &net.OpError{Op: "dial",
 			Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	case set == nil:
@@ -400,7 +408,7 @@ func (l *link) Fetch(ctx context.Context, req *FollowerFetch) (FollowerResponse,
 	for i := range results {
 		r := &results[i]
 		if !r.MustRespond() {
-			continue // the request handler omits it too
+			continue // omitted, as the request handler omits it
 		}
 		answer := FollowerResult{ID: r.ID, Err: r.Err, HighWater: r.HighWater, LogStart: r.LogStart,
 			LogEnd: r.LogEnd, ReplicasTombstoneClean: r.ReplicasTombstoneClean, DivergingEpoch: -1}

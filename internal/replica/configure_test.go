@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestImageConfiguresReplication: an image also changes the settings of leaders that already serve.
-// Settings that an image does not contain return to their defaults.
+// TestImageConfiguresReplication checks that an image also changes the settings of leaders that
+// already serve, and that settings that an image does not contain return to their defaults.
 func TestImageConfiguresReplication(t *testing.T) {
 	b := newBroker(t)
 	b.topic("orders", 1, nil)

@@ -9,24 +9,24 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// A coordinator stores its state in a partition that this broker leads. The records that the
-// coordinator writes depend on the records that it has read from the partition. So it must append
-// in the leader epoch in which it has read: see AppendIn. The coordinator's responses to clients
-// may depend only on records below the high watermark: see Await.
+// A coordinator stores its state in a partition that this broker leads. The records that it writes
+// depend on the records that it has read from the partition. So it must append in the same leader
+// epoch in which it has read: see AppendIn. Its responses to clients may depend only on records
+// below the high watermark: see Await.
 
-// AppendIn appends a coordinator's batch like a produce with acks=-1, but only in the given leader
-// epoch. It returns the offset of the batch's last record. It does not wait for the followers:
-// Await does. If AppendIn fails, it has notified no follower or consumer of the batch.
+// AppendIn appends a coordinator's batch like a produce request with acks=-1, but only in the given
+// leader epoch. It returns the offset of the batch's last record. It does not wait for the
+// followers; Await does. If AppendIn fails, no follower or consumer was notified of the batch.
 //
 // AppendIn holds the partition's changing lock during the append. Otherwise a broker that loses and
-// regains the leadership meanwhile could append, in the new leader epoch, a batch that was computed
+// regains the leadership in between could append a batch in the new leader epoch that was computed
 // in the old one.
 func (s *Set) AppendIn(epoch int32, batch ProducePartition) (last int64, err error) {
 	return s.AppendVerifiedIn(epoch, batch, logstore.Verified{})
 }
 
-// AppendVerifiedIn is AppendIn for a batch that a coordinator appends in the transaction of a
-// producer. VerifyIn returns the argument verified.
+// AppendVerifiedIn is like AppendIn, for a batch that a coordinator appends in a producer's
+// transaction. VerifyIn returns the value for the parameter verified.
 func (s *Set) AppendVerifiedIn(epoch int32, batch ProducePartition,
 	verified logstore.Verified) (last int64, err error) {
 	p, r, err := s.leader(batch.ID, epoch)
@@ -52,7 +52,7 @@ func (s *Set) AppendVerifiedIn(epoch int32, batch ProducePartition,
 
 // VerifyIn asks the transaction coordinator whether a producer's transaction includes a
 // coordinator's partition, which this broker leads in the given leader epoch. If the log already
-// contains records of the transaction, VerifyIn sends no question.
+// contains records of the transaction, VerifyIn does not ask.
 func (s *Set) VerifyIn(ctx context.Context, epoch int32, q Verification) (logstore.Verified,
 	error) {
 	verified := logstore.Verified{Transaction: true, EpochBump: q.Add, Unsequenced: true}
@@ -74,8 +74,8 @@ func (s *Set) VerifyIn(ctx context.Context, epoch int32, q Verification) (logsto
 }
 
 // AppendMarkerIn appends a transaction marker to a coordinator's partition, as AppendMarkers does,
-// but only in the given leader epoch, in which the coordinator has read. It does not wait for the
-// followers.
+// but only in the given leader epoch, in which the coordinator has read the partition. It does not
+// wait for the followers.
 func (s *Set) AppendMarkerIn(epoch int32, m Marker) (logstore.Appended, error) {
 	p, r, err := s.leader(m.ID, epoch)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Set) AppendMarkerIn(epoch int32, m Marker) (logstore.Appended, error) {
 	return appended, err
 }
 
-// inRole calls appendTo if the partition still has the role then and enough replicas are in sync.
+// inRole calls appendTo if the partition still has the role then, and enough replicas are in sync.
 func (p *partition) inRole(then *role,
 	appendTo func() (logstore.Appended, error)) (logstore.Appended, error) {
 	p.changing.Lock()
@@ -107,9 +107,9 @@ func (p *partition) inRole(then *role,
 	return appendTo()
 }
 
-// Await waits, for at most timeout, until the record at an offset is below the high watermark. It
+// Await waits until the record at an offset is below the high watermark, for at most timeout. It
 // fails if this broker does not lead in the given leader epoch, or stops leading in it. Its errors
-// are those of a produce with acks=-1. It returns at once for an offset below 0.
+// are the same as for a produce request with acks=-1. For an offset below 0, it returns at once.
 func (s *Set) Await(ctx context.Context, id PartitionID, epoch int32, offset int64,
 	timeout time.Duration) error {
 	p, r, err := s.leader(id, epoch)

@@ -8,17 +8,17 @@ import (
 )
 
 // requireSingleSource ensures that a new replica of a compacted topic is a copy of one broker's
-// log. If another broker becomes the leader before the replica was in sync, the log is discarded
-// and copied again. Otherwise the replica could copy a superseded value from one broker, and
-// continue at another one that has already removed the value and its tombstone (ADR 0155). The log
-// is also discarded if it has an offset gap and acknowledged records may have been lost after the
-// leader epoch of the gap (ADR 0201).
+// log. If another broker becomes the leader before the replica is in sync, the replica discards its
+// log and copies again. Otherwise it could copy a superseded value from one broker, and continue at
+// another broker that has already removed the value and its tombstone (ADR 0155). The log is also
+// discarded if it has an offset gap and acknowledged records may have been lost after the leader
+// epoch of the gap (ADR 0201).
 //
-// The caller holds changing, and no fetch was sent in role r yet. After such a fetch the leader may
-// add this replica to the ISR, and the log of an ISR member must not be discarded. For the same
+// The caller holds changing, and has not sent a fetch in role r yet. After such a fetch the leader
+// may add this replica to the ISR, and an ISR member's log must not be discarded. For the same
 // reason the replica fetches nothing while the image's ISR contains this broker in an earlier
 // broker epoch. In that state the stored copy source may be outdated: a power cut may have restored
-// the note, or the broker was killed before it removed the note.
+// the stored value, or the broker was killed before it removed the value.
 func (p *partition) requireSingleSource(r *role) error {
 	if p.log == nil {
 		return nil
@@ -48,9 +48,9 @@ func (p *partition) requireSingleSource(r *role) error {
 	return nil
 }
 
-// markComplete removes the stored notes that the log is an incomplete copy, and that it has an
-// offset gap after which records may be missing. The note of a gap that is newer than the image is
-// kept. If a note cannot be removed, the log may be copied once more when this replica falls
+// markComplete removes two stored notes: that the log is an incomplete copy, and that it has an
+// offset gap after which records may be missing. It keeps the note of a gap that is newer than the
+// image. If a note cannot be removed, the log may be copied once more when this replica falls
 // behind.
 func (p *partition) markComplete() {
 	var failed error
@@ -68,9 +68,9 @@ func (p *partition) markComplete() {
 	}
 }
 
-// storeGap stores durably that the records which the caller is about to append follow an offset
-// gap. The note must survive a kill of this broker: the next leader may be a broker that lost the
-// records which superseded the records in the gap (ADR 0201).
+// storeGap durably stores that the records that the caller is about to append follow an offset gap.
+// This note must survive a kill of this broker: the next leader may be a broker that has lost the
+// records that superseded the records in the gap (ADR 0201).
 //
 // A replica in sync receives no gap: cleaning makes gaps only below the high watermark, and the
 // replica has every record there. So if the image shows this replica in sync, the image is stale.
@@ -97,7 +97,7 @@ func (p *partition) clearGap() error {
 	return nil
 }
 
-// setSource stores durably of which broker's log this log is an incomplete copy.
+// setSource durably stores the broker of whose log this log is an incomplete copy.
 func (p *partition) setSource(broker int32) error {
 	if err := p.log.Notes().SetCopySource(broker); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (p *partition) setSource(broker int32) error {
 	return nil
 }
 
-// resetLog removes all records, so that the current leader's log can be copied. The log starts
-// again at offset start.
+// resetLog removes all records, so that the current leader's log can be copied. The empty log
+// starts at the offset start.
 func (p *partition) resetLog(start int64) error {
 	if err := p.log.StartAt(start); err != nil {
 		return err

@@ -9,11 +9,12 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestTruncationKeepsRecordsBelowHighWatermark: broker 3 has copied a cleaned log and is elected.
-// Its log has no records at the boundary between two epochs, so it does not know where the second
-// epoch started. Broker 2 returns with records at that boundary. They are below its high watermark
-// and superseded, so broker 2 must keep them until it cleans them itself. But if acknowledged
-// records may have been lost, broker 2 must copy the log of broker 3 instead.
+// TestTruncationKeepsRecordsBelowHighWatermark checks how broker 2 follows broker 3, which has
+// copied a cleaned log and is elected. Broker 3's log has no records at the boundary between two
+// epochs, so broker 3 does not know where the second epoch started. Broker 2 returns with records
+// at that boundary. They are below its high watermark and superseded, so broker 2 must keep them
+// until it cleans them itself. But if acknowledged records may have been lost, broker 2 must copy
+// broker 3's log instead.
 func TestTruncationKeepsRecordsBelowHighWatermark(t *testing.T) {
 	for name, unproven := range map[string]bool{"nothing was lost": false,
 		"records may have been lost": true} {
@@ -23,7 +24,7 @@ func TestTruncationKeepsRecordsBelowHighWatermark(t *testing.T) {
 				n.put(1, "gone", []byte("value"))
 				n.settle(time.Second)
 				n.stopNode(2)
-				n.elect(1, 1) // a new leader epoch
+				n.elect(1, 1) // begins a new leader epoch
 				n.put(1, "gone", nil)
 				n.put(1, "last", []byte("value"))
 				n.settle(3 * time.Minute)
@@ -58,9 +59,10 @@ func TestTruncationKeepsRecordsBelowHighWatermark(t *testing.T) {
 	}
 }
 
-// TestReplicaCleanedWithLostRecordsIsRecopied: broker 2 has removed a record of a key, because a
-// later record superseded it. Broker 1 loses the later record in a power cut and is elected. Broker
-// 2 must copy the earlier record again.
+// TestReplicaCleanedWithLostRecordsIsRecopied checks a replica that has cleaned by a record that is
+// then lost. Broker 2 has removed a record of a key, because a later record superseded it. Broker 1
+// loses the later record in a power cut and is elected. Broker 2 must copy the earlier record
+// again.
 func TestReplicaCleanedWithLostRecordsIsRecopied(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
@@ -94,8 +96,8 @@ func TestReplicaCleanedWithLostRecordsIsRecopied(t *testing.T) {
 	})
 }
 
-// TestEpochWithoutRecordsIsForgotten: broker 2 leads briefly without appending anything. Broker 1,
-// the leader before and after that, never learns of this epoch and continues with records of a
+// TestEpochWithoutRecordsIsForgotten makes broker 2 lead briefly without appending anything. Broker
+// 1, the leader before and after that, never learns of this epoch and continues with records of a
 // lower epoch. Broker 2 must still be able to follow.
 func TestEpochWithoutRecordsIsForgotten(t *testing.T) {
 	for name, compact := range map[string]bool{"compacted": true, "not compacted": false} {
@@ -134,11 +136,11 @@ func TestEpochWithoutRecordsIsForgotten(t *testing.T) {
 	}
 }
 
-// TestReplicaWithGapIsRecopiedAfterLoss: broker 2 is behind and receives records that follow an
-// offset gap. The record in the gap was superseded by a record that broker 2 has not received yet.
-// Then all brokers are killed. Broker 3 is elected; it has lost the superseding record, but still
-// has the record in the gap. The log of broker 2 lacks that record without diverging from the
-// leader's log, so broker 2 must copy the log again.
+// TestReplicaWithGapIsRecopiedAfterLoss checks a replica with an offset gap. Broker 2 is behind and
+// receives records that follow the gap. The record in the gap was superseded by a record that
+// broker 2 has not received yet. Then all brokers are killed. Broker 3 is elected; it has lost the
+// superseding record, but still has the record in the gap. Broker 2's log lacks that record without
+// diverging from the leader's log, so broker 2 must copy the log again.
 func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 	for name, end := range map[string]func(n *cleanedNodes){
 		"running": func(*cleanedNodes) {},
@@ -215,9 +217,9 @@ func TestReplicaWithGapIsRecopiedAfterLoss(t *testing.T) {
 	}
 }
 
-// TestStaleImageDoesNotClearGap: a stale image shows a replica in sync, although the leader has
-// since removed it from the ISR and cleaned. The stored gap must remain until an image has shown
-// the replica out of sync, and a later image shows it in sync again.
+// TestStaleImageDoesNotClearGap applies a stale image that shows a replica in sync, although the
+// leader has since removed the replica from the ISR and cleaned. The stored gap must remain until
+// an image has shown the replica out of sync, and a later image shows it in sync again.
 func TestStaleImageDoesNotClearGap(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		p := n.nodes.nodes[2].view.Load().partitions[partitionA]

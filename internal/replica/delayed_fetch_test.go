@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestDelayedFetchReadsOnlyGrownPartitions: an evaluation of a waiting fetch reads only the
-// partitions that have grown since the previous evaluation, not all that have grown since the fetch
-// arrived.
+// TestDelayedFetchReadsOnlyGrownPartitions checks that an evaluation of a waiting fetch reads only
+// the partitions that have grown since the previous evaluation, and not all that have grown since
+// the fetch arrived.
 func TestDelayedFetchReadsOnlyGrownPartitions(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
@@ -34,9 +34,9 @@ func TestDelayedFetchReadsOnlyGrownPartitions(t *testing.T) {
 	})
 }
 
-// TestRequestsDuringApply: topics appear, disappear and change their leader epoch while clients
-// produce and fetch. Every request must end with a result that a client can handle. With -race, the
-// test also verifies that Apply and requests share no unguarded data.
+// TestRequestsDuringApply makes topics appear, disappear and change their leader epoch while
+// clients produce and fetch. Every request must end with a result that a client can handle. With
+// -race, the test also verifies that Apply and requests share no unguarded data.
 func TestRequestsDuringApply(t *testing.T) {
 	b := newBroker(t)
 	b.topic("steady", 2, nil)

@@ -18,7 +18,7 @@
 //     applies a leader's response to a log.
 //   - sessions (sessions.go, fetch_session.go, session_fetch.go) are the fetch sessions (KIP-227)
 //     of the consumers and followers that fetch from this broker. Package session contains their
-//     pure parts, and the side of a follower.
+//     pure parts, and the follower's side of a session.
 //   - Produce requests (produce.go) and fetches (fetch.go; for followers fetch_follower.go) may
 //     have to wait. There is one purgatory for producers, one for consumers and one for followers,
 //     each keyed by partition. A coordinator appends and waits through coordinate.go. A produce
@@ -29,9 +29,9 @@
 //     maximal ISR.
 //   - An append with acks=-1 is acknowledged only in the leader epoch in which it was made. If the
 //     leader changes, the wait ends with an error.
-//   - Every advance of a high watermark and every change of a role notifies the purgatories
-//     afterwards. So a waiting request is evaluated after each event that can complete it.
-//   - A waiting request holds no logstore.Slice, and so no open segment file.
+//   - After a high watermark has advanced or a role has changed, the purgatories are notified. So a
+//     waiting request is evaluated after each event that can complete it.
+//   - A waiting request holds no logstore.Slice, and so keeps no segment file open.
 //   - Every event that can change a fetch response marks the partition dirty in its sessions
 //     afterwards. A partition that is not dirty has nothing to add to the session's last response.
 //
@@ -40,16 +40,16 @@
 //  1. fetchers.changing
 //  2. partition.changing: held while a role changes, and while a leader's response is applied to
 //     the log, which includes I/O
-//  3. fetchSession.fetchLock: held by one fetch of the session, also while the fetch waits
+//  3. fetchSession.fetchLock: held by one fetch of the session, even while the fetch waits
 //  4. fetchers.mu, fetcher.mu, isrUpdater.mu, sessionCache.mu, and sessionWatch.mu followed by
 //     fetchSession.mu
-//  5. leaderState.mu, a leaf
+//  5. leaderState.mu, a leaf: no other lock is acquired while it is held
 //
 // The view of all partitions and each partition's role are immutable values behind atomic pointers.
 // Only Apply writes them, from one goroutine.
 //
-// Goroutines: those of the purgatories; two of the isrUpdater; for each leader that is followed,
-// one fetcher, or two if the leader leads partitions under durability Fsync. Each fetcher also has
-// disk workers. Close waits for all of them. Apply starts up to applyConcurrency workers and waits
-// for them.
+// Goroutines: each purgatory has one, and the isrUpdater has two. For each leader that this broker
+// follows there is one fetcher, or two if the leader leads partitions under durability Fsync. Each
+// fetcher also has disk workers. Close waits for all of them. Apply starts up to applyConcurrency
+// workers and waits for them.
 package replica

@@ -13,17 +13,18 @@ import (
 
 // FetchPartition is a consumer's or a follower's fetch request for one partition.
 type FetchPartition struct {
-	ID          PartitionID
-	Topic       metadata.ID // zero: the request contains no topic id
-	Offset      int64
-	BytesMax    int   // limit for this partition; the first batch of a response may exceed it
-	LeaderEpoch int32 // the latest leader epoch that the client knows; -1: unknown
-	LastEpoch   int32 // the leader epoch of the client's record before Offset; -1: unknown
+	ID     PartitionID
+	Topic  metadata.ID // topic id; zero if the request contains none
+	Offset int64
+	// maximum number of bytes for this partition; the first batch of a response may exceed it
+	BytesMax    int
+	LeaderEpoch int32 // latest leader epoch that the client knows; -1: unknown
+	LastEpoch   int32 // leader epoch of the client's record before Offset; -1: unknown
 
-	// The other fields are set by followers only; see FollowerPartition.
+	// Only followers set the other fields; see FollowerPartition.
 
 	HighWater              int64
-	DurableEnd             int64 // <= Offset
+	DurableEnd             int64 // at most Offset
 	TombstoneClean         int64
 	ReplicasTombstoneClean int64
 	LogStart               int64
@@ -33,18 +34,19 @@ type FetchPartition struct {
 // FetchRequest is a consumer's fetch request, or a follower's if Replica is set.
 type FetchRequest struct {
 	Partitions []FetchPartition
-	BytesMin   int           // the fetch waits until all partitions together have this many bytes
-	BytesMax   int           // limit for all partitions together; the first batch may exceed it
-	Wait       time.Duration // the longest wait; <= 0: the fetch does not wait
+	BytesMin   int // number of bytes in all partitions together for which the fetch waits
+	// maximum number of bytes of all partitions together; the first batch may exceed it
+	BytesMax int
+	Wait     time.Duration // maximum wait; if <= 0, the fetch does not wait
 
-	ReadCommitted bool   // a read up to the last stable offset only
-	Rack          string // the rack of the consumer; "": unknown
-	AnyReplica    bool   // the consumer also accepts responses of followers (KIP-392)
+	ReadCommitted bool   // true if the fetch reads only up to the last stable offset
+	Rack          string // rack of the consumer; "": unknown
+	AnyReplica    bool   // true if the consumer also accepts responses of followers (KIP-392)
 	Replica       *metadata.InSync
 
-	// Suspended reports that the consumer must receive no records now, because it has exceeded its
-	// quota; nil: it may always receive records. It is called before each read. The results are
-	// those of a response whose limit is 0 bytes.
+	// Suspended reports whether the consumer must not receive records now, because it has exceeded its
+	// quota. If it is nil, the consumer may always receive records. Suspended is called before each
+	// read. If it returns true, the results are those of a response whose limit is 0 bytes.
 	Suspended func() bool
 
 	// Only FetchInSession uses the next three fields. Forgotten lists the partitions that the fetch
@@ -63,23 +65,22 @@ type FetchRequest struct {
 // closed.
 type FetchResult struct {
 	ID        PartitionID
-	Topic     metadata.ID // as requested
+	Topic     metadata.ID // topic id in the request
 	Data      *logstore.Slice
 	Err       error
 	LogStart  int64
 	HighWater int64
-	Stable    int64 // the last stable offset
-	LogEnd    int64 // used by a follower that is out of range; may be -1
-	// Diverging is the point at which the client's log diverges from this broker's log; nil: the
-	// logs do not diverge, or the client did not send LastEpoch.
+	Stable    int64 // last stable offset
+	LogEnd    int64 // log end offset, for a follower whose offset is out of range; may be -1
+	// Diverging is the point at which the client's log diverges from this broker's log. It is nil if
+	// the logs do not diverge, or if the client did not send LastEpoch.
 	Diverging *EpochEnd
-	// PreferredReplica is the broker that the consumer should read from, because that broker is in
-	// the consumer's rack; metadata.NoBroker: the consumer should read from this broker.
+	// PreferredReplica is a broker in the consumer's rack, from which the consumer should read. It is
+	// metadata.NoBroker if the consumer should read from this broker.
 	PreferredReplica int32
 
-	// The next two fields are for followers only. ReplicasTombstoneClean is the replicated cleaning
-	// progress. OffsetsChanged is set if an offset in this result differs from the follower's
-	// request.
+	// Only followers use the next two fields. ReplicasTombstoneClean is the replicated cleaning
+	// progress. OffsetsChanged is set if an offset in this result differs from the follower's request.
 
 	ReplicasTombstoneClean int64
 	OffsetsChanged         bool
@@ -92,11 +93,12 @@ type EpochEnd struct {
 }
 
 // Fetch reads the partitions. If they have less than BytesMin bytes and none failed, it waits in
-// the purgatory for at most Wait, and reads them again. The results are in the order of the
+// the purgatory, for at most Wait, and reads them again. The results are in the order of the
 // request. The first batch of the first partition with data is returned whole, whatever its size.
 //
-// Fetch waits only once: the response contains the data that exists after the wait, even if it has
-// less than BytesMin bytes. So Fetch cannot loop if bytes are counted wrongly, here or in a client.
+// Fetch waits only once: the response contains the data that exist after the wait, even if they
+// have less than BytesMin bytes. So Fetch cannot loop if bytes are counted wrongly, here or in a
+// client.
 func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	results, positions := make([]FetchResult, len(req.Partitions)),
 		make([]position, len(req.Partitions))
@@ -123,8 +125,8 @@ func (s *Set) Fetch(ctx context.Context, req FetchRequest) []FetchResult {
 	return results
 }
 
-// countFetched adds the bytes that are returned to a consumer to the metric. It is called only
-// after the last read, because reads before a wait return nothing.
+// countFetched adds the bytes that a consumer receives to the metric. It is called only after the
+// last read, because the data of reads before a wait are not sent.
 func countFetched(req FetchRequest, positions []position) {
 	if req.Replica != nil {
 		return
@@ -136,21 +138,22 @@ func countFetched(req FetchRequest, positions []position) {
 	}
 }
 
-// position is the state of a fetch in one partition after a read.
+// position is the state of a fetch in one partition, as of its last read.
 type position struct {
-	partition *partition // nil: the read failed, or returned no records on purpose
-	role      *role      // the partition's role at the time of the read
+	partition *partition // nil if the read failed, or intentionally returned no records
+	role      *role      // role of the partition at the time of the read
 	request   FetchPartition
-	limit     int64 // the offset below which records could be read
-	bytes     int   // the number of bytes that were read
-	more      bool  // more records existed than the response can hold
-	throttled bool  // the catch-up limit permits no further bytes now
+	limit     int64 // offset below which records could be read
+	bytes     int   // number of bytes that were read
+	more      bool  // true if more records existed than the response can contain
+	throttled bool  // true if the catch-up limit permits no further bytes now
 }
 
 // read reads every partition once, within the request's byte limits, into results and positions.
-// enough reports that the response must not wait. This is so if a partition failed, BytesMin bytes
-// were read, or the client must receive new offsets. It is also so if more records exist than one
-// response can hold, which contains batches of one segment at most.
+// enough reports whether the response must be sent without a wait. This is so if a partition
+// failed, BytesMin bytes were read, or the client must receive new offsets. It is also so if more
+// records exist than one response can contain; per partition, a response contains batches of one
+// segment at most.
 func (s *Set) read(req *FetchRequest, results []FetchResult, positions []position) (enough bool) {
 	total, most := 0, req.bytesMax()
 	for i, want := range req.Partitions {
@@ -163,8 +166,8 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 			enough = true
 			continue
 		}
-		// want.BytesMax was reduced by the bytes of other partitions, so the state keeps the original
-		// request
+		// the state keeps the original request, because want.BytesMax was reduced by the bytes of other
+		// partitions
 		state.request = req.Partitions[i]
 		total += state.bytes
 		enough = enough || state.more || results[i].OffsetsChanged && state.role.pushHighWatermark
@@ -172,8 +175,8 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 	return enough || total >= min(req.BytesMin, req.BytesMax)
 }
 
-// bytesMax returns the limit for the bytes of a read. With the limit 0 not even the first batch is
-// returned.
+// bytesMax returns the limit for the bytes of a read. If the limit is 0, not even the first batch
+// is returned.
 func (r *FetchRequest) bytesMax() int {
 	if r.Suspended != nil && r.Suspended() {
 		return 0
@@ -181,8 +184,8 @@ func (r *FetchRequest) bytesMax() int {
 	return max(r.BytesMax, 1)
 }
 
-// readOne reads one partition once. session is the last fetch of the follower's session; nil: the
-// follower has no session.
+// readOne reads one partition once. session is the last fetch of the follower's session, or nil if
+// the follower has no session.
 func (s *Set) readOne(req *FetchRequest, want FetchPartition, session *lastFetch,
 	wholeFirst bool) (result FetchResult, state position) {
 	switch {
@@ -204,8 +207,8 @@ func emptyResult(id PartitionID) FetchResult {
 }
 
 // readForConsumer reads at most want.BytesMax bytes of one partition for a consumer. If wholeFirst
-// is set, it reads the whole first batch even if that is larger. The position is empty if the
-// result contains an error, a diverging epoch or another replica to read from.
+// is set, it reads the whole first batch even if the batch is larger. The position is empty if the
+// result contains an error, a diverging epoch, or another replica from which to read.
 func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 	wholeFirst bool) (FetchResult, position) {
 	result := emptyResult(want.ID)
@@ -250,7 +253,7 @@ func (s *Set) readForConsumer(want FetchPartition, req *FetchRequest,
 }
 
 // readable returns a partition that this broker may serve to the consumer. The broker must lead the
-// partition, or follow it if the consumer accepts responses of followers.
+// partition. It may also follow the partition if the consumer accepts responses of followers.
 func (s *Set) readable(want FetchPartition, req *FetchRequest) (*partition, *role, error) {
 	view := s.view.Load()
 	p := view.partitions[want.ID]
@@ -294,9 +297,9 @@ func (s *Set) preferredReplica(r *role, rack string, offset int64) int32 {
 // this log. Every record of the client below the offset committed was once below a high watermark.
 //
 // A log that was copied from a cleaned log does not contain the exact start offsets of its epochs
-// (Log.AppendReplicated). But it contains every record that was below a high watermark, apart from
-// superseded ones. So the logs of a compacted topic do not diverge below that offset. The exception
-// is a loss of acknowledged records in an epoch after the client's last epoch.
+// (Log.AppendReplicated). But it contains every record that was below a high watermark, except
+// superseded records. So the logs of a compacted topic do not diverge below that offset, unless
+// acknowledged records were lost in an epoch after the client's last epoch.
 func (p *partition) diverging(r *role, want FetchPartition, committed int64) (*EpochEnd, error) {
 	if want.LastEpoch < 0 {
 		return nil, nil
@@ -316,7 +319,7 @@ func (p *partition) diverging(r *role, want FetchPartition, committed int64) (*E
 	return nil, nil
 }
 
-// setData stores the data that was read from a partition, or the error of the read. It returns err.
+// setData stores the data read from a partition, or the error of the read. It returns err.
 func (f *FetchResult) setData(p *partition, r *role, data *logstore.Slice, err error) error {
 	switch {
 	case errors.Is(err, logstore.ErrClosed):
@@ -336,7 +339,7 @@ func (f *FetchResult) setOffsets(log *logstore.Log) {
 		log.LastStable(), log.LogEnd()
 }
 
-// limit returns the offset below which a consumer may read.
+// limit returns the offset below which a consumer can read.
 func (p *partition) limit(readCommitted bool) int64 {
 	if readCommitted {
 		return p.log.LastStable()
@@ -344,10 +347,10 @@ func (p *partition) limit(readCommitted bool) int64 {
 	return p.log.HighWatermark()
 }
 
-// clampToLimit returns the offset at which the log is read. An offset between limit and the log end
-// is not out of range: the consumer may have received it from a former leader, or under
-// read_uncommitted. In this case the log is read at limit, where it has no records for the consumer
-// yet.
+// clampToLimit returns the offset at which the log is read for a consumer. An offset between limit
+// and the log end is not out of range: the consumer may have received it from a former leader, or
+// under read_uncommitted. In this case the log is read at limit, where it has no records for the
+// consumer yet.
 func (p *partition) clampToLimit(offset, limit int64) int64 {
 	if offset > limit && offset <= p.log.LogEnd() {
 		return limit

@@ -13,7 +13,8 @@ import (
 // fetchingFollower is a follower that fetches from this broker.
 type fetchingFollower struct {
 	metadata.InSync
-	// session is the last fetch of the follower's fetch session; nil: the follower has no session.
+	// session is the last fetch of the follower's fetch session, or nil if the follower has no
+	// session.
 	session *lastFetch
 }
 
@@ -21,8 +22,8 @@ type fetchingFollower struct {
 // follower's log end, which may advance the high watermark. The position is empty if the result
 // contains an error or a diverging epoch.
 //
-// The order of the steps matters: the follower's log end is used for the high watermark only after
-// a check that the follower's log does not diverge below that end.
+// The order of the steps matters: the follower's log end counts for the high watermark only after a
+// check that the follower's log does not diverge below that end.
 func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 	wholeFirst bool) (FetchResult, position) {
 	result := emptyResult(want.ID)
@@ -70,38 +71,38 @@ func (s *Set) readForFollower(want FetchPartition, from fetchingFollower,
 	}
 	data, err := p.log.ReadReplica(want.Offset, bytesMax, wholeFirst && !throttled)
 	if result.setData(p, r, data, err) != nil {
-		if errors.Is(err, logstore.ErrOffsetOutOfRange) { // it was in range at the check above
+		if errors.Is(err, logstore.ErrOffsetOutOfRange) { // the offset was in range at the check above
 			result.LogEnd = p.log.LogEnd()
 		}
 		return result, position{}
 	}
 	throttle.charge(r, from.Broker, data.Length)
 	result.setFollowerOffsets(p, r, &want)
-	// limit is the follower's offset, not the log end after the read. If the fetch waits, it must
-	// find the records that were appended during the read, because their notification was already
-	// sent.
+	// limit is the follower's offset, and not the log end after the read. If the fetch waits, it must
+	// find the records that were appended during the read, because the notification of these records
+	// was already sent.
 	state := position{partition: p, role: r, limit: want.Offset, bytes: data.Length,
 		more: data.More && !throttled, throttled: throttled}
 	return result, state
 }
 
-// setFollowerOffsets sets the offsets that a follower receives besides records, and OffsetsChanged:
-// whether they differ from the offsets that the follower sent. A high watermark above the
-// follower's log end makes no difference, because it is sent with the records.
+// setFollowerOffsets sets the offsets that a follower receives in addition to records, and sets
+// OffsetsChanged if they differ from the offsets that the follower sent. A high watermark above the
+// follower's log end does not count as a difference, because it is sent with the records.
 func (f *FetchResult) setFollowerOffsets(p *partition, r *role, want *FetchPartition) {
 	f.ReplicasTombstoneClean = updateCleaningProgress(p, r)
 	f.OffsetsChanged = want.HighWater < min(f.HighWater, want.Offset) ||
 		want.LogStart < f.LogStart || want.ReplicasTombstoneClean != f.ReplicasTombstoneClean
 }
 
-// MustRespond reports whether a follower's response must contain the result.
+// MustRespond reports whether the response to a follower must contain the result.
 func (f *FetchResult) MustRespond() bool {
 	return f.OffsetsChanged || f.Err != nil || f.Diverging != nil ||
 		f.Data != nil && f.Data.Length > 0
 }
 
-// followerFetched processes the state that a follower reports in its fetch. It reports whether the
-// fetch was accepted.
+// followerFetched processes the state that a follower reports in its fetch. It reports whether it
+// has accepted the fetch.
 func (s *Set) followerFetched(p *partition, r *role, from fetchingFollower,
 	want *FetchPartition) bool {
 	advanced, evaluate, ok := r.leaderState.fetched(from, want, time.Now())

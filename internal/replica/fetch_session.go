@@ -18,17 +18,17 @@ import (
 //
 // Invariant: a partition that is not dirty has nothing to report beyond the session's last
 // response. So every event that can change a response marks the partition dirty after the change. A
-// read removes the partition from the dirty list before it reads the log. Changes without an event
-// (of the log start and the cleaning progress) are found by sessions.scan, twice a second.
+// read removes the partition from the dirty list before it reads the log. Changes of the log start
+// and the cleaning progress cause no event; sessions.scan finds them, twice a second.
 //
-// fetchLock is held by one fetch at a time, and guards all fields without another guard. mu is a
-// leaf and is held only briefly.
+// fetchLock is held by one fetch at a time. It guards all fields for which no other guard is
+// stated. mu is a leaf and is held only briefly.
 type fetchSession struct {
 	id       int32
-	follower *metadata.InSync // nil: a consumer's session
-	topicIDs bool             // the session's fetches name topics by id
+	follower *metadata.InSync // nil if the session belongs to a consumer
+	topicIDs bool             // true if the session's fetches name topics by id
 
-	fetchLock     chan struct{} // one token while no fetch is in progress
+	fetchLock     chan struct{} // token that is present while no fetch is in progress
 	sequence      session.Sequence
 	partitions    map[session.Key]*sessionPartition
 	readCommitted bool      // isolation level of the last fetch
@@ -40,7 +40,7 @@ type fetchSession struct {
 	mu struct {
 		sync.Mutex
 		dirty   session.DirtyList[*sessionPartition]
-		waiting *timer.Waiting[PartitionID] // of the waiting fetch; nil: no fetch waits
+		waiting *timer.Waiting[PartitionID] // the waiting fetch; nil if no fetch waits
 		// interrupted is set if the fetch in progress must not wait, because the next fetch has
 		// arrived or the session is closed.
 		interrupted bool
@@ -48,7 +48,7 @@ type fetchSession struct {
 	closed chan struct{} // closed when the session is closed
 }
 
-// lastFetch is the time of the last fetch in a session. At that time a follower's log of each
+// lastFetch is the time of the last fetch in a session. At that time, the follower's log of each
 // partition still had the end offset that the follower last reported. lastFetch implements
 // isr.Session.
 type lastFetch struct{ pointer atomic.Pointer[time.Time] }
@@ -66,18 +66,19 @@ type sessionPartition struct {
 	session.Mark
 	session *fetchSession
 	key     session.Key
-	request FetchPartition // the client's last request
-	state   position       // the state after the last read
-	sent    sentOffsets    // the offsets that a consumer last received
-	counted countedBytes   // the bytes that the waiting fetch has counted
-	watched bool           // sessionWatch contains the partition
+	request FetchPartition // last request of the client
+	state   position       // state after the last read
+	sent    sentOffsets    // offsets that a consumer last received
+	counted countedBytes   // bytes that the waiting fetch has counted
+	watched bool           // true if sessionWatch contains the partition
 }
 
-// sentOffsets are the offsets that a consumer last received with a partition. They are sent again
-// only if one of them has changed.
+// sentOffsets contains the offsets that a consumer last received for a partition. They are sent
+// again only if one of them has changed.
 type sentOffsets struct{ highWater, logStart int64 }
 
-// countedBytes are the bytes of a partition that a waiting fetch has counted towards its BytesMin.
+// countedBytes describes the bytes of a partition that a waiting fetch has counted towards its
+// BytesMin.
 type countedBytes struct {
 	by    *delayedSessionFetch
 	bytes int
@@ -96,8 +97,8 @@ func newFetchSession(id int32, follower *metadata.InSync) *fetchSession {
 	return s
 }
 
-// belongsTo reports whether the session belongs to a follower in its broker epoch. For nil it
-// reports whether the session belongs to a consumer.
+// belongsTo reports whether the session belongs to the given follower in its broker epoch. If
+// follower is nil, it reports whether the session belongs to a consumer.
 func (s *fetchSession) belongsTo(follower *metadata.InSync) bool {
 	if s.follower == nil || follower == nil {
 		return s.follower == nil && follower == nil
@@ -105,7 +106,7 @@ func (s *fetchSession) belongsTo(follower *metadata.InSync) bool {
 	return *s.follower == *follower
 }
 
-// mark marks a partition dirty. If wake is set, it also wakes the waiting fetch of the session.
+// mark marks a partition dirty. If wake is set, mark also wakes the session's waiting fetch.
 func (s *fetchSession) mark(p *sessionPartition, wake bool) {
 	s.mu.Lock()
 	s.mu.dirty.Add(p)
@@ -199,9 +200,9 @@ func (s *fetchSession) isClosed() bool {
 	}
 }
 
-// begin acquires fetchLock. If another fetch of the session is in progress, begin ends the wait of
-// that fetch, and waits until the fetch has returned. begin fails if the session is closed, or if
-// the fetch is not the next one of the session.
+// begin acquires fetchLock. If another fetch of the session is in progress, begin ends that fetch's
+// wait, and waits until the fetch has returned. begin fails if the session is closed, or if the
+// fetch is not the session's next one.
 func (s *fetchSession) begin(ctx context.Context, id session.ID) error {
 	select {
 	case <-s.fetchLock:

@@ -1,7 +1,7 @@
 package replica
 
 // delayedFetch is a fetch that waits for records. Its positions need no lock, because the purgatory
-// does not call TryComplete concurrently.
+// never calls TryComplete concurrently.
 type delayedFetch struct {
 	req       FetchRequest
 	positions []position
@@ -10,7 +10,7 @@ type delayedFetch struct {
 
 // TryComplete implements timer.Operation. Only bytes that arrived after the first read can complete
 // the fetch. Otherwise a fetch of an offset range whose records were all cleaned away would
-// complete with an empty response. The client would then send the same fetch again at once.
+// complete with an empty response, and the client would at once send the same fetch again.
 func (d *delayedFetch) TryComplete() bool {
 	total, enough := 0, false
 	for i := range d.positions {
@@ -28,10 +28,10 @@ func (d *delayedFetch) TryComplete() bool {
 // Expire implements timer.Operation.
 func (d *delayedFetch) Expire() { close(d.done) }
 
-// available returns how many bytes a read of the partition would return now. Result now is set if
-// the fetch must not wait longer, because the fetch would receive no further records, or would
-// fail. available caches its result in the position: when a fetch of a thousand partitions is
-// evaluated after an append to one of them, only the index of that partition is read.
+// available returns how many bytes a read of the partition would return now. The result now is true
+// if the fetch must not wait longer, because it would receive no further records, or would fail.
+// available caches its result in the position. So if a fetch of a thousand partitions is evaluated
+// after an append to one of them, only that partition's index is read.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {
 	if a.partition.checkStillServes(a.role) != nil {
 		return 0, true
@@ -51,7 +51,7 @@ func (a *position) available(req FetchRequest) (bytes int, now bool) {
 		return a.bytes, false
 	}
 	if req.BytesMin <= 1 {
-		return 1, false // any record is enough: no index needs to be read
+		return 1, false // a single record suffices, so no index has to be read
 	}
 	data, err := a.partition.log.Read(a.request.Offset, limit, a.request.BytesMax, true)
 	if err != nil {

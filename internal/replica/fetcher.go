@@ -15,38 +15,39 @@ import (
 )
 
 const (
-	// followerBytesMax is the limit for a response, and followerPartitionBytesMax the limit for one
-	// partition in it (in Kafka replica.fetch.response.max.bytes and replica.fetch.max.bytes). They
-	// are large enough that catching up is sequential I/O, and small enough that no partition waits
-	// long for the others.
+	// followerBytesMax is the limit for a response, and followerPartitionBytesMax is the limit for one
+	// partition in it. Kafka's settings for them are replica.fetch.response.max.bytes and
+	// replica.fetch.max.bytes. The limits are large enough that catching up is sequential I/O, and
+	// small enough that no partition waits long for the others.
 	followerBytesMax          = 10 << 20
 	followerPartitionBytesMax = 1 << 20
-	// followerFetchWait is how long a fetch waits at the leader while there is nothing to return.
+	// followerFetchWait is how long a fetch waits at the leader while the leader has nothing to
+	// return.
 	followerFetchWait = 500 * time.Millisecond
-	// followerFetchTimeout is how much longer than followerFetchWait a follower waits for a
-	// response.
+	// followerFetchTimeout is the time, in addition to followerFetchWait, after which a follower stops
+	// waiting for a response.
 	followerFetchTimeout = 10 * time.Second
-	// A partition or a leader that failed is retried after retryFirst. The delay doubles with each
-	// further failure, up to retryLast.
+	// After a failure of a partition or of a leader, the follower retries after retryFirst. The delay
+	// doubles with each further failure, up to retryLast.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = time.Second
-	// warnAfter is how long a leader must be unreachable before a warning is logged. A restart
-	// takes less time, and soon after a failure a new image names another leader.
+	// warnAfter is how long a leader must be unreachable before a warning is logged. A restart takes
+	// less time, and soon after a failure a new image names another leader.
 	warnAfter = 5 * time.Second
 )
 
-// fetcher copies the partitions that one broker leads, with one goroutine, one connection and one
-// fetch at a time for all of them.
+// fetcher copies the partitions that one broker leads. For all of them together, it has one
+// goroutine, one connection, and one fetch in progress at a time.
 //
-// Partitions under durability Fsync have a separate fetcher, which sends a fetch only after the
-// records of the previous one are synced, because the fetch acknowledges these records to the
-// leader. With a common fetcher all other partitions would wait for the sync too.
+// Partitions under durability Fsync have a separate fetcher. It sends a fetch only after the
+// records of the previous fetch are synced, because the fetch acknowledges these records to the
+// leader. With a common fetcher, all other partitions would wait for the sync too.
 type fetcher struct {
 	set    *Set
 	cancel context.CancelFunc
 	done   chan struct{}
-	wake   chan struct{} // capacity 1; the partitions have changed
-	synced chan struct{} // capacity 1; a log was synced or has failed
+	wake   chan struct{} // token after the partitions have changed; capacity 1
+	synced chan struct{} // token after a log was synced or has failed; capacity 1
 	fsync  bool
 
 	mu struct {
@@ -54,34 +55,34 @@ type fetcher struct {
 		leader     metadata.Broker
 		self       metadata.InSync
 		partitions map[PartitionID]*followedPartition // replaced, never modified
-		order      []*followedPartition               // the values of partitions, sorted
-		version    int                                // incremented with each change of partitions
-		// the partitions whose applyLater worker has ended
+		order      []*followedPartition               // values of partitions, sorted
+		version    int                                // counter that each change of partitions increments
+		// applied contains the partitions whose applyLater worker has ended.
 		applied []*followedPartition
-		// peer is the connection of the fetch in progress; nil: no fetch is in progress.
+		// peer is the connection of the fetch in progress; nil if no fetch is in progress.
 		peer      Peer
 		interrupt context.CancelFunc // cancel function of the fetch in progress
 	}
 
 	// Only the fetcher's goroutine uses the other fields.
 
-	fetches int                 // the number of fetches; it rotates the order of a full fetch
-	request []FollowerPartition // the slice of the last request, for reuse
-	// failingSince is the time of the first failure after the leader last answered; zero: no
-	// failure.
+	fetches int                 // number of fetches; it rotates the order of a full fetch
+	request []FollowerPartition // slice of the last request, for reuse
+	// failingSince is the time of the first failure after the leader last answered; zero if there was
+	// no failure.
 	failingSince time.Time
-	warned       bool // a warning was logged that the leader does not answer
+	warned       bool // true if a warning was logged that the leader does not answer
 
-	connected metadata.Broker // the broker of the current or the last connection
+	connected metadata.Broker // broker of the current or the last connection
 	session   session.Follower[FollowerPartition]
-	// the partitions whose request may have changed, without duplicates
+	// dirty contains the partitions whose request may have changed, without duplicates.
 	dirty       []*followedPartition
 	scanned     time.Time // time at which all partitions were last marked dirty
-	version     int       // the value of mu.version when scanned was set
+	version     int       // value of mu.version when scanned was set
 	diskWorkers diskWorkers
 }
 
-// followedPartition is a partition of a fetcher. Field partition does not change, and mu guards
+// followedPartition is a partition of a fetcher. The field partition does not change, and mu guards
 // role. The other fields belong to the fetcher's goroutine, or to one of its workers: a worker of
 // applyAll while applyAll runs, or the worker of applyLater while busy is set.
 type followedPartition struct {
@@ -89,10 +90,10 @@ type followedPartition struct {
 	role      *role
 	failures  int
 	retryAt   time.Time
-	sentRole  *role // the role in which the last request was sent
-	answered  int   // the number of the last fetch that contained a result for it
-	dirty     bool  // in fetcher.dirty
-	busy      bool  // in use by a worker of applyLater, so not fetched
+	sentRole  *role // role in which the last request was sent
+	answered  int   // number of the last fetch that contained a result for the partition
+	dirty     bool  // true if fetcher.dirty contains the partition
+	busy      bool  // true while a worker of applyLater uses the partition, which is then not fetched
 }
 
 // fetcherKey identifies a fetcher.
@@ -117,15 +118,16 @@ func startFetcher(s *Set, key fetcherKey) *fetcher {
 	return f
 }
 
-// stop ends the goroutine and waits for it.
+// stop ends the goroutine, and returns when it has ended.
 func (f *fetcher) stop() {
 	f.cancel()
 	<-f.done
 }
 
 // setPartitions sets the leader and the partitions to copy. The fetch in progress does not contain
-// a partition that is new or has a new leader epoch. So setPartitions then asks the leader to
-// answer that fetch at once. If another broker process is the leader now, it cancels the fetch.
+// partitions that are new or have a new leader epoch. So if there are any, setPartitions asks the
+// leader to answer that fetch at once. If another broker process is the leader now, setPartitions
+// cancels the fetch.
 func (f *fetcher) setPartitions(leader metadata.Broker, self metadata.InSync,
 	partitions map[PartitionID]*followedPartition) {
 	if f.replacePartitions(leader, self, partitions) {
@@ -169,7 +171,7 @@ func (f *fetcher) replacePartitions(leader metadata.Broker, self metadata.InSync
 }
 
 // fetchSoon ends the wait of the fetch in progress. It calls Interrupt without holding mu, so it
-// may interrupt the next fetch instead, which then returns without a wait.
+// may interrupt the next fetch instead. That fetch then returns without a wait.
 func (f *fetcher) fetchSoon() {
 	f.mu.Lock()
 	peer := f.mu.peer
@@ -191,7 +193,7 @@ func signal(c chan struct{}) {
 // run fetches until ctx ends. It owns the connection.
 func (f *fetcher) run(ctx context.Context) {
 	var peer Peer
-	var lastAnswered metadata.Broker // includes the broker epoch
+	var lastAnswered metadata.Broker // includes the leader's broker epoch
 	defer func() {
 		if peer != nil {
 			_ = peer.Close()
@@ -247,7 +249,7 @@ func (f *fetcher) run(ctx context.Context) {
 // errInterrupted ends a fetch because the leader has changed.
 var errInterrupted = errors.New("interrupted")
 
-// backoff returns the delay after a number of earlier failures in a row.
+// backoff returns the delay after the given number of consecutive failures.
 func backoff(failures int) time.Duration {
 	return min(retryFirst<<min(failures, 16), retryLast)
 }
@@ -262,8 +264,8 @@ func (f *fetcher) dial(ctx context.Context, leader metadata.Broker) (Peer, error
 	return peer, nil
 }
 
-// noteFailure notes the time since which the leader is unreachable. It logs one warning if the
-// leader stays unreachable for warnAfter.
+// noteFailure records since when the leader has been unreachable. It logs one warning if the leader
+// stays unreachable for warnAfter.
 func (f *fetcher) noteFailure(leader metadata.Broker, err error, now time.Time) {
 	if f.failingSince.IsZero() {
 		f.failingSince = now
@@ -275,7 +277,7 @@ func (f *fetcher) noteFailure(leader metadata.Broker, err error, now time.Time) 
 	}
 }
 
-// noteAnswer notes that the leader is reachable.
+// noteAnswer records that the leader is reachable.
 func (f *fetcher) noteAnswer() {
 	if f.warned {
 		f.set.logger.Info("fetching from leader resumed", "leader", f.leader())

@@ -10,23 +10,23 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// diskWorkerBytesMax limits the total size of the records that are copied for disk workers. A
-// result that would exceed it is applied before the next fetch instead.
+// diskWorkerBytesMax limits the total size of the records that are copied for disk workers. If a
+// result would exceed the limit, it is applied before the next fetch instead.
 const diskWorkerBytesMax = 16 << 20
 
-// diskWorkers are the goroutines of a fetcher that apply results which wait for the disk.
+// diskWorkers are a fetcher's goroutines that apply results for which they wait for the disk.
 type diskWorkers struct {
 	running sync.WaitGroup
-	slots   chan struct{} // limits the number of workers that wait for the disk at once
+	slots   chan struct{} // semaphore for the workers that wait for the disk
 	bytes   atomic.Int64  // total size of the copied records
 }
 
-// applyLater passes a result to a worker if applying the result waits for the disk: the result is a
-// truncation or a reset of the log. After a failover hundreds of partitions may have such results
-// at once, while the producers of all other partitions wait for the next fetch. The partition is
-// not fetched until its result is applied.
+// applyLater passes a result to a worker if applying it waits for the disk, because the result
+// truncates or resets the log. After a failover, hundreds of partitions may have such results at
+// once, while the producers of all other partitions wait for the next fetch. The partition is not
+// fetched until its result is applied.
 //
-// applyLater reports whether a worker applies the result. Under durability Fsync no worker does,
+// applyLater reports whether a worker applies the result. Under durability Fsync it returns false,
 // because the next fetch waits for the disk anyway.
 func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got *FollowerResult,
 	now time.Time) bool {

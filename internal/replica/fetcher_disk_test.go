@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// slowEpochDisk delays the syncs of leader epoch files, and of no other files.
+// slowEpochDisk is a filesystem that delays only the syncs of leader epoch files.
 type slowEpochDisk struct {
 	vfs.FS
 	mu    sync.Mutex
@@ -48,8 +48,8 @@ func (f *slowEpochFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestNewLeaderEpochsDoNotWaitForDisk: 19 of 20 partitions have a new leader epoch, and the disks
-// are slow to sync their epoch files. No producer waits for these syncs, and no record is lost or
+// TestNewLeaderEpochsDoNotWaitForDisk gives 19 of 20 partitions a new leader epoch, while the disks
+// sync epoch files slowly. No producer must wait for these syncs, and no record must be lost or
 // duplicated.
 func TestNewLeaderEpochsDoNotWaitForDisk(t *testing.T) {
 	const partitions = 20
@@ -73,7 +73,7 @@ func TestNewLeaderEpochsDoNotWaitForDisk(t *testing.T) {
 		}
 		disk.setDelay(syncDelay)
 		n.meta.mu.Lock()
-		for i := 1; i < partitions; i++ { // all partitions but 0 have a new epoch
+		for i := 1; i < partitions; i++ { // all partitions except 0 have a new epoch
 			p := *n.meta.topic.Partitions[i]
 			p.LeaderEpoch++
 			n.meta.topic.Partitions[i] = &p
@@ -116,7 +116,7 @@ func TestNewLeaderEpochsDoNotWaitForDisk(t *testing.T) {
 	})
 }
 
-// TestWaitsForDisk: a truncation and a restart of the log wait for the disk.
+// TestWaitsForDisk checks that truncating and restarting a log count as waiting for the disk.
 func TestWaitsForDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  FollowerResult

@@ -7,26 +7,26 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// scanInterval is how often a fetcher builds the requests of all its partitions and compares them
-// with the requests that it last sent. The comparison finds changes of the log start and the
-// tombstone-clean offset, which cause no event.
+// scanInterval is the time between two scans, in which a fetcher builds the requests of all its
+// partitions and compares them with the requests that it last sent. The scan finds changes of the
+// log start and the tombstone-clean offset, which cause no event.
 const scanInterval = followerFetchWait
 
-// nextRequest builds the next fetch. A fetch that starts a session contains all partitions, any
-// other fetch only the partitions whose request has changed. A partition that failed recently, or
-// that waits for the disk, is removed from the session meanwhile. Result retry is the time until
-// the first of the failed partitions may be fetched again; 0: none failed. Result all contains the
-// fetcher's partitions.
+// nextRequest builds the next fetch. A fetch that starts a session contains all partitions. Any
+// other fetch contains only the partitions whose request has changed. A partition that failed
+// recently, or that waits for the disk, is removed from the session for that time. The result retry
+// is the time until the first of the failed partitions may be fetched again, or 0 if none failed.
+// The result all contains the fetcher's partitions.
 //
-// The order of the partitions in a full fetch rotates. A response contains at least one whole batch
-// of its first partition, however large, but batches of the other partitions only if they still
-// fit.
+// The order of the partitions in a full fetch rotates, because a response favours its first
+// partition: it contains at least one whole batch of this partition, however large, but contains
+// batches of other partitions only if they fit.
 func (f *fetcher) nextRequest(now time.Time) (request *FollowerFetch,
 	all map[PartitionID]*followedPartition, leader metadata.Broker, retry time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	select {
-	case <-f.wake: // this request contains the change
+	case <-f.wake: // this request already contains the change
 	default:
 	}
 	if f.connected != f.mu.leader {
@@ -39,7 +39,7 @@ func (f *fetcher) nextRequest(now time.Time) (request *FollowerFetch,
 	for _, fp := range f.takeDirty() {
 		if fp.busy {
 			f.removeFromSession(fp)
-			continue // the partition is marked dirty again when the worker is done
+			continue // the partition is marked dirty again when its worker has ended
 		}
 		if wait := fp.retryAt.Sub(now); wait > 0 {
 			retry = shorter(retry, wait)
@@ -68,7 +68,8 @@ func (f *fetcher) nextRequest(now time.Time) (request *FollowerFetch,
 	}
 	f.request, request.Session, request.Forgotten = request.Partitions, f.session.ID(),
 		f.session.Forgotten()
-	// The map can be used without the lock: setPartitions replaces it and does not modify it.
+	// The caller can use the map without the lock, because setPartitions replaces the map and does not
+	// modify it.
 	return request, f.mu.partitions, f.mu.leader, retry
 }
 

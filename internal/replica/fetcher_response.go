@@ -39,7 +39,7 @@ func (f *fetcher) fetch(ctx context.Context, peer Peer, request *FollowerFetch,
 }
 
 // beginFetch registers a fetch, so that setPartitions can interrupt it. It reports whether the
-// partitions have changed since the request was built. If so, the fetch must not wait.
+// partitions have changed since the request was built. In that case, the fetch must not wait.
 func (f *fetcher) beginFetch(peer Peer, cancel context.CancelFunc) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *fetcher) leader() int32 {
 }
 
 // applyAll applies the leader's results, for several partitions concurrently. Most results are only
-// written to the page cache. Results that wait for the disk are passed to applyLater.
+// written to the page cache. applyAll passes results that wait for the disk to applyLater.
 func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []FollowerResult,
 	now time.Time) {
 	var workers errgroup.Group
@@ -63,7 +63,8 @@ func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []Fol
 		got := &results[i]
 		fp := all[got.ID]
 		if fp == nil || fp.busy || fp.answered == f.fetches {
-			continue // not followed, or a repeated result: only one goroutine may use fp
+			// not followed, or a repeated result, which another goroutine would apply to the same fp
+			continue
 		}
 		sent, ok := f.session.Sent(fp.key())
 		if !ok {
@@ -103,7 +104,7 @@ func (f *fetcher) apply(fp *followedPartition, sentRole *role, sent *FollowerPar
 }
 
 // fail delays the next fetch of a partition. It does not log errors that are usual during a
-// failover, such as a response of the new leader before it has applied its new leader epoch.
+// failover, such as the response of a new leader that has not begun its leader epoch yet.
 func (f *fetcher) fail(fp *followedPartition, err error, now time.Time) {
 	fp.retryAt = now.Add(backoff(fp.failures))
 	fp.failures++
@@ -139,7 +140,7 @@ func (f *fetcher) awaitSync(ctx context.Context) {
 		for log.DurableEnd() < log.LogEnd() && log.Fault() == nil {
 			select {
 			case <-f.synced:
-			case <-f.wake: // a role may have changed, and the log may be closed
+			case <-f.wake: // a role may have changed, and a log may be closed
 				signal(f.wake)
 				return
 			case <-ctx.Done():

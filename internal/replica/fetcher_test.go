@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestUnreachableLeaderIsLoggedOnce: a short restart of a leader is not logged. A longer outage is
-// logged once, and its end is logged once.
+// TestUnreachableLeaderIsLoggedOnce checks that a short restart of a leader is not logged, and that
+// the beginning and the end of a longer outage are each logged once.
 func TestUnreachableLeaderIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	f := &fetcher{set: &Set{logger: slog.New(slog.NewTextHandler(&log, nil))}}
@@ -27,7 +27,7 @@ func TestUnreachableLeaderIsLoggedOnce(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("a short outage is logged: %s", &log)
 	}
-	begin = begin.Add(warnAfter) // a second outage
+	begin = begin.Add(warnAfter) // begins a second outage
 	for after := time.Duration(0); after <= 3*warnAfter; after += time.Second {
 		f.noteFailure(leader, refused, begin.Add(after))
 	}

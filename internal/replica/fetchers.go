@@ -6,11 +6,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// fetchers are the fetchers of a broker: one for each leader and durability.
+// fetchers contains a broker's fetchers: one for each leader and durability.
 type fetchers struct {
 	set  *Set
-	dial Dial // nil: the set follows no leader
-	// changing is held while fetchers are started and stopped, which may take as long as applying a
+	dial Dial // nil if the set follows no leader
+	// changing is held while fetchers are started and stopped, which can take as long as applying a
 	// response.
 	changing sync.Mutex
 	closed   bool       // guarded by changing
@@ -54,7 +54,7 @@ func (s *fetchers) follow(img *metadata.Image, partitions map[PartitionID]*parti
 			continue
 		}
 		if _, up := img.Broker(r.leader); !up {
-			continue // the leader is down; a later image names another one
+			continue // the leader is down, and a later image will name another one
 		}
 		key := fetcherKey{r.leader, p.log.Settings().Fsync}
 		if byFetcher[key] == nil {
@@ -77,8 +77,8 @@ func (s *fetchers) follow(img *metadata.Image, partitions map[PartitionID]*parti
 	}
 }
 
-// logSynced notifies the fetcher of a leader that one of its logs was synced. The goroutine that
-// syncs all logs calls it, so it does not wait for the fetcher.
+// logSynced notifies a leader's fetcher that one of its logs was synced. The goroutine that syncs
+// all logs calls logSynced, so logSynced does not wait for the fetcher.
 func (s *fetchers) logSynced(leader int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *fetchers) logSynced(leader int32) {
 	}
 }
 
-// close stops all fetchers, and prevents new ones.
+// close stops all fetchers. No fetcher can be started afterwards.
 func (s *fetchers) close() {
 	s.changing.Lock()
 	defer s.changing.Unlock()

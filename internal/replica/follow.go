@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// These errors stop a follower until someone repairs its log.
+// These errors stop a follower until a person repairs its log.
 var (
 	errNoEpochs = errors.New("the log has records but no leader epochs: " +
 		"cannot compare it with the leader's log")
@@ -34,8 +34,8 @@ func (p *partition) followerRequest(r *role, bytesMax int) (FollowerPartition, e
 }
 
 // applyResponse applies the leader's response to a fetch that was sent in role r. It ignores the
-// response if the role has changed since then. Result advanced reports whether the high watermark
-// advanced.
+// response if the role has changed since then. The result advanced reports whether the high
+// watermark has advanced.
 func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *FollowerResult,
 	now time.Time) (advanced bool, err error) {
 	p.changing.Lock()
@@ -57,11 +57,12 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 		return false, err
 	}
 	if got.HighWater >= 0 {
-		advanced = p.log.AdvanceHighWatermark(got.HighWater) // the log limits it to the log end
+		// the log does not let the high watermark exceed the log end
+		advanced = p.log.AdvanceHighWatermark(got.HighWater)
 	}
 	p.log.Compaction().Progress.SetReplicasTombstoneClean(got.ReplicasTombstoneClean)
 	// Delete the records that the leader has deleted, but no record above this replica's high
-	// watermark, which may be below the leader's log start for a moment.
+	// watermark, which may briefly be below the leader's log start.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {
 		err = p.log.DeleteBefore(start)
 	}
@@ -70,9 +71,10 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 
 // appendFetched appends the leader's records.
 //
-// After DeleteRecords a leader's log may start within a batch. An empty replica that fetches from
-// the log start receives the whole batch, and restarts its log at the batch's base offset. Once its
-// high watermark has advanced, it deletes the records below the leader's log start.
+// After DeleteRecords, a leader's log may start within a batch. An empty replica that fetches from
+// the log start receives the whole batch, and restarts its log at the batch's base offset. Once the
+// replica's high watermark has advanced, the replica deletes the records below the leader's log
+// start.
 func (p *partition) appendFetched(r *role, sent *FollowerPartition, records []byte,
 	now time.Time) error {
 	if len(records) == 0 {
@@ -111,16 +113,16 @@ func (p *partition) appendFetched(r *role, sent *FollowerPartition, records []by
 	return p.log.AppendReplicated(records, now)
 }
 
-// forgetEmptyEpochs removes the leader epochs at the end of the log that contain no records. It is
-// needed when the leader continues with records of an earlier epoch: this broker led briefly in the
-// empty epochs, and the current leader does not know them. Where logs diverge, truncate removes
+// forgetEmptyEpochs removes the leader epochs at the end of the log that contain no records. This
+// is needed if the leader continues with records of an earlier epoch: this broker led briefly in
+// the empty epochs, and the current leader does not know them. Where logs diverge, truncate removes
 // such epochs. But below the high watermark of a compacted topic logs do not diverge, and the log
-// would reject every later append (ADR 0206). An epoch that contains records remains, and
-// AppendReplicated fails because of it.
+// would reject every later append (ADR 0206). An epoch that contains records remains, and makes
+// AppendReplicated fail.
 func (p *partition) forgetEmptyEpochs() error { return p.log.TruncateTo(p.log.LogEnd()) }
 
 // hasGap reports whether there is an offset gap between a log end and the batches, or between two
-// batches. It returns true for malformed batches, which the append then rejects.
+// batches. It also returns true for malformed batches, which the append then rejects.
 func hasGap(batches []byte, end int64) bool {
 	for len(batches) > 0 {
 		batch, rest, err := record.Next(batches)
@@ -136,14 +138,15 @@ func hasGap(batches []byte, end int64) bool {
 }
 
 // truncate removes the records that the leader does not have (KIP-101, KIP-279). got.DivergingEpoch
-// is the leader's largest epoch that is not above this log's last epoch. got.DivergingEnd is the
-// end offset of that epoch in the leader's log. Two kinds of records in this log are not in the
-// leader's: records at or above DivergingEnd, and records of epochs after DivergingEpoch.
+// is the leader's largest epoch that is not above this log's last epoch. got.DivergingEnd is that
+// epoch's end offset in the leader's log. So the leader's log contains neither this log's records
+// at or above DivergingEnd, nor its records of epochs after DivergingEpoch.
 //
-// A compacted log that extends above its high watermark is not truncated below it: the leader may
-// lack records there because it removed them as superseded. If acknowledged records were lost, the
-// whole log is discarded. Any other log is truncated below its high watermark only if the metadata
-// shows that acknowledged records were lost: otherwise the leader has lost them without notice.
+// A compacted log that extends above its high watermark is not truncated below it, because the
+// leader may lack records there that it has removed as superseded. If acknowledged records were
+// lost, the whole log is discarded. Any other log is truncated below its high watermark only if the
+// metadata show that acknowledged records were lost. If they do not show that, the leader has lost
+// these records without notice.
 func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResult) error {
 	to := min(got.DivergingEnd, p.log.LogEnd())
 	if _, end := p.log.EndOffsetFor(got.DivergingEpoch); end >= 0 {
@@ -168,18 +171,20 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 		return err
 	}
 	if p.log.LogEnd() == sent.Offset && p.log.LeaderEpoch() == sent.LastEpoch {
-		return errNothingTruncated // the leader would answer the next fetch in the same way
+		// an error, because the leader would answer the next fetch in the same way
+		return errNothingTruncated
 	}
 	return nil
 }
 
 // discardDiverged removes all records of a compacted log that diverges from the leader's log after
-// a loss of records. Truncation is not enough. The records that would be truncated may have
-// superseded older records of the same keys, which this replica has already removed. The leader
-// still has those older records (ADR 0186).
+// a loss of records. Truncation does not suffice: the truncated records may have superseded older
+// records of the same keys. This replica has already removed the older records, but the leader
+// still has them (ADR 0186).
 //
 // This replica may discard its log, because it is not in the ISR. The image does not list it there,
-// and the leader has not added it since: the leader accepts no fetch of a diverging replica.
+// and the leader has not added it since, because the leader accepts no fetch of a diverging
+// replica.
 func (p *partition) discardDiverged(sent *FollowerPartition, divergesAt int64) error {
 	p.logger.Warn(MessageDiscardDiverged,
 		"partition", p.id, "divergesAt", divergesAt, "logEnd", sent.Offset,

@@ -13,10 +13,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// slowDisk blocks the syncs of segment files until the test lets them continue, or makes them fail.
+// slowDisk is a filesystem that blocks the syncs of segment files until the test lets them
+// continue, or makes them fail.
 type slowDisk struct {
 	vfs.FS
-	gate chan error // nil: syncs are not blocked
+	gate chan error // nil if syncs are not blocked
 }
 
 func (d *slowDisk) Create(name string) (vfs.File, error) {
@@ -43,8 +44,8 @@ func (f *slowFile) Sync() error {
 
 var errDisk = errors.New("the disk is gone")
 
-// newFsyncBroker returns a broker that leads a partition under durability Fsync, and its disk,
-// which blocks syncs from now on.
+// newFsyncBroker returns a broker that leads a partition under durability Fsync, and the broker's
+// disk, which blocks syncs from now on.
 func newFsyncBroker(t *testing.T) (*slowDisk, *broker) {
 	t.Helper()
 	disk := &slowDisk{FS: vfs.NewMem()}
@@ -52,8 +53,8 @@ func newFsyncBroker(t *testing.T) (*slowDisk, *broker) {
 	if err := disk.MkdirAll("/data"); err != nil {
 		t.Fatal(err)
 	}
-	// The long interval turns background flushes off. A flush would wait for the blocked sync, and
-	// the bubble's clock could not advance.
+	// The long interval disables background flushes. A flush would wait for the blocked sync, and the
+	// bubble's clock could not advance.
 	store, err := logstore.Open(logstore.Options{FS: disk, Dir: "/data",
 		Logger: slog.New(slog.DiscardHandler), FlushInterval: 24 * time.Hour})
 	if err != nil {
@@ -67,10 +68,10 @@ func newFsyncBroker(t *testing.T) (*slowDisk, *broker) {
 	return disk, b
 }
 
-// TestFsyncMakesProducersWaitForSync: under durability Fsync, requests with acks=1 and acks=all
-// wait for the sync, in the purgatory and without a lock. Requests with acks=0 do not wait.
-// Consumers cannot read a record before its sync. If the sync fails, all waiting requests fail with
-// a storage error.
+// TestFsyncMakesProducersWaitForSync checks that requests with acks=1 and acks=all wait for the
+// sync under durability Fsync, in the purgatory and without a lock. Requests with acks=0 must not
+// wait. Consumers must not read a record before its sync. If the sync fails, all waiting requests
+// must fail with a storage error.
 func TestFsyncMakesProducersWaitForSync(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { testFsync(t, fails) })
@@ -123,8 +124,8 @@ func testFsync(t *testing.T, fails bool) {
 	}
 }
 
-// TestChangeToReplicatedEndsTheWait: a topic changes to durability Replicated during a sync.
-// Producers are answered although the sync has not ended.
+// TestChangeToReplicatedEndsTheWait changes a topic to durability Replicated during a sync.
+// Producers must be answered before the sync has ended.
 func TestChangeToReplicatedEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, b := newFsyncBroker(t)

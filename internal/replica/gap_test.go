@@ -15,8 +15,8 @@ import (
 )
 
 // gapTrace is the sequence of disk operations of a follower that receives two records, each after
-// an offset gap, and then joins the ISR. The gap is stored durably before the first of these
-// records is written (docs/format/store.md).
+// an offset gap, and then joins the ISR. It shows that the gap is durably stored before the first
+// of these records is written (docs/format/store.md).
 const gapTrace = `
 create a-0/copy.gap.tmp
 write a-0/copy.gap.tmp 0+<n>
@@ -28,7 +28,7 @@ write a-0/00000000000000000000.log <n>+<n>
 remove a-0/copy.gap
 `
 
-// leaderBatch returns a batch as a leader stores it at an offset, in leader epoch 3.
+// leaderBatch returns a batch as a leader stores it, at the given offset and in leader epoch 3.
 func leaderBatch(t *testing.T, offset int64) []byte {
 	t.Helper()
 	bytes := batch(t, "value")
@@ -41,8 +41,8 @@ func leaderBatch(t *testing.T, offset int64) []byte {
 	return bytes
 }
 
-// follower makes the broker a follower of broker 2 in a partition of a compacted topic, with an
-// incomplete copy of broker 2's log.
+// follower makes the broker follow broker 2 in a partition of a compacted topic. The broker's log
+// is an incomplete copy of broker 2's log.
 func (b *broker) follower(t *testing.T) *partition {
 	t.Helper()
 	b.topic("a", 1, func(topic *metadata.Topic) {
@@ -105,10 +105,10 @@ func TestNothingIsAppendedIfGapCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestFollowerDoesNotReportLogToBeDiscarded: after a power cut the log is marked again as an
-// incomplete copy of another leader's log. While the image's ISR contains an earlier broker epoch
-// of this broker, the broker must not fetch. Otherwise the leader could add it to the ISR because
-// of a log that is then discarded.
+// TestFollowerDoesNotReportLogToBeDiscarded checks a follower whose log a power cut has marked
+// again as an incomplete copy of another leader's log. While the image's ISR contains an earlier
+// broker epoch of this broker, the broker must not fetch. Otherwise the leader could add it to the
+// ISR because of a log that is then discarded.
 func TestFollowerDoesNotReportLogToBeDiscarded(t *testing.T) {
 	b := newBroker(t)
 	p := b.follower(t)
@@ -117,7 +117,7 @@ func TestFollowerDoesNotReportLogToBeDiscarded(t *testing.T) {
 	}
 	p.changing.Lock()
 	defer p.changing.Unlock()
-	p.source = 3 // not the leader, which is broker 2
+	p.source = 3 // not broker 2, which is the leader
 	member, out := *p.role.Load(), *p.role.Load()
 	member.inSync, out.inSync = false, false
 	member.inISR, out.inISR = true, false

@@ -6,30 +6,30 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// errMembershipUndecided is the reason for not following a leader while the image's ISR contains an
-// earlier epoch of this broker and the log would have to be discarded: it belongs to another
-// replica incarnation, or is an incomplete copy of another leader's log. The broker waits until an
-// image shows whether it stays in the ISR, because an ISR member keeps its log.
+// errMembershipUndecided means that this broker does not follow a leader, because the image's ISR
+// contains an earlier epoch of this broker and the log would have to be discarded. The log belongs
+// to another replica incarnation, or is an incomplete copy of another leader's log. The broker
+// waits until an image shows whether it stays in the ISR, because an ISR member keeps its log.
 var errMembershipUndecided = fmt.Errorf("%w: the log must be discarded, "+
 	"but it is undecided whether this broker stays in the ISR", ErrNotLeader)
 
-// adoptIncarnation compares the log's replica incarnation id with the image's. A log of another
-// incarnation is discarded. It was written before this broker was removed from the replicas, and
-// the other replicas did not wait for it before they removed tombstones. So a deleted value in the
-// log would never be removed (ADR 0185).
+// adoptIncarnation compares the log's replica incarnation id with the image's, and discards a log
+// of another incarnation. Such a log was written before this broker was removed from the replicas.
+// The other replicas did not wait for this broker before they removed tombstones, so a deleted
+// value in the log would never be removed (ADR 0185).
 //
 // Two kinds of logs are kept although their incarnation id differs:
 //
-//   - The log of a leader or of a replica in sync. Its records are the partition's records,
-//     whichever incarnation the log was created for. This happens if the entry of the partition
-//     was lost, and after accepted data loss. In all other cases a follower joins the ISR only
-//     with the incarnation that the leader expects.
-//   - The log of a partition without a leader, because it may be the last copy.
+//   - The log of a leader or of a replica in sync is kept. Its records are the partition's records,
+//     whichever incarnation the log was created for. The ids differ if the partition's entry was
+//     lost, and after accepted data loss. In all other cases a follower joins the ISR only with the
+//     incarnation that the leader expects.
+//   - The log of a partition without a leader is kept, because it may be the last copy.
 //
-// The caller holds changing, and no fetch was sent in role r yet. The order of the steps matters:
-// first the records are removed durably, then the note of the broker that they were copied from,
-// and finally the log gets its new id. After a crash between two steps the log still has the old
-// id, and is discarded again.
+// The caller holds changing, and has not sent a fetch in role r yet. The order of the steps
+// matters: first the records are durably removed, then the stored copy source, and finally the log
+// gets its new id. After a crash between two steps the log still has the old id, and is discarded
+// again.
 func (p *partition) adoptIncarnation(r *role) error {
 	if p.log == nil {
 		return nil
@@ -70,7 +70,7 @@ func (p *partition) discardLog(r *role) error {
 	return nil
 }
 
-// loadReplicaState reads the state of the replica that is stored with its log, which was just
+// loadReplicaState reads the replica's state, which is stored with its log. The log was just
 // opened.
 func (p *partition) loadReplicaState(log *logstore.Log) (err error) {
 	if p.source, err = log.Notes().CopySource(); err != nil {

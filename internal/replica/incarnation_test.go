@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// setReplicas assigns the partition to brokers. The replica incarnation ids are in the order of the
-// brokers.
+// setReplicas assigns the partition to brokers. The replica incarnation ids are in the order of
+// replicas.
 func (n *nodes) setReplicas(replicas []int32, incarnations ...string) {
 	n.change(func(p *metadata.Partition) {
 		p.Replicas, p.ReplicaIncarnations = replicas, incarnations
@@ -20,9 +20,9 @@ func (n *nodes) setReplicas(replicas []int32, incarnations ...string) {
 }
 
 // reassignAway writes a key to brokers 1 to 3, calls the function before, and then removes broker 3
-// from the partition. Then the key is deleted, and the other brokers remove the value and the
-// tombstone. The image without broker 3 is applied by the brokers in appliedBy, or by all brokers
-// if appliedBy is empty.
+// from the partition. Then it deletes the key and lets the other brokers remove the value and the
+// tombstone. The brokers in appliedBy apply the image without broker 3; if appliedBy is empty, all
+// brokers do.
 func (n *cleanedNodes) reassignAway(before func(), appliedBy ...int32) {
 	n.t.Helper()
 	n.setReplicas([]int32{1, 2, 3}, "a", "b", "c")
@@ -45,8 +45,8 @@ func (n *cleanedNodes) reassignAway(before func(), appliedBy ...int32) {
 	}
 }
 
-// wantCopied fails the test unless broker 3 joins the ISR with exactly the records of the other
-// brokers.
+// wantCopied fails the test unless broker 3 joins the ISR and has exactly the other brokers'
+// records.
 func (n *cleanedNodes) wantCopied() {
 	n.t.Helper()
 	n.want3IsInSync()
@@ -58,9 +58,9 @@ func (n *cleanedNodes) wantCopied() {
 	}
 }
 
-// TestReplacedIncarnationRestoresNoDeletedKey: broker 3 is down while it is not a replica. It
-// becomes a replica again and returns with its old log, which contains a value that was deleted
-// meanwhile. Broker 3 must discard the log.
+// TestReplacedIncarnationRestoresNoDeletedKey keeps broker 3 down while it is not a replica. Broker
+// 3 becomes a replica again and returns with its old log, which contains a value that was deleted
+// in between. Broker 3 must discard the log.
 func TestReplacedIncarnationRestoresNoDeletedKey(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		n.reassignAway(func() { n.stopNode(3) })
@@ -80,16 +80,16 @@ func TestReplacedIncarnationRestoresNoDeletedKey(t *testing.T) {
 	})
 }
 
-// TestFetchOfAnOldIncarnationIsRejected: broker 3 receives no image while it is not a replica. It
-// then continues to fetch as the old incarnation, which the leader must reject.
+// TestFetchOfAnOldIncarnationIsRejected checks a broker that receives no image while it is not a
+// replica. It then continues to fetch as the old incarnation. The leader must reject these fetches.
 func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
 	for name, applied := range map[string][]int32{"the leader has both images": {1, 2},
 		"the leader has the last image only": {2}} {
 		t.Run(name, func(t *testing.T) {
 			inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 				n.reassignAway(func() { n.nodes.nodes[3].disconnected.Store(true) }, 1, 2)
-				// A new leader epoch begins with the next image, as if the leader had missed the
-				// image without broker 3.
+				// Begin a new leader epoch with the next image, as if the leader had missed the image without
+				// broker 3.
 				if len(applied) == 1 {
 					n.change(func(p *metadata.Partition) { p.LeaderEpoch++ })
 				}
@@ -107,8 +107,9 @@ func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
 	}
 }
 
-// TestLogOfAnISRMemberIsAdopted: the log of an ISR member is never discarded, for whatever
-// incarnation it was created. Brokers have such logs if a Partition was deleted and created again.
+// TestLogOfAnISRMemberIsAdopted checks that an ISR member's log is never discarded, whatever
+// incarnation it was created for. Brokers have logs of other incarnations if a Partition was
+// deleted and created again.
 func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
@@ -121,7 +122,7 @@ func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 				n.t.Errorf("broker %d's log has incarnation id %q, %v; want %q", id, got, err, want)
 			}
 		}
-		// Without a leader the log is also kept, because it may be the last copy.
+		// The log is also kept if the partition has no leader, because it may be the last copy.
 		n.change(func(p *metadata.Partition) {
 			p.Leader, p.LeaderEpoch, p.ISR = metadata.NoBroker, p.LeaderEpoch+1, []int32{1}
 		})
@@ -131,9 +132,9 @@ func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 	})
 }
 
-// TestLogIsKeptWhileMembershipIsUndecided: the recorded ISR contains an earlier broker epoch of
-// broker 2. The broker may still become an ISR member in its current epoch, so it must keep its
-// log. Once it is outside the ISR, it discards the log and copies the leader's.
+// TestLogIsKeptWhileMembershipIsUndecided checks a recorded ISR that contains an earlier broker
+// epoch of broker 2. The broker may still become an ISR member in its current epoch, so it must
+// keep its log. Once it is outside the ISR, it must discard its log and copy the leader's log.
 func TestLogIsKeptWhileMembershipIsUndecided(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
@@ -155,7 +156,7 @@ func TestLogIsKeptWhileMembershipIsUndecided(t *testing.T) {
 	})
 }
 
-// wantRecopied waits until a broker that has discarded its log has copied it again.
+// wantRecopied waits until a broker has discarded its log and copied the log again.
 func (n *cleanedNodes) wantRecopied(id int32) {
 	n.t.Helper()
 	for range 30 {

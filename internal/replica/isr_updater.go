@@ -14,32 +14,33 @@ import (
 )
 
 // isrUpdater proposes ISR updates for the partitions that this broker leads, and sends them to the
-// metadata store. One goroutine decides on all updates and sends those that remove replicas.
+// metadata store. One goroutine decides on all updates and sends the updates that remove replicas.
 // Another goroutine sends the updates that add replicas, one batch at a time. A broker that returns
-// joins the ISRs of thousands of partitions, which may take seconds. If another broker fails
-// meanwhile, it must still be removed at once, because producers wait for it.
+// joins the ISRs of thousands of partitions, which can take seconds. If another broker fails in
+// that time, it must still be removed at once, because producers wait for it.
 type isrUpdater struct {
 	set       *Set
-	changeISR ChangeISR // nil: only metadata images change the ISR
+	changeISR ChangeISR // nil if only metadata images change the ISR
 	cancel    context.CancelFunc
 	done      chan struct{}
-	additions chan updateBatch // capacity 1; additionsInFlight ensures that a send never blocks
-	wake      chan struct{}    // capacity 1
+	// channel of capacity 1; because of additionsInFlight a send never blocks
+	additions chan updateBatch
+	wake      chan struct{} // capacity 1
 	bulk      bulkRemovals
 	mu        struct {
 		sync.Mutex
-		queue map[PartitionID]bool // the partitions to evaluate
-		all   bool                 // all partitions are to be evaluated
+		queue map[PartitionID]bool // partitions to evaluate
+		all   bool                 // true if all partitions must be evaluated
 		// additionsInFlight is set while a batch of updates that add replicas is being sent.
 		additionsInFlight bool
-		// outage tracks updates that end without an answer. While the API server is down, a thousand
-		// partitions have a thousand such updates a second.
+		// outage counts updates that end without an answer as one outage. While the API server is down, a
+		// thousand partitions cause a thousand such updates a second.
 		outage outage.State
 	}
 }
 
-// proposedUpdate is a partition whose ISR is to be updated, and the role in which the update was
-// proposed.
+// proposedUpdate contains a partition whose ISR will be updated, and the role in which the update
+// was proposed.
 type proposedUpdate struct {
 	partition *partition
 	role      *role
@@ -48,14 +49,14 @@ type proposedUpdate struct {
 // updateBatch is a batch of updates that are sent together.
 type updateBatch struct {
 	changes []metadata.ISRChange
-	updates []proposedUpdate // updates[i] belongs to changes[i]
+	updates []proposedUpdate // proposals; updates[i] belongs to changes[i]
 }
 
 func (b *updateBatch) add(change metadata.ISRChange, update proposedUpdate) {
 	b.changes, b.updates = append(b.changes, change), append(b.updates, update)
 }
 
-// withdraw discards the updates, which are not sent.
+// withdraw discards the proposed updates, which are not sent.
 func (b *updateBatch) withdraw() {
 	for _, update := range b.updates {
 		update.role.leaderState.withdraw()
@@ -108,7 +109,7 @@ func (u *isrUpdater) send(ctx context.Context, b updateBatch) {
 	}
 }
 
-// enqueue makes the updater evaluate partitions soon, all of them in one evaluation.
+// enqueue makes the updater evaluate the given partitions soon, all in one evaluation.
 func (u *isrUpdater) enqueue(ids ...PartitionID) {
 	if len(ids) == 0 {
 		return
@@ -121,7 +122,7 @@ func (u *isrUpdater) enqueue(ids ...PartitionID) {
 	signal(u.wake)
 }
 
-// enqueueEach makes the updater evaluate partitions soon.
+// enqueueEach makes the updater evaluate the given partitions soon.
 func (u *isrUpdater) enqueueEach(partitions []assignedPartition) {
 	if len(partitions) == 0 {
 		return
@@ -142,8 +143,7 @@ func (u *isrUpdater) enqueueAll() {
 	signal(u.wake)
 }
 
-// beginAdditions reports whether a batch of additions may be sent, which requires that none is in
-// flight.
+// beginAdditions reports whether a batch of additions can be sent now, because none is in flight.
 func (u *isrUpdater) beginAdditions() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,7 +154,7 @@ func (u *isrUpdater) beginAdditions() bool {
 	return true
 }
 
-// endAdditions makes the updater evaluate every partition again, because other additions may have
+// endAdditions makes the updater evaluate every partition again, because further additions may have
 // waited for this batch.
 func (u *isrUpdater) endAdditions() {
 	u.mu.Lock()
@@ -171,13 +171,13 @@ func (u *isrUpdater) takeQueue() (queue map[PartitionID]bool, all bool) {
 	return queue, all
 }
 
-// run evaluates partitions when they are enqueued. It also evaluates all of them periodically,
-// because a follower that stops fetching enqueues nothing. The goroutine of a broker that leads no
-// replicated partition sleeps.
+// run evaluates partitions when they are enqueued. It also evaluates all partitions periodically,
+// because a follower that stops fetching enqueues nothing. If the broker leads no replicated
+// partition, the goroutine sleeps.
 //
 // Once the time of the next full evaluation is set, other evaluations do not postpone it. Otherwise
-// a single follower could prevent all full evaluations: a follower in controlled shutdown, for
-// example, continues to fetch but may not join the ISR, so each of its fetches enqueues its
+// a single follower could prevent all full evaluations. For example, a follower in controlled
+// shutdown continues to fetch but may not join the ISR, so each of its fetches enqueues its
 // partition. In all other partitions, followers that stopped fetching would then stay in the ISR.
 func (u *isrUpdater) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
@@ -223,7 +223,7 @@ func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration)
 		}
 		interval = min(time.Duration(s.lagMax.Load())/4, isr.RetryDelay)
 		now := time.Now()
-		// the high watermark may have waited for a joining follower that no longer fetches
+		// The high watermark may have waited for a joining follower that no longer fetches.
 		if r.leaderState.advance(now) {
 			s.highWatermarkAdvanced(p, r)
 		}
@@ -256,8 +256,8 @@ func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration)
 	return interval
 }
 
-// offerAdditions sends additions if none are in flight. Otherwise it withdraws them; endAdditions
-// makes the updater propose them again.
+// offerAdditions sends additions if none are in flight. Otherwise it withdraws the additions;
+// endAdditions makes the updater propose them again.
 func (u *isrUpdater) offerAdditions(additions updateBatch) {
 	if u.beginAdditions() {
 		u.additions <- additions
@@ -289,13 +289,14 @@ func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange,
 		s.metrics.isrChanged(before, after)
 	}
 	if advanced || len(after) < len(before) {
-		s.highWatermarkAdvanced(p, r) // also wakes producers that fail because too few are in sync
+		// also wakes producers whose requests fail because too few replicas are in sync
+		s.highWatermarkAdvanced(p, r)
 	}
 	return changed
 }
 
 // logOutcome logs why an update failed. A conflict is usual, because the operator may have changed
-// the ISR first. An outage is logged once for all partitions, and once more when it ends.
+// the ISR first. An outage is logged only once for all partitions, and once more when it ends.
 func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outcome isr.Outcome,
 	err error, now time.Time) {
 	u.mu.Lock()
@@ -328,11 +329,12 @@ func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outco
 }
 
 // processExited is called when a broker that answered a moment ago refuses connections. This shows
-// that its process has exited, and producers of every partition that it follows wait for it. The
-// metadata shows the exit too, but up to a second later if the kubelet must detect the exit.
+// that the broker's process has exited, and producers wait for it in every partition that it
+// follows. The metadata show the exit too, but up to a second later if the kubelet must detect the
+// exit.
 func (s *Set) processExited(member metadata.InSync) {
-	// The updater counts the removals of one evaluation (bulkRemovals), so they are enqueued
-	// together.
+	// Enqueue the partitions together, because the updater counts the removals of one evaluation
+	// (bulkRemovals).
 	var affected []PartitionID
 	for id, p := range s.view.Load().partitions {
 		if r := p.role.Load(); r.leaderState != nil && r.leaderState.processExited(member) {

@@ -22,8 +22,9 @@ func (b *node) pauseFetches() (release func()) {
 	}
 }
 
-// TestSlowFollowerLeavesAndRejoinsTheISR: a produce with acks=all waits for a slow follower for the
-// lag time at most. Later produces do not wait for the follower until it has rejoined the ISR.
+// TestSlowFollowerLeavesAndRejoinsTheISR checks that a produce request with acks=all waits for a
+// slow follower at most for the lag time. Later requests must not wait for the follower until it
+// has rejoined the ISR.
 func TestSlowFollowerLeavesAndRejoinsTheISR(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -50,9 +51,9 @@ func TestSlowFollowerLeavesAndRejoinsTheISR(t *testing.T) {
 	})
 }
 
-// TestSilentFollowerLeavesDespiteOtherEvents: a follower that stops fetching leaves the ISR after
-// the lag time, even if another partition is evaluated all the time. This happens if a follower of
-// the other partition has all records and may not join.
+// TestSilentFollowerLeavesDespiteOtherEvents checks that a follower that stops fetching leaves the
+// ISR after the lag time, even if another partition is evaluated all the time. This happens if a
+// follower of the other partition has all records and may not join.
 func TestSilentFollowerLeavesDespiteOtherEvents(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
@@ -64,7 +65,7 @@ func TestSilentFollowerLeavesDespiteOtherEvents(t *testing.T) {
 		n.settle(time.Second)
 		release := n.nodes[3].pauseFetches()
 		defer release()
-		// broker 3 does not receive this record; brokers 1 and 2 stay in sync
+		// Broker 3 does not receive this record, and brokers 1 and 2 stay in sync.
 		n.nodes[1].Append(1, []ProducePartition{{ID: partitionA, Batch: batch(t, "b")}})
 		for begin := time.Now(); time.Since(begin) < lagMaxDefault+
 			2*isr.RetryDelay; n.settle(followerFetchWait) {
@@ -74,8 +75,8 @@ func TestSilentFollowerLeavesDespiteOtherEvents(t *testing.T) {
 	})
 }
 
-// TestDownFollowerLeavesTheISRAtOnce: an image without a follower's broker is enough to remove the
-// follower from the ISR. Producers do not wait for the lag time.
+// TestDownFollowerLeavesTheISRAtOnce checks that an image without a follower's broker suffices to
+// remove the follower from the ISR. Producers must not wait for the lag time.
 func TestDownFollowerLeavesTheISRAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -98,12 +99,12 @@ func TestDownFollowerLeavesTheISRAtOnce(t *testing.T) {
 	})
 }
 
-// TestFencedFollowerLeavesTheISRAtOnce: a follower returns after a crash in another broker epoch.
-// Once an image shows that its recorded epoch is fenced, the leader removes it from the ISR, and
-// producers no longer wait for it.
+// TestFencedFollowerLeavesTheISRAtOnce checks a follower that returns after a crash, in another
+// broker epoch. Once an image shows that its recorded epoch is fenced, the leader must remove it
+// from the ISR, and producers no longer wait for it.
 func TestFencedFollowerLeavesTheISRAtOnce(t *testing.T) {
 	recorded := func(topic *metadata.Topic) { topic.Partitions[0].ISREpochs = []int64{1, 1, 1} }
-	// if the recorded epoch 1 is fenced, the follower leaves; if only epoch 0 is fenced, it stays
+	// If the recorded epoch 1 is fenced, the follower leaves. If only epoch 0 is fenced, it stays.
 	for epoch, out := range map[int64]bool{1: true, 0: false} {
 		inCluster(t, 3, recorded, func(t *testing.T, n *nodes) {
 			n.mustProduce(1, "a")
@@ -128,9 +129,9 @@ func TestFencedFollowerLeavesTheISRAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusedConnectionRemovesFollower: brokers 1 and 3 each lead a partition and follow the other
-// one. Broker 3 is killed. Broker 1 detects the exit before any image shows it, because its fetches
-// are refused, and producers do not wait for broker 3.
+// TestRefusedConnectionRemovesFollower kills broker 3. Brokers 1 and 3 each lead a partition and
+// follow the other one. Broker 1 must detect the exit before any image shows it, because its
+// fetches are refused, and producers must not wait for broker 3.
 func TestRefusedConnectionRemovesFollower(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
@@ -149,7 +150,7 @@ func TestRefusedConnectionRemovesFollower(t *testing.T) {
 			if refused && took > 2*retryFirst {
 				t.Errorf("acknowledged after %v", took)
 			}
-			// a network failure is no sign that the process has exited
+			// A network failure is not a sign that the process has exited.
 			if !refused && took < lagMaxDefault/2 {
 				t.Errorf("removed from the ISR after %v without a sign that its process has exited",
 					took)
@@ -159,9 +160,9 @@ func TestRefusedConnectionRemovesFollower(t *testing.T) {
 	}
 }
 
-// TestFalseExitSignIsReverted: a leader wrongly assumes that a follower's process has exited. The
-// follower's next fetch reverts this, and the sign is not repeated. So a broker that only some
-// brokers cannot reach does not leave and join the ISR in turn.
+// TestFalseExitSignIsReverted checks a leader that wrongly assumes that a follower's process has
+// exited. The follower's next fetch must correct this, and the sign must not be repeated. So a
+// broker that only some brokers cannot reach does not alternately leave and join the ISR.
 func TestFalseExitSignIsReverted(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -180,7 +181,8 @@ func TestFalseExitSignIsReverted(t *testing.T) {
 	})
 }
 
-// TestFollowerJoinsUnderLoad: a follower joins the ISR although records are appended all the time.
+// TestFollowerJoinsUnderLoad checks that a follower joins the ISR while records are appended all
+// the time.
 func TestFollowerJoinsUnderLoad(t *testing.T) {
 	inCluster(t, 2, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1} },
 		func(t *testing.T, n *nodes) {
@@ -196,8 +198,8 @@ func TestFollowerJoinsUnderLoad(t *testing.T) {
 		})
 }
 
-// TestMinInSyncReplicas: below the minimum, acks=all fails and waiting requests fail too. Consumers
-// can read only records that enough replicas have.
+// TestMinInSyncReplicas checks that, below the minimum, requests with acks=all fail, including
+// waiting ones. Consumers must only read records that enough replicas have.
 func TestMinInSyncReplicas(t *testing.T) {
 	two := func(topic *metadata.Topic) { topic.Settings.MinInSyncReplicas = 2 }
 	inCluster(t, 2, two, func(t *testing.T, n *nodes) {
@@ -235,9 +237,9 @@ func TestMinInSyncReplicas(t *testing.T) {
 	})
 }
 
-// TestHighWatermarkWaitsForBothSetsOfPendingUpdate: the answer to an ISR update is lost. Whether or
-// not the update was recorded, the high watermark waits for the union of the ISR before it and the
-// ISR after it.
+// TestHighWatermarkWaitsForBothSetsOfPendingUpdate loses the answer to an ISR update. Whether or
+// not the update was recorded, the high watermark must wait for the members of both sets: the ISR
+// before and the ISR after the update.
 func TestHighWatermarkWaitsForBothSetsOfPendingUpdate(t *testing.T) {
 	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
 		func(t *testing.T, n *nodes) {
@@ -248,7 +250,7 @@ func TestHighWatermarkWaitsForBothSetsOfPendingUpdate(t *testing.T) {
 			if isr := n.isr(); !slices.Equal(isr, []int32{1, 2, 3}) {
 				t.Fatalf("recorded ISR: %v", isr)
 			}
-			// the recorded ISR contains broker 3, but the leader did not receive the answer
+			// The recorded ISR contains broker 3, but the leader has not received the answer.
 			release := n.nodes[3].pauseFetches()
 			n.settle(600 * time.Millisecond)
 			acked := make(chan ProduceResult, 1)
@@ -267,8 +269,8 @@ func TestHighWatermarkWaitsForBothSetsOfPendingUpdate(t *testing.T) {
 		})
 }
 
-// TestMetadataOutageIsLoggedOnce: during an outage many partitions need an ISR update and retry it
-// often. The outage is logged once, and its end is logged once.
+// TestMetadataOutageIsLoggedOnce checks an outage during which many partitions need an ISR update
+// and retry it often. The beginning and the end of the outage must each be logged once.
 func TestMetadataOutageIsLoggedOnce(t *testing.T) {
 	many := func(topic *metadata.Topic) {
 		for index := range int32(20) {
@@ -300,9 +302,9 @@ func TestMetadataOutageIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// TestDeposedLeaderAcknowledgesNothing: a leader without a connection to the metadata continues to
-// serve after the election of another leader. Its followers fetch from the new leader, so it can
-// acknowledge nothing.
+// TestDeposedLeaderAcknowledgesNothing checks a leader that has lost its connection to the metadata
+// and continues to serve after the election of another leader. Its followers fetch from the new
+// leader, so it must acknowledge nothing.
 func TestDeposedLeaderAcknowledgesNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -325,8 +327,8 @@ func TestDeposedLeaderAcknowledgesNothing(t *testing.T) {
 	})
 }
 
-// TestRestartedLeaderWaitsForElection: a leader that restarts must not lead again in the same
-// leader epoch. It waits for an election.
+// TestRestartedLeaderWaitsForElection checks that a leader that restarts does not lead again in the
+// same leader epoch, but waits for an election.
 func TestRestartedLeaderWaitsForElection(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -345,13 +347,13 @@ func TestRestartedLeaderWaitsForElection(t *testing.T) {
 	})
 }
 
-// TestLostLeaderEpochDoesNotBeginAgain: a leader is killed and loses everything that it appended in
-// its leader epoch, and the epoch itself, while its follower has the records. An old image names it
-// as the leader with its earlier broker epoch. It must not lead in that epoch.
+// TestLostLeaderEpochDoesNotBeginAgain kills a leader, which loses its leader epoch and everything
+// that it appended in this epoch, while its follower has the records. An old image names it as the
+// leader with its earlier broker epoch. It must not lead in that epoch.
 func TestLostLeaderEpochDoesNotBeginAgain(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
-		n.settle(time.Minute) // the record is synced
+		n.settle(time.Minute) // until the record is synced
 		n.change(func(p *metadata.Partition) {
 			p.ISREpochs = []int64{n.meta.epochs[1], n.meta.epochs[2]}
 		})

@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// broker is a Set with a real store on a disk in memory, and the metadata that it applies.
+// broker consists of a Set with a real store on a disk in memory, and of the metadata that it
+// applies.
 type broker struct {
 	*Set
 	t      *testing.T
@@ -22,7 +23,7 @@ type broker struct {
 	store  *logstore.Store
 	topics map[string]*metadata.Topic
 
-	cluster string // the cluster id in the images
+	cluster string // cluster id in the images
 }
 
 const self = 1
@@ -58,7 +59,7 @@ func (b *broker) stop() {
 	}
 }
 
-// topic adds a topic that this broker leads, or changes it.
+// topic adds a topic that this broker leads, or changes that topic.
 func (b *broker) topic(name string, partitions int, change func(*metadata.Topic)) *metadata.Topic {
 	t := &metadata.Topic{Name: name, ID: metadata.NewID(), Settings: topicconfig.Default()}
 	if old := b.topics[name]; old != nil {
@@ -85,7 +86,8 @@ func (b *broker) tryApply() ([]metadata.Served, error) {
 	return b.Apply(metadata.NewImage(b.cluster, metadata.CleanerBudget{}, nil, topics))
 }
 
-// copyOf returns a copy for an image. Images are immutable, and tests change their topics.
+// copyOf returns a copy of a topic for an image. Images are immutable, but tests change their
+// topics.
 func copyOf(topic *metadata.Topic) *metadata.Topic {
 	copied := *topic
 	copied.Partitions = nil
@@ -114,7 +116,7 @@ func batch(t *testing.T, values ...string) []byte {
 		values...)
 }
 
-// batchOf returns a batch of the producer that an identity describes.
+// batchOf returns a batch of the producer with the given identity.
 func batchOf(t *testing.T, id record.Identity, values ...string) []byte {
 	t.Helper()
 	builder := record.NewBuilder(compress.None, compress.LevelDefault)
@@ -137,7 +139,7 @@ func (b *broker) Produce(ctx context.Context, acks int16, timeout time.Duration,
 	return b.Append(acks, batches).Wait(ctx, timeout)
 }
 
-// produce produces one batch with acks=all.
+// produce produces one batch with acks=all, and returns the result.
 func (b *broker) produce(to PartitionID, values ...string) ProduceResult {
 	b.t.Helper()
 	return b.Produce(b.t.Context(), AcksAll, time.Minute,
@@ -153,7 +155,8 @@ func (b *broker) mustProduce(to PartitionID, values ...string) logstore.Appended
 	return result.Appended
 }
 
-// fetch returns a request for all records from an offset on. The fetch waits for at least one byte.
+// fetch returns a request for all records at or above the offset from. The fetch waits for at least
+// one byte.
 func fetch(wait time.Duration, from int64, partitionIDs ...PartitionID) FetchRequest {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 20, Wait: wait}
 	for _, id := range partitionIDs {
@@ -195,7 +198,7 @@ func values(t *testing.T, result FetchResult) []string {
 	return all
 }
 
-// lastOffset returns the last offset of whole batches.
+// lastOffset returns the last offset of the given whole batches.
 func lastOffset(t *testing.T, batches []byte) int64 {
 	t.Helper()
 	last := int64(-1)

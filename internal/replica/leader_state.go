@@ -10,8 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/replica/isr"
 )
 
-// leaderState is this broker's leadership of a partition in one leader epoch: the ISR state, and
-// the log whose high watermark follows from that state. It is the shell of isr.State.
+// leaderState is this broker's leadership of a partition in one leader epoch. It contains the ISR
+// state, and the log whose high watermark follows from that state. It adds the lock and the log to
+// the pure isr.State.
 //
 // mu is held while the high watermark is computed and advanced, and while an ISR update is
 // proposed. So a proposal and an advance never overlap: an advance after the proposal includes the
@@ -19,15 +20,16 @@ import (
 // mu.
 type leaderState struct {
 	log        *logstore.Log
-	epochStart int64 // the first offset of this leader epoch
+	epochStart int64 // first offset of this leader epoch
 	mu         struct {
 		sync.Mutex
 		isr *isr.State
 		// minISR is the number of replicas that must be in sync for the high watermark to advance.
 		// It is at most the number of replicas.
 		minISR      int
-		brokerEpoch int64 // of this broker; -1 if the metadata image does not contain it
-		ended       bool  // a later leader epoch has begun, so the high watermark must not advance
+		brokerEpoch int64 // broker epoch of this broker; -1 if the metadata image does not contain it
+		// true if a later leader epoch has begun, so that the high watermark must not advance
+		ended bool
 	}
 }
 
@@ -37,7 +39,7 @@ func newLeaderState(log *logstore.Log, state *isr.State) *leaderState {
 	return l
 }
 
-// configure sets the parameters that may change within a leader epoch: how many replicas must be in
+// configure sets the parameters that can change within a leader epoch: how many replicas must be in
 // sync, and how long a follower that is not caught up stays in the ISR.
 func (l *leaderState) configure(minISR int, lagMax time.Duration) {
 	l.mu.Lock()
@@ -76,8 +78,8 @@ func (l *leaderState) applyImage(img *metadata.Image, p *metadata.Partition,
 	return before, l.mu.isr.Recorded()
 }
 
-// liveEpoch returns the epoch of a broker that is up and not in controlled shutdown. For other
-// brokers it returns -1.
+// liveEpoch returns the epoch of a broker that is up and not in controlled shutdown, and -1 for
+// other brokers.
 func liveEpoch(img *metadata.Image, id int32) int64 {
 	if broker, up := img.Broker(id); up && !broker.Leaving {
 		return broker.Epoch
@@ -87,7 +89,7 @@ func liveEpoch(img *metadata.Image, id int32) int64 {
 
 // advance advances the high watermark to the smallest durable end offset over the maximal ISR, and
 // reports whether the high watermark moved. The high watermark does not move while fewer replicas
-// are in sync than the topic requires (KIP-966): so every record that consumers have read is on at
+// are in sync than the topic requires (KIP-966). So every record that consumers have read is on at
 // least that many replicas.
 func (l *leaderState) advance(now time.Time) bool {
 	l.mu.Lock()
@@ -96,7 +98,7 @@ func (l *leaderState) advance(now time.Time) bool {
 }
 
 func (l *leaderState) advanceLocked(now time.Time) bool {
-	// LogEnd is read before DurableEnd. So a record that is appended between the two calls cannot
+	// Read LogEnd before DurableEnd, so that a record that is appended between the two calls cannot
 	// make a follower appear to lag.
 	end := l.log.LogEnd()
 	l.mu.isr.SetLogEnd(end)
@@ -107,9 +109,9 @@ func (l *leaderState) advanceLocked(now time.Time) bool {
 }
 
 // fetched processes a follower's fetch. ok is false if the fetch was rejected. advanced reports
-// whether the high watermark advanced. evaluate reports whether the ISR should be evaluated: the
-// follower may have to leave or may join it, or this was the first fetch in the follower's broker
-// epoch. An ISR update may be waiting for such a first fetch.
+// whether the high watermark has advanced. evaluate reports whether the ISR must be evaluated: the
+// follower may have to leave or may join the ISR, or this was the first fetch in the follower's
+// broker epoch, for which an ISR update may be waiting.
 func (l *leaderState) fetched(from fetchingFollower, want *FetchPartition,
 	now time.Time) (advanced, evaluate, ok bool) {
 	fetch := isr.Fetch{From: from.InSync, DurableEnd: min(want.DurableEnd, want.Offset),
@@ -143,15 +145,15 @@ func (l *leaderState) sessionClosed(follower int32, session *lastFetch) {
 	l.mu.isr.SessionClosed(follower, session)
 }
 
-// processExited processes a sign that a broker's process has exited. It reports whether the sign is
-// new.
+// processExited processes a sign that a broker's process has exited, and reports whether the sign
+// is new.
 func (l *leaderState) processExited(member metadata.InSync) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.mu.ended && l.mu.isr.ProcessExited(member)
 }
 
-// propose returns the ISR update that must be sent now, if there is one; see isr.State.Propose.
+// propose returns the ISR update that must be sent now, if any; see isr.State.Propose.
 func (l *leaderState) propose(now time.Time) (from []int32, to []metadata.InSync, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +174,7 @@ func (l *leaderState) withdraw() {
 }
 
 // settle processes the outcome of an update. It returns the recorded ISR before and after the
-// update, and whether the high watermark advanced.
+// update, and whether the high watermark has advanced.
 func (l *leaderState) settle(outcome isr.Outcome, partitionEpoch int64,
 	now time.Time) (before, after []int32, advanced bool) {
 	l.mu.Lock()
@@ -185,7 +187,8 @@ func (l *leaderState) settle(outcome isr.Outcome, partitionEpoch int64,
 	return before, l.mu.isr.Recorded(), l.advanceLocked(now)
 }
 
-// end ends the leadership. After it returns, this leader epoch advances no high watermark.
+// end ends the leadership. After it returns, this leader epoch no longer advances the high
+// watermark.
 func (l *leaderState) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

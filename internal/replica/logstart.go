@@ -8,13 +8,13 @@ import (
 
 // logStartPollInterval is the time between two checks of the followers' log start offsets by
 // AwaitLogStart. Followers report these offsets in their fetches, at least every half second.
-// AwaitLogStart polls because deletions are rare: it is not worthwhile to notify it of each fetch.
+// AwaitLogStart polls because deletions are too rare to justify a notification for each fetch.
 const logStartPollInterval = 20 * time.Millisecond
 
 // AwaitLogStart waits until no replica of the maximal ISR has records below an offset. The leader's
-// own log has already deleted them, but a replica that still has them could serve them again once
-// elected. AwaitLogStart returns the lowest log start offset over the maximal ISR, or ErrTimeout
-// when ctx ends.
+// own log has already deleted these records, but a replica that still has them could serve them
+// again once it is elected. AwaitLogStart returns the lowest log start offset over the maximal ISR,
+// or ErrTimeout when ctx ends.
 func (s *Set) AwaitLogStart(ctx context.Context, id PartitionID, offset int64) (lowest int64,
 	err error) {
 	p, r, err := s.leader(id, -1)

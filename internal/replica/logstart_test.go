@@ -9,7 +9,7 @@ import (
 )
 
 // deleteBefore deletes the records below an offset on a leader, and waits until no ISR member has
-// them.
+// them. The wait ends after within.
 func (n *nodes) deleteBefore(id int32, offset int64, within time.Duration) (lowest int64,
 	err error) {
 	n.t.Helper()
@@ -21,8 +21,8 @@ func (n *nodes) deleteBefore(id int32, offset int64, within time.Duration) (lowe
 	return n.nodes[id].AwaitLogStart(ctx, partitionA, offset)
 }
 
-// TestAwaitLogStartWaitsForTheISR: AwaitLogStart waits for every member of the ISR, and for no
-// other replica.
+// TestAwaitLogStartWaitsForTheISR checks that AwaitLogStart waits for every member of the ISR, and
+// for no other replica.
 func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a", "b", "c")
@@ -34,7 +34,7 @@ func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 		if _, err := n.deleteBefore(1, 2, time.Second); !errors.Is(err, ErrTimeout) {
 			t.Errorf("while an ISR member is disconnected: %v, want %v", err, ErrTimeout)
 		}
-		n.mustProduce(1, "d") // acknowledged once broker 3 has left the ISR
+		n.mustProduce(1, "d") // acknowledged after broker 3 has left the ISR
 		if lowest, err := n.deleteBefore(1, 3, time.Second); lowest != 3 || err != nil {
 			t.Errorf("after it has left the ISR: %d, %v", lowest, err)
 		}
@@ -46,13 +46,13 @@ func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 	})
 }
 
-// TestAwaitLogStartWaitsForPendingUpdates: an update that adds broker 2 to the ISR was recorded,
-// but the leader does not receive the answer. AwaitLogStart must wait for broker 2, because it may
-// be elected.
+// TestAwaitLogStartWaitsForPendingUpdates records an update that adds broker 2 to the ISR, but the
+// leader does not receive the answer. AwaitLogStart must wait for broker 2, because broker 2 may be
+// elected.
 func TestAwaitLogStartWaitsForPendingUpdates(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.nodes[2].disconnected.Store(true)
-		n.mustProduce(1, "a", "b", "c") // acknowledged once broker 2 has left the ISR
+		n.mustProduce(1, "a", "b", "c") // acknowledged after broker 2 has left the ISR
 		n.meta.mu.Lock()
 		n.meta.lose = 1000
 		n.meta.mu.Unlock()

@@ -5,14 +5,15 @@ import (
 	"fmt"
 )
 
-// ErrLostLog is the reason for neither leading nor following a partition whose log has lost records
-// that were on the disk (logstore.Log.Loss). It applies until the metadata shows the loss, or
-// longer if this log may be the last copy.
+// ErrLostLog means that this broker neither leads nor follows a partition, because its log has lost
+// records that were on the disk (logstore.Log.Loss). This state lasts until the metadata show the
+// loss, or longer if this log may be the last copy.
 var ErrLostLog = fmt.Errorf("%w: the log has lost records", ErrNotLeader)
 
-// lossUnreported reports whether the log has lost records, and the image was made without that
-// knowledge: it contains the same replica incarnation id as when the loss was found. So an election
-// of this broker in the image is not valid, nor is its membership in the ISR (ADR 0315).
+// lossUnreported reports whether the log has lost records and the image was made without knowledge
+// of the loss, because it contains the same replica incarnation id as when the loss was found. If
+// the image elects this broker, the election is not valid, and neither is this broker's membership
+// in the ISR (ADR 0315).
 func (p *partition) lossUnreported(r *role) bool {
 	if p.log == nil {
 		return false
@@ -22,14 +23,14 @@ func (p *partition) lossUnreported(r *role) bool {
 }
 
 // resolveLoss decides what happens to a log that has lost records. While the image contains the
-// same incarnation id as when the loss was found, the broker waits: Served reports the loss.
+// same incarnation id as when the loss was found, the broker waits, and Served reports the loss.
 // Another id shows that the loss was taken into account. Then there are three cases:
 //
 //   - This broker leads: no other replica has the records, and the loss was accepted. The log keeps
 //     the remaining records.
-//   - Another broker leads, and this one is not in the ISR. The log is discarded, because its
-//     records need not be a part of the leader's log: a segment in between may be missing, or the
-//     log may contain a value whose tombstone all other replicas have removed already.
+//   - Another broker leads, and this broker is not in the ISR. The log is discarded, because its
+//     records are not necessarily a part of the leader's log: a segment in between may be missing,
+//     or the log may contain a value whose tombstone all other replicas have already removed.
 //   - Otherwise the broker waits, because its log may be the last copy.
 //
 // The loss is removed before the new id is stored. After a crash in between, the log is treated as
@@ -65,8 +66,8 @@ func (p *partition) lossError() error {
 }
 
 // stampLoss stores the replica incarnation id in the first image after a loss was found. No
-// decision behind this image, or an earlier one, can have taken the loss into account. The id may
-// differ from the log's: the broker may have been elected with the new id and have stopped before
+// decision in this image, or in an earlier one, can have taken the loss into account. This id can
+// differ from the log's id: the broker may have been elected with a new id and have stopped before
 // it stored that id.
 func (p *partition) stampLoss(incarnation string) error {
 	if _, stamped := p.log.Notes().LossOf(); stamped || p.log.Notes().Loss() == "" {
@@ -75,8 +76,8 @@ func (p *partition) stampLoss(incarnation string) error {
 	return p.log.Notes().StampLoss(incarnation)
 }
 
-// leaderLost reports whether a fetch proves that this leader has lost records: the follower knows
-// of a high watermark above the end of the leader's log. No clean election chooses such a leader.
+// leaderLost reports whether a fetch proves that this leader has lost records: the follower's high
+// watermark is above the end of the leader's log. A clean election never chooses such a leader.
 // After an unclean election the fetch proves nothing, because the records below the follower's high
 // watermark may no longer be part of the partition.
 func (p *partition) leaderLost(r *role, want *FetchPartition) bool {
@@ -103,7 +104,7 @@ func (s *Set) noteLeaderLost(p *partition, r *role, want *FetchPartition, follow
 	s.lostLog()
 }
 
-// errTruncatesCommitted is the error of a follower whose leader does not have records that were
-// below the follower's high watermark. The follower keeps them, and does not follow this leader.
+// errTruncatesCommitted is the error of a follower whose leader lacks records that were below the
+// follower's high watermark. The follower keeps these records, and does not follow this leader.
 var errTruncatesCommitted = errors.New("the leader lacks records below this replica's high " +
 	"watermark, so it has lost them; this replica keeps its log and does not follow")

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// withLostLog runs a test with three brokers that have three records. Broker 1 is stopped then,
-// loses what damage removes from its disk, and starts again.
+// withLostLog runs a test with three brokers that have three records. Broker 1 stops, the function
+// damage removes a part of its disk's contents, and broker 1 starts again.
 func withLostLog(t *testing.T, damage func(t *testing.T, n *nodes), test func(n *nodes)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 3, nil)
@@ -33,7 +33,7 @@ func removeLog(t *testing.T, n *nodes) {
 	}
 }
 
-// removeEvidence also removes the checkpoints.
+// removeEvidence damages the log and also removes the checkpoints, which would show the loss.
 func removeEvidence(t *testing.T, n *nodes) {
 	removeLog(t, n)
 	entries, err := n.nodes[1].disk.ReadDir("/data")
@@ -49,7 +49,7 @@ func removeEvidence(t *testing.T, n *nodes) {
 	}
 }
 
-// served returns what broker 1 reports when it applies the present image.
+// served returns the report of broker 1 after it has applied the present image.
 func (n *nodes) served() metadata.Served {
 	n.t.Helper()
 	served, err := n.nodes[1].Apply(n.meta.image())
@@ -62,14 +62,14 @@ func (n *nodes) served() metadata.Served {
 	return served[0]
 }
 
-// recordLoss changes the metadata as the report of broker 1 does, and elects broker 2.
+// recordLoss changes the metadata as broker 1's report does, and elects broker 2.
 func (n *nodes) recordLoss() {
 	n.t.Helper()
 	n.change(func(p *metadata.Partition) { p.ReplicaIncarnations = []string{"y", "x", "x"} })
 	n.elect(2, 2, 3)
 }
 
-// wantRefilled fails the test unless broker 1 has copied the records of broker 2.
+// wantRefilled fails the test unless broker 1 has copied broker 2's records.
 func (n *nodes) wantRefilled() {
 	n.t.Helper()
 	for range 30 {
@@ -86,8 +86,8 @@ func (n *nodes) wantRefilled() {
 	}
 }
 
-// TestLostLogDoesNotLead: the broker is elected because it stopped gracefully. It refuses to lead,
-// reports the loss, and copies the log once another broker leads.
+// TestLostLogDoesNotLead checks a broker that has lost its log and is elected, because it stopped
+// gracefully. It must refuse to lead, report the loss, and copy the log once another broker leads.
 func TestLostLogDoesNotLead(t *testing.T) {
 	withLostLog(t, removeLog, func(n *nodes) {
 		n.elect(1, 1, 2, 3)
@@ -112,8 +112,8 @@ func TestLostLogDoesNotLead(t *testing.T) {
 	})
 }
 
-// TestLostLogDoesNotFollow: a member of the ISR fetches nothing before it has left the ISR. A
-// restart does not change that.
+// TestLostLogDoesNotFollow checks that an ISR member that has lost its log fetches nothing before
+// it has left the ISR, even after a restart.
 func TestLostLogDoesNotFollow(t *testing.T) {
 	withLostLog(t, removeLog, func(n *nodes) {
 		n.elect(2, 1, 2, 3)
@@ -133,8 +133,8 @@ func TestLostLogDoesNotFollow(t *testing.T) {
 	})
 }
 
-// TestRecordedLossOfTheLastReplica: while no broker leads, the replica waits. When it is elected
-// with another incarnation id, the loss was accepted.
+// TestRecordedLossOfTheLastReplica checks that the replica waits while no broker leads. If it is
+// elected with another incarnation id, the loss was accepted, and it must lead.
 func TestRecordedLossOfTheLastReplica(t *testing.T) {
 	withLostLog(t, removeLog, func(n *nodes) {
 		n.elect(metadata.NoBroker, 1)
@@ -157,8 +157,8 @@ func TestRecordedLossOfTheLastReplica(t *testing.T) {
 	})
 }
 
-// TestLeaderLearnsOfItsLossFromAFollower: the disk shows no loss, because the checkpoints were
-// removed too.
+// TestLeaderLearnsOfItsLossFromAFollower checks a loss that the leader's disk does not show,
+// because the checkpoints were removed too.
 func TestLeaderLearnsOfItsLossFromAFollower(t *testing.T) {
 	withLostLog(t, removeEvidence, func(n *nodes) {
 		n.elect(1, 1, 2, 3)
@@ -174,8 +174,8 @@ func TestLeaderLearnsOfItsLossFromAFollower(t *testing.T) {
 	})
 }
 
-// TestAcceptedLossTruncatesFollowers: after an unclean election, followers truncate below their
-// high watermark, because the records are no longer part of the partition.
+// TestAcceptedLossTruncatesFollowers checks that followers truncate below their high watermark
+// after an unclean election, because the records are no longer part of the partition.
 func TestAcceptedLossTruncatesFollowers(t *testing.T) {
 	withLostLog(t, removeEvidence, func(n *nodes) {
 		n.change(func(p *metadata.Partition) { p.UnprovenEpoch = p.LeaderEpoch + 1 })
@@ -190,11 +190,11 @@ func TestAcceptedLossTruncatesFollowers(t *testing.T) {
 	})
 }
 
-// TestFollowerKeepsWhatTheLeaderLacks: a leader of an earlier version does not notice that it has
-// lost its log. The follower stops and says so.
+// TestFollowerKeepsWhatTheLeaderLacks checks a follower of a leader that runs an earlier version
+// and does not notice that it has lost its log. The follower must stop and report this.
 func TestFollowerKeepsWhatTheLeaderLacks(t *testing.T) {
 	withLostLog(t, removeLog, func(n *nodes) {
-		n.elect(1, 1, 2, 3) // the broker refuses, so nothing is fetched
+		n.elect(1, 1, 2, 3) // the broker refuses to lead, so nothing is fetched
 		n.settle(time.Second)
 		p := n.nodes[2].view.Load().partitions[partitionA]
 		for name, got := range map[string]FollowerResult{
@@ -217,7 +217,7 @@ func TestFollowerKeepsWhatTheLeaderLacks(t *testing.T) {
 	})
 }
 
-// errOutOfRangeOf returns the error with which an empty log answers a fetch at its follower's end.
+// errOutOfRangeOf returns the error of an empty log for a fetch at the follower's log end.
 func errOutOfRangeOf(n *nodes) error {
 	_, err := n.log(1).ReadReplica(3, 1, true)
 	return err

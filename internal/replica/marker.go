@@ -13,14 +13,14 @@ type Marker struct {
 	End logstore.EndTxn
 }
 
-// AppendMarkers appends transaction markers, each to the log of its partition. The returned
-// PendingProduce.Wait waits until each marker is below the high watermark, as for a produce with
-// acks=-1: only then the outcome of the transaction is final in this partition.
+// AppendMarkers appends each transaction marker to its partition's log. PendingProduce.Wait then
+// waits until each marker is below the high watermark, as for a produce request with acks=-1,
+// because only then is the transaction's outcome final in this partition.
 //
-// A marker that the log already contains is acknowledged without a second append
-// (logstore.Log.AppendControl), so a coordinator may repeat its markers. The results may contain
-// logstore.ErrInvalidProducerEpoch and logstore.ErrCoordinatorFenced besides the errors of a
-// produce.
+// If the log already contains a marker, the marker is acknowledged without a second append
+// (logstore.Log.AppendControl), so a coordinator may repeat its markers. Besides the errors of a
+// produce request, the results can contain logstore.ErrInvalidProducerEpoch and
+// logstore.ErrCoordinatorFenced.
 //
 // Unlike the records of AppendIn, a marker does not depend on state that the caller has read from
 // the log, so it may be appended in any leader epoch.

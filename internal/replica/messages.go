@@ -1,7 +1,7 @@
 package replica
 
-// These messages report that a replica removes records on purpose. They are constants because the
-// simulation in test/sim recognizes the events by their messages; it cannot observe a replica's
+// These messages report that a replica removes records intentionally. They are constants because
+// the simulation in test/sim recognizes the events by their messages; it cannot observe a replica's
 // decision in any other way.
 const (
 	MessageDiscardDiverged = "discarding diverged log: " +

@@ -8,29 +8,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the counters of a Set.
+// metrics contains the counters of a Set.
 type metrics struct {
-	producedBytes, producedRecords, fetchedBytes *prometheus.CounterVec // by topic
+	producedBytes, producedRecords, fetchedBytes *prometheus.CounterVec // counters by topic
 
-	isrChanges *prometheus.CounterVec // by direction
-	elections  *prometheus.CounterVec // by reason
+	isrChanges *prometheus.CounterVec // counter by direction
+	elections  *prometheus.CounterVec // counter by reason
 
-	verifications      *prometheus.CounterVec // by result
-	verificationLength prometheus.Histogram   // seconds
+	verifications      *prometheus.CounterVec // counter by result
+	verificationLength prometheus.Histogram   // duration of verifications in seconds
 }
 
-// Label values: directions of an ISR change, and reasons for an election.
+// These are label values: directions of an ISR change, and reasons for an election.
 const (
 	isrExpand = "expand"
 	isrShrink = "shrink"
 
 	electionStart    = "start"    // this broker started, or the partition is new
-	electionFailover = "failover" // the previous leader is down
-	// the previous leader is up: it is shutting down, or another broker is the preferred leader
+	electionFailover = "failover" // the previous leader was down
+	// the previous leader was up: it was shutting down, or another broker is the preferred leader
 	electionMove = "move"
 )
 
-// Label values: results of a verification of one partition of a transaction.
+// These are label values: the results of verifying one partition of a transaction.
 const (
 	verificationSuccess = "success"
 	// the transaction does not include the partition, or the producer is fenced
@@ -41,8 +41,8 @@ const (
 	verificationUnavailable = "unavailable"
 )
 
-// traffic holds one topic's counters. Each partition keeps a copy, so that counting needs no
-// lookup.
+// traffic contains one topic's counters. Each partition has its own traffic value, so counting
+// needs no lookup.
 type traffic struct {
 	producedBytes, producedRecords, fetchedBytes prometheus.Counter
 }
@@ -87,7 +87,7 @@ func verificationSeconds(registry prometheus.Registerer) prometheus.Histogram {
 	return histogram
 }
 
-// verified updates the metrics after a transaction coordinator has answered a question; errs
+// verified updates the metrics after a transaction coordinator has answered a question. errs
 // contains one error for each partition.
 func (m *metrics) verified(errs []error, took time.Duration) {
 	m.verificationLength.Observe(took.Seconds())
@@ -105,8 +105,8 @@ func (m *metrics) verified(errs []error, took time.Duration) {
 	}
 }
 
-// counterBy returns a counter with one label. Each of the label's values has a series, which starts
-// at 0.
+// counterBy returns a counter with one label. It creates a series for each value of the label,
+// which starts at 0.
 func counterBy(registry prometheus.Registerer, name, label, help string,
 	values ...string) *prometheus.CounterVec {
 	vector := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "heartwood", Name: name,
@@ -132,7 +132,7 @@ func (m *metrics) isrChanged(before, after []int32) {
 	count(isrShrink, after, before)
 }
 
-// of returns a topic's counters, which start at 0.
+// of returns a topic's counters. They start at 0.
 func (m *metrics) of(topic string) traffic {
 	return traffic{
 		producedBytes:   m.producedBytes.WithLabelValues(topic),

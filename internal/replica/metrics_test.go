@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestTrafficIsCountedByTopic: each topic has its own series of the traffic metrics. They are
-// deleted with the topic.
+// TestTrafficIsCountedByTopic checks that each topic has its own series of the traffic metrics, and
+// that deleting the topic deletes them.
 func TestTrafficIsCountedByTopic(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, nil)

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// TestNewLeaderDoesNotKnowTheNewestRecord: a new leader has a record above its high watermark that
-// the old leader may have acknowledged. It refuses readers of the newest records until the high
-// watermark has reached the start of its epoch, and refuses the old epoch of a reader afterwards.
+// TestNewLeaderDoesNotKnowTheNewestRecord checks a new leader with a record above its high
+// watermark that the old leader may have acknowledged. It must refuse readers of the newest records
+// until the high watermark has reached the start of its epoch. Afterwards it must refuse a reader's
+// old epoch.
 func TestNewLeaderDoesNotKnowTheNewestRecord(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -17,7 +18,7 @@ func TestNewLeaderDoesNotKnowTheNewestRecord(t *testing.T) {
 		if _, epoch, err := n.nodes[1].LeaderOfNewest(partitionA); err != nil || epoch != 1 {
 			t.Fatalf("the first leader: epoch %d, error %v", epoch, err)
 		}
-		n.nodes[3].disconnected.Store(true) // the high watermark stays
+		n.nodes[3].disconnected.Store(true) // prevents the high watermark from advancing
 		go n.produce(1, "b")
 		synctest.Wait()
 		n.nodes[1].disconnected.Store(true)

@@ -13,40 +13,41 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// partition is one partition replica on this broker: its log and its role.
+// partition is one partition replica on this broker. It consists of a log and a role.
 type partition struct {
 	id    PartitionID
 	topic metadata.ID
 	log   *logstore.Log // nil if the log could not be opened
-	// epochAtOpen is the latest leader epoch that the log contained when it was opened; -1: none.
+	// epochAtOpen is the latest leader epoch that the log contained when it was opened; -1 if it
+	// contained none.
 	epochAtOpen int32
-	// source is the broker of whose log this log is an incomplete copy; metadata.NoBroker: the log
-	// is complete or empty. Guarded by changing.
+	// source is the broker of whose log this log is an incomplete copy. It is metadata.NoBroker if the
+	// log is complete or empty. Guarded by changing.
 	source int32
-	// incarnation is the replica incarnation id for which the log was created; "": the log
-	// is new, and no incarnation has been decided for it. Guarded by changing.
+	// incarnation is the replica incarnation id for which the log was created. It is "" if the log is
+	// new, and no incarnation has been decided for it. Guarded by changing.
 	incarnation string
-	// gapEpoch is the leader epoch in which the log last received records that follow an offset
-	// gap; -1: it received no such records since this broker was last in sync. The records that
-	// cleaning removed from the gap may have been superseded by records that this log has not
+	// gapEpoch is the leader epoch in which the log last received records that follow an offset gap.
+	// It is -1 if the log has received no such records since this broker was last in sync. The records
+	// that cleaning removed from the gap may have been superseded by records that this log has not
 	// received yet. Guarded by changing.
 	gapEpoch int32
-	// gapNewerThanImage is set when the log receives records that follow a gap while the image
-	// shows this broker in sync: the image is older than the gap. It is cleared by the first image
-	// that shows this broker out of sync. Guarded by changing.
+	// gapNewerThanImage is set if the log receives records that follow a gap although the image shows
+	// this broker in sync: the image is older than the gap. The first image that shows this broker out
+	// of sync clears gapNewerThanImage. Guarded by changing.
 	gapNewerThanImage bool
-	// applied is what the image of the present role contains; the zero value if it was not applied
-	// completely. Only the applier uses it.
+	// applied is the partition in the image of the present role, or the zero value if the image was
+	// not applied completely. Only the applier uses it.
 	applied assignedPartition
 	role    atomic.Pointer[role] // never nil after Apply has returned
 	// changing is held while the role changes, and while a fetcher applies a leader's response to
 	// the log. So a response is never applied in a later leader epoch, or while this broker leads.
 	changing sync.Mutex
-	// foundLost is set when this broker, as the leader, has found that its log has lost records. It
-	// is cleared when an image is applied.
+	// foundLost is set if this broker, as the leader, has found that its log has lost records. It is
+	// cleared when an image is applied.
 	foundLost atomic.Bool
-	// followFault is the error that prevents this broker from following the leader; nil: none.
-	// State reports it.
+	// followFault is the error that prevents this broker from following the leader; nil if there is
+	// none. State reports it.
 	followFault atomic.Pointer[error]
 	// refusedUntil is set when this broker ceases to lead (await_leader.go).
 	refusedUntil deadline
@@ -57,7 +58,7 @@ type partition struct {
 }
 
 // checkTopic fails if the request contains a topic id and the partition belongs to a topic with
-// another id. A zero id means that the request contains no id.
+// another id. A zero id means that the request contains none.
 func (p *partition) checkTopic(topic metadata.ID) error {
 	if topic != p.topic && topic != (metadata.ID{}) {
 		return fmt.Errorf("%w: %s", ErrInconsistentTopicID, p.topic)
@@ -65,8 +66,8 @@ func (p *partition) checkTopic(topic metadata.ID) error {
 	return nil
 }
 
-// checkStillLeads fails if this broker no longer leads the partition in the leader epoch of an
-// earlier role.
+// checkStillLeads fails if this broker no longer leads the partition in the leader epoch of the
+// role then.
 func (p *partition) checkStillLeads(then *role) error {
 	now := p.role.Load()
 	if now.refusal != nil {
@@ -78,8 +79,8 @@ func (p *partition) checkStillLeads(then *role) error {
 	return nil
 }
 
-// checkStillServes fails if this broker no longer serves consumers as in an earlier role: in the
-// same leader epoch, and as a leader or as a follower.
+// checkStillServes fails if this broker no longer serves consumers as in the role then: in the same
+// leader epoch, and in the same capacity, as a leader or as a follower.
 func (p *partition) checkStillServes(then *role) error {
 	now := p.role.Load()
 	//nolint:errorlint // compares identity
@@ -100,34 +101,35 @@ func (p *partition) advance() {
 	}
 }
 
-// comparePartitions orders by topic and index.
+// comparePartitions orders partitions by topic and index.
 func comparePartitions(a, b PartitionID) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
 }
 
-// State is the state of a partition replica, for metrics and reports.
+// State describes a partition replica, for metrics and reports.
 type State struct {
 	ID          PartitionID
 	Log         *logstore.Log // nil if the log could not be opened
-	Leader      bool          // this broker leads and serves the partition
+	Leader      bool          // true if this broker leads and serves the partition
 	LeaderEpoch int32
-	// UnderReplicated is set if a replica is not in the recorded ISR, except one that the present
-	// reassignment adds (KIP-352). Only the leader sets it.
+	// UnderReplicated is set if a replica is not in the recorded ISR. It ignores replicas that the
+	// present reassignment adds (KIP-352). Only the leader sets it.
 	UnderReplicated bool
-	// UnderMinISR is set if the recorded ISR is smaller than min.insync.replicas, so that the
-	// leader rejects acks=all. Only the leader sets it.
+	// UnderMinISR is set if the recorded ISR is smaller than min.insync.replicas, so that the leader
+	// rejects requests with acks=all. Only the leader sets it.
 	UnderMinISR bool
-	// Lags maps each follower to the number of offsets by which it is behind the leader. Only the
-	// leader sets it.
+	// Lags contains, for each follower, the number of offsets by which it is behind the leader. Only
+	// the leader sets it.
 	Lags map[int32]int64
 	// ProducedBytes is the number of bytes that were appended for producers since this broker
 	// started.
 	ProducedBytes int64
-	// Fault is the error that prevents this broker from serving or following; nil: none.
+	// Fault is the error that prevents this broker from serving or following the partition; nil if
+	// there is none.
 	Fault error
 }
 
-// States returns the state of every partition replica here, sorted by topic and index.
+// States returns the states of all partition replicas on this broker, sorted by topic and index.
 func (s *Set) States() []State {
 	partitions := s.view.Load().partitions
 	states := make([]State, 0, len(partitions))

@@ -15,8 +15,8 @@ const AcksAll int16 = -1
 // ProducePartition is one partition's batch in a produce request.
 type ProducePartition struct {
 	ID    PartitionID
-	Topic metadata.ID // zero: the request contains no topic id
-	Batch []byte      // Append may modify it
+	Topic metadata.ID // topic id; zero if the request contains none
+	Batch []byte      // bytes of the batch, which Append may modify
 }
 
 // ProduceResult is the result for one partition.
@@ -26,16 +26,16 @@ type ProduceResult struct {
 	Err      error
 }
 
-// PendingProduce is a produce request after its batches were appended. It does not refer to the
-// bytes of the batches.
+// PendingProduce is a produce request whose batches were appended. It does not refer to the bytes
+// of the batches.
 type PendingProduce struct {
 	set     *Set
 	results []ProduceResult
-	waits   []produceWait // for the batches that are not acknowledged yet
+	waits   []produceWait // waits for the batches that are not acknowledged yet
 }
 
-// Append appends each batch, for acks -1, 1 or 0. PendingProduce.Wait returns the results. When
-// Append has returned, the caller may reuse the batches.
+// Append appends each batch. acks is -1, 1 or 0. PendingProduce.Wait returns the results. As soon
+// as Append has returned, the caller may reuse the batches.
 func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
 	for i, batch := range batches {
@@ -45,8 +45,8 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 	return pending
 }
 
-// appendOne appends one batch, and stores its result or its wait in pending. Parameter index is the
-// index of the batch's result.
+// appendOne appends one batch, and stores its result or its wait in pending. The parameter index is
+// the index of the batch's result.
 func (s *Set) appendOne(acks int16, batch ProducePartition, verified logstore.Verified,
 	pending *PendingProduce, index int) {
 	result := &pending.results[index]
@@ -61,21 +61,21 @@ func (s *Set) appendOne(acks int16, batch ProducePartition, verified logstore.Ve
 	}
 }
 
-// await makes Wait wait until the batch of a result is below the high watermark.
+// await makes Wait wait until the batch of the given result is below the high watermark.
 func (p *PendingProduce) await(candidate *partition, r *role, result *ProduceResult) {
 	if wait := (produceWait{candidate, r, result, true}); !wait.isOver() {
 		p.waits = append(p.waits, wait)
 	}
 }
 
-// Wait waits in the purgatory and returns the results in the order of the batches. Wait must be
+// Wait waits in the purgatory, and returns the results in the order of the batches. It must be
 // called only once. With acks=-1 it waits until every batch is below the high watermark, and fails
-// with ErrTimeout after timeout. With acks=1 it waits only under durability Fsync, and only for the
-// sync of this replica's log. With acks=0 it does not wait. If a log fails meanwhile, the result of
+// with ErrTimeout after timeout. With acks=1 it waits only under durability Fsync, for the sync of
+// this replica's log. With acks=0 it does not wait. If a log fails during the wait, the result of
 // its batch is ErrStorage.
 //
-// Some errors follow the append, such as ErrTimeout or the error after a change of leader. After
-// such an error it is unknown whether the records will remain. The producer retries, and its
+// Some errors occur after the append, such as ErrTimeout or the error after a change of leader.
+// After such an error it is unknown whether the records will remain. The producer retries, and its
 // sequence numbers prevent duplicates.
 func (p *PendingProduce) Wait(ctx context.Context, timeout time.Duration) []ProduceResult {
 	if len(p.waits) == 0 {
@@ -108,8 +108,8 @@ func (s *Set) append(acks int16, batch ProducePartition, verified logstore.Verif
 }
 
 // afterAppend completes the append of a batch: it updates the metrics, wakes the followers and
-// advances the high watermark. Parameter err is the error of the append, which afterAppend
-// translates for the producer.
+// advances the high watermark. The parameter err is the error of the append; afterAppend translates
+// it for the producer.
 func (s *Set) afterAppend(p *partition, r *role, batch ProducePartition, result *ProduceResult,
 	err error) error {
 	if errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows) {
@@ -137,9 +137,9 @@ func (s *Set) appended(p *partition, r *role) {
 	}
 }
 
-// closedError returns the error for a request whose log was closed meanwhile: the partition was
-// removed from this broker, or the broker stops. The error makes the client look for another
-// leader.
+// closedError returns the error for a request whose log was closed during the request: the
+// partition was removed from this broker, or the broker stops. The error makes the client look for
+// another leader.
 func closedError(p *partition, then *role) error {
 	if err := p.checkStillLeads(then); err != nil {
 		return err
@@ -148,24 +148,24 @@ func closedError(p *partition, then *role) error {
 }
 
 // delayedProduce is a produce request that waits for high watermarks. It writes its results before
-// it closes done; PendingProduce.Wait reads them after that.
+// it closes done, and PendingProduce.Wait then reads them.
 type delayedProduce struct {
 	waits []produceWait
 	done  chan struct{}
 }
 
-// produceWait is an appended batch that is not acknowledged yet. The role was loaded before the
-// append: if the role changed between the load and the append, the wait ends with an error, which
-// is safe.
+// produceWait is the wait for an appended batch that is not acknowledged yet. The role was loaded
+// before the append. If the role changed between the load and the append, the wait ends with an
+// error, which is safe.
 type produceWait struct {
 	partition *partition
 	role      *role
 	result    *ProduceResult
-	all       bool // a wait for the high watermark, not only for this replica
+	all       bool // true if the batch waits for the high watermark, and not only for this replica
 }
 
 // isOver reports whether the wait for a batch has ended, and stores the batch's error in the
-// result. If the batch is acknowledged, it succeeds even if the log failed afterwards.
+// result. A batch that is acknowledged succeeds even if the log has failed since.
 func (w produceWait) isOver() bool {
 	log := w.partition.log
 	acknowledged := log.DurableEnd()
@@ -176,9 +176,9 @@ func (w produceWait) isOver() bool {
 	if w.result.Err != nil {
 		return true
 	}
-	// While too few replicas are in sync, the high watermark does not advance. In this state a
-	// batch is not acknowledged even if the high watermark has passed it before: the topic requires
-	// more copies than now exist (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+	// While too few replicas are in sync, the high watermark does not advance. Even if the high
+	// watermark had already passed the batch, the batch is not acknowledged in this state, because the
+	// topic requires more copies than now exist (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 	if w.all && w.role.leaderState.isrSize() < w.role.minISR {
 		w.result.Err = ErrNotEnoughReplicasAfterAppend
 		return true
@@ -190,8 +190,8 @@ func (w produceWait) isOver() bool {
 	return true
 }
 
-// TryComplete implements timer.Operation. It removes the waits that are over, so that the next call
-// checks only the remaining waits.
+// TryComplete implements timer.Operation. It removes the waits that have ended, so that the next
+// call checks only the remaining ones.
 func (d *delayedProduce) TryComplete() bool {
 	open := d.waits[:0]
 	for _, w := range d.waits {

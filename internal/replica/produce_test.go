@@ -39,8 +39,8 @@ func TestProduceReturnsResultsInOrder(t *testing.T) {
 	}
 }
 
-// TestAcksAllNeedsMinInSyncReplicas: acks=all is rejected if the ISR is too small (Kafka:
-// NOT_ENOUGH_REPLICAS). acks=1 is not.
+// TestAcksAllNeedsMinInSyncReplicas checks that requests with acks=all are rejected if the ISR is
+// too small (Kafka: NOT_ENOUGH_REPLICAS), and requests with acks=1 are not.
 func TestAcksAllNeedsMinInSyncReplicas(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, func(topic *metadata.Topic) { topic.Settings.MinInSyncReplicas = 2 })
@@ -58,7 +58,7 @@ func TestAcksAllNeedsMinInSyncReplicas(t *testing.T) {
 	}
 }
 
-// startWait starts a produce that waits for a record above the high watermark.
+// startWait starts a produce request that waits for a record above the high watermark.
 func startWait(ctx context.Context, t *testing.T, b *broker,
 	timeout time.Duration) (op *delayedProduce,
 	release func()) {
@@ -68,7 +68,7 @@ func startWait(ctx context.Context, t *testing.T, b *broker,
 		t.Fatal(err)
 	}
 	result := &ProduceResult{ID: p.id}
-	// no record has this offset yet; it represents a record that followers lack
+	// No record has this offset yet; it represents a record that followers lack.
 	result.Appended.LastOffset = p.log.LogEnd()
 	op = &delayedProduce{waits: []produceWait{{p, r, result, true}}, done: make(chan struct{})}
 	done := make(chan struct{})

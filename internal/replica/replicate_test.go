@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// inCluster runs a test in a synctest bubble, with count brokers and one partition that broker 1
+// inCluster runs a test in a synctest bubble, with count brokers and one partition, which broker 1
 // leads.
 func inCluster(t *testing.T, count int, change func(*metadata.Topic),
 	test func(t *testing.T, n *nodes)) {
@@ -20,8 +20,8 @@ func inCluster(t *testing.T, count int, change func(*metadata.Topic),
 	synctest.Test(t, func(t *testing.T) { test(t, newNodes(t, count, change)) })
 }
 
-// TestAcksAllIsOnEveryReplica: an acknowledged record is on every replica. The append wakes the
-// followers, so the produce takes no time on the bubble's clock.
+// TestAcksAllIsOnEveryReplica checks that an acknowledged record is on every replica. The append
+// wakes the followers, so the produce request must take no time on the bubble's clock.
 func TestAcksAllIsOnEveryReplica(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)
@@ -42,8 +42,8 @@ func TestAcksAllIsOnEveryReplica(t *testing.T) {
 	})
 }
 
-// TestDivergentTailsAreTruncated: records that only the old leader appended are truncated when it
-// follows the new one.
+// TestDivergentTailsAreTruncated checks that an old leader that follows the new one truncates the
+// records that only it has appended.
 func TestDivergentTailsAreTruncated(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a", "b")
@@ -77,8 +77,9 @@ func TestDivergentTailsAreTruncated(t *testing.T) {
 	})
 }
 
-// TestRestartWithLostTail: a follower loses its unsynced records, returns, and copies them again.
-// The leader must not mistake its new broker epoch for the old one, which is in the ISR.
+// TestRestartWithLostTail checks a follower that loses its unsynced records, returns, and copies
+// them again. The leader must not mistake the follower's new broker epoch for the old one, which is
+// in the ISR.
 func TestRestartWithLostTail(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		for range 5 {
@@ -92,7 +93,7 @@ func TestRestartWithLostTail(t *testing.T) {
 		if end := n.log(2).LogEnd(); end == 5 {
 			t.Skip("the disk lost nothing")
 		}
-		// The leader proposes to remove broker 3, and must not list broker 2 in that update.
+		// The leader proposes to remove broker 3, and that update must not list broker 2.
 		n.crash(3, false)
 		n.apply(1, 2)
 		n.settle(time.Second)
@@ -113,8 +114,9 @@ func TestRestartWithLostTail(t *testing.T) {
 	})
 }
 
-// TestFollowersAdoptTheLogStart: DeleteRecords moves the leader's log start into the middle of a
-// batch. A follower in sync adopts the log start. An empty replica begins its log there.
+// TestFollowersAdoptTheLogStart moves the leader's log start into the middle of a batch by
+// DeleteRecords. A follower in sync must adopt the log start. An empty replica must begin its log
+// there.
 func TestFollowersAdoptTheLogStart(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.nodes[3].disconnected.Store(true)
@@ -168,8 +170,8 @@ func TestEmptyFollowerCopiesManySegments(t *testing.T) {
 	})
 }
 
-// TestProducerStateSurvivesFailover: the new leader recognizes a repetition of each of a producer's
-// last five batches, and returns the offset of the first append.
+// TestProducerStateSurvivesFailover checks that the new leader recognizes a repetition of each of a
+// producer's last five batches, and returns the offset of the first append.
 func TestProducerStateSurvivesFailover(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		var batches [][]byte
@@ -195,8 +197,9 @@ func TestProducerStateSurvivesFailover(t *testing.T) {
 	})
 }
 
-// TestQuirk7ConsumersReadFromFollowers: a follower serves records below its high watermark, with
-// the leader's epoch. An offset that the follower has not copied yet is not out of range.
+// TestQuirk7ConsumersReadFromFollowers checks that a follower serves records below its high
+// watermark, with the leader's epoch. An offset that the follower has not copied yet must not be
+// out of range.
 func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.meta.racks[1], n.meta.racks[2] = "east", "west"
@@ -228,7 +231,7 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 		}
 		for _, known := range []struct {
 			offset int64
-			epoch  int32 // of the record before offset
+			epoch  int32 // leader epoch of the record before offset
 		}{{3, 1}, {2, 2}} { // the follower cannot decide whether the logs diverge there
 			req := fetch(0, known.offset, partitionA)
 			req.AnyReplica, req.Partitions[0].LastEpoch = true, known.epoch
@@ -244,8 +247,8 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 	})
 }
 
-// TestCatchUpIsThrottled: the catch-up rate limits a replica outside the ISR, and does not limit
-// replicas in sync.
+// TestCatchUpIsThrottled checks that the catch-up rate limits a replica outside the ISR, and does
+// not limit replicas in sync.
 func TestCatchUpIsThrottled(t *testing.T) {
 	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
 		func(t *testing.T, n *nodes) {

@@ -8,31 +8,30 @@ import (
 )
 
 // role is this broker's role in a partition, from one metadata image to the next. It is immutable,
-// apart from the leaderState it points to.
+// except for the leaderState to which it points.
 type role struct {
-	epoch int32 // the partition's leader epoch, whichever broker leads
+	epoch int32 // leader epoch of the partition, whichever broker leads
 	// unprovenEpoch is the latest leader epoch whose leader was elected without proof that it had
-	// every acknowledged record; 0: none. All roles of a leader epoch have the same value.
+	// every acknowledged record; 0 if there is none. All roles of a leader epoch have the same value.
 	unprovenEpoch int32
-	refusal       error // reason for which this broker does not serve as the leader; nil if it does
+	refusal       error // reason why this broker does not serve as the leader; nil if it does
 	leader        int32 // metadata.NoBroker if the partition has no leader
 	minISR        int
 	replicas      []int32
-	adding        []int32      // replicas that the present reassignment adds; set for leaders only
+	adding        []int32      // replicas that the present reassignment adds; only set for leaders
 	leaderState   *leaderState // nil unless this broker leads
-	inSync        bool         // the image's ISR contains this broker's present epoch
-	// inISR is set if the image's ISR contains this broker, in its present or an earlier broker
-	// epoch.
+	inSync        bool         // true if the image's ISR contains this broker in its present epoch
+	// inISR is set if the image's ISR contains this broker in its present or an earlier broker epoch.
 	inISR bool
-	// incarnation is this broker's replica incarnation id in the image; "": it is no replica, or
-	// no first leader has been elected. logIncarnation is the incarnation id for which the log was
-	// created; fetches report it to the leader.
+	// incarnation is this broker's replica incarnation id in the image. It is "" if the broker is not
+	// a replica, or if no first leader has been elected. logIncarnation is the incarnation id for
+	// which the log was created; fetches report it to the leader.
 	incarnation, logIncarnation string
-	// lossUnreported is set if the log has lost records, and the image was made without that
-	// knowledge.
+	// lossUnreported is set if the log has lost records, and the image was made without knowledge of
+	// the loss.
 	lossUnreported bool
-	// pushHighWatermark is set if the leader reports a new high watermark to followers at once,
-	// because consumers may read from them.
+	// pushHighWatermark is set if the leader sends a new high watermark to followers at once, because
+	// consumers may read from them.
 	pushHighWatermark bool
 }
 
@@ -66,7 +65,7 @@ func hasSeveralRacks(img *metadata.Image) bool {
 }
 
 // check fails unless this broker leads the partition in the leader epoch that the client sent (-1:
-// any). The epoch is checked first, as in Kafka: a client with an old epoch has old metadata,
+// any). Like Kafka, it checks the epoch first, because a client with an old epoch has old metadata,
 // whichever broker leads.
 func (r *role) check(epoch int32) error {
 	if err := r.checkEpoch(epoch); err != nil {
@@ -85,17 +84,17 @@ func (r *role) checkEpoch(epoch int32) error {
 	return nil
 }
 
-// mayFollow reports whether the partition has a leader, and the only reason for this broker's
-// refusal is that it is not that leader.
+// mayFollow reports whether the partition has a leader, and this broker refuses to lead only
+// because it is not that leader.
 func (r *role) mayFollow() bool {
 	return r.refusal == ErrNotLeader && //nolint:errorlint // set to exactly this value
 		r.leader != metadata.NoBroker
 }
 
-// follows reports whether this broker, which is node, copies another broker's log.
+// follows reports whether this broker, whose id is node, copies another broker's log.
 func (r *role) follows(node int32) bool { return r.mayFollow() && r.leader != node }
 
 // lostSince reports whether acknowledged records of the given leader epoch, or of an earlier one,
-// may have been lost: the leader of a later epoch was elected without proof that it had all of
-// them.
+// may have been lost, because the leader of a later epoch was elected without proof that it had all
+// of them.
 func (r *role) lostSince(epoch int32) bool { return r.unprovenEpoch > epoch }

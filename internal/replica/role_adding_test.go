@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestLeaderKnowsAddedReplicas: a leader tells replicas that a reassignment adds from those that
-// return, because they have another rate.
+// TestLeaderKnowsAddedReplicas checks that a leader distinguishes replicas that a reassignment adds
+// from replicas that return, because their rates differ.
 func TestLeaderKnowsAddedReplicas(t *testing.T) {
 	image := metadata.NewImage("ours", metadata.CleanerBudget{},
 		[]metadata.Broker{{ID: 0}, {ID: 1}, {ID: 2}}, nil)

@@ -20,8 +20,8 @@ func manyPartitions(count int) func(*metadata.Topic) {
 	}
 }
 
-// TestFetchesOmitIdlePartitions: after a record was appended, fetches name only the partition of
-// that record. Idle partitions are not named, however many there are.
+// TestFetchesOmitIdlePartitions checks that, after a record was appended, fetches name only the
+// record's partition, however many idle partitions there are.
 func TestFetchesOmitIdlePartitions(t *testing.T) {
 	inCluster(t, 3, manyPartitions(40), func(t *testing.T, n *nodes) {
 		n.settle(5 * time.Second)
@@ -31,7 +31,7 @@ func TestFetchesOmitIdlePartitions(t *testing.T) {
 			n.mustProduce(1, "x")
 		}
 		n.settle(5 * time.Second)
-		// for each record the follower reports a new log end and a new high watermark
+		// For each record the follower reports a new log end and a new high watermark.
 		if named := n.nodes[2].named.Load() - before; named > 3*records {
 			t.Errorf("%d partitions were named for %d records of one partition", named, records)
 		}
@@ -43,8 +43,8 @@ func TestFetchesOmitIdlePartitions(t *testing.T) {
 	})
 }
 
-// TestIdleFollowersStayInSync: followers stay in the ISR while nobody produces. If a follower is
-// disconnected, it leaves the ISR soon after a record is produced.
+// TestIdleFollowersStayInSync checks that followers stay in the ISR while nothing is produced, and
+// that a disconnected follower leaves the ISR soon after a record is produced.
 func TestIdleFollowersStayInSync(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -61,7 +61,7 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 		n.settle(10 * time.Second)
 		n.wantISR(1, 2, 3)
 		n.nodes[3].disconnected.Store(true)
-		n.settle(time.Hour) // without new records it lacks none, and stays in the ISR
+		n.settle(time.Hour) // without new records the follower lacks none, and stays in the ISR
 		begin = time.Now()
 		n.mustProduce(1, "c")
 		if took := time.Since(begin); took > 2*time.Second {
@@ -70,8 +70,9 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 	})
 }
 
-// TestFalseExitSignIsRevertedByIdleFollower: a leader wrongly concludes that the process of a
-// follower has exited. The fetches of an idle follower name no partition, but correct the mistake.
+// TestFalseExitSignIsRevertedByIdleFollower checks a leader that wrongly assumes that a follower's
+// process has exited. Even though the fetches of an idle follower name no partition, they must
+// correct this.
 func TestFalseExitSignIsRevertedByIdleFollower(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -82,8 +83,8 @@ func TestFalseExitSignIsRevertedByIdleFollower(t *testing.T) {
 	})
 }
 
-// TestFollowersFetchInNewLeaderEpochAtOnce: after an election of the same leader, followers fetch
-// in the new leader epoch at once, over the existing connection.
+// TestFollowersFetchInNewLeaderEpochAtOnce checks that, after an election of the same leader,
+// followers fetch in the new leader epoch at once, over the existing connection.
 func TestFollowersFetchInNewLeaderEpochAtOnce(t *testing.T) {
 	inCluster(t, 3, manyPartitions(3), func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -101,8 +102,8 @@ func TestFollowersFetchInNewLeaderEpochAtOnce(t *testing.T) {
 	})
 }
 
-// TestEvictedSessionIsReplacedAtOnce: a follower whose session was evicted starts a new one at
-// once, over the existing connection.
+// TestEvictedSessionIsReplacedAtOnce checks that a follower whose session was evicted starts a new
+// one at once, over the existing connection.
 func TestEvictedSessionIsReplacedAtOnce(t *testing.T) {
 	inCluster(t, 3, manyPartitions(3), func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -126,8 +127,9 @@ func TestEvictedSessionIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// TestForgottenPartitionIsNotCaughtUp: a follower has removed partition 1 from its session and
-// continues to fetch in the session. The fetches keep it caught up in partition 0 only.
+// TestForgottenPartitionIsNotCaughtUp checks a follower that has removed partition 1 from its
+// session and continues to fetch in the session. These fetches must keep it caught up only in
+// partition 0.
 func TestForgottenPartitionIsNotCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, req := caughtUp(t, 2)
@@ -137,7 +139,7 @@ func TestForgottenPartitionIsNotCaughtUp(t *testing.T) {
 		topic := req.Partitions[0].Topic
 		req = inSession(t, s, req)
 		req.Forgotten = []session.Key{{Topic: topic, Index: 1}}
-		for range 60 { // a minute of fetches that name nothing
+		for range 60 { // a minute of fetches that name no partition
 			nextFetch(t, s, &req)
 			time.Sleep(time.Second)
 		}

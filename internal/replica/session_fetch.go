@@ -9,18 +9,18 @@ import (
 )
 
 // sessionScanInterval is the time between two scans of all partitions of a session for changes
-// without an event. A follower fetches at this interval when there is nothing to report.
+// without an event. A follower fetches at this interval while there is nothing to report.
 const sessionScanInterval = followerFetchWait
 
-// fetch performs one fetch of a session. The caller holds the session's fetchLock.
+// fetch performs one fetch of the session in. The caller holds the session's fetchLock.
 func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchRequest,
 	now time.Time) (FetchResponse, error) {
 	in.lastFetch.pointer.Store(&now)
 	s.update(in, req)
 	if !s.cache.use(in, len(in.partitions), now) {
 		s.close(in)
-		// The cache does not even have room for a new session of that size, so the client continues
-		// without a session.
+		// The cache has no room, not even for a new session of that size, so the client continues without
+		// a session.
 		return FetchResponse{}, session.ErrNotFound
 	}
 	if all := in.markAllNext.Swap(false); all || in.readCommitted != req.ReadCommitted {
@@ -43,10 +43,10 @@ func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchReques
 }
 
 // closedResponse returns the response to a fetch whose session was closed while the fetch waited. A
-// follower receives an empty response without a session, and then starts a new session. The
-// partitions of the closed session are not read again, because their requests may be older than
-// those in a newer session of this follower. A consumer receives an error, because it may have to
-// receive all its partitions again.
+// follower receives an empty response without a session, and then starts a new session. The closed
+// session's partitions are not read again, because their requests may be older than the requests in
+// a newer session of this follower. A consumer receives an error, because it may have to receive
+// all its partitions again.
 func (s *fetchSession) closedResponse() (FetchResponse, error) {
 	if s.follower != nil {
 		return FetchResponse{}, nil
@@ -62,8 +62,8 @@ func releaseResults(results []FetchResult) {
 	}
 }
 
-// update updates the session's partitions from a fetch. Like Kafka, it first adds the partitions
-// that the fetch names, and then removes the partitions that the fetch forgets.
+// update updates the session's partitions by the contents of a fetch. Like Kafka, it first adds the
+// partitions that the fetch names, and then removes the partitions that the fetch forgets.
 func (s *sessions) update(in *fetchSession, req *FetchRequest) {
 	for i := range req.Partitions {
 		want := &req.Partitions[i]
@@ -87,8 +87,8 @@ func (s *sessions) update(in *fetchSession, req *FetchRequest) {
 	}
 }
 
-// watchPartition adds a partition to sessionWatch once the name of its topic is known. Events find
-// the partition there by that name.
+// watchPartition adds a partition to sessionWatch once the topic's name is known. Events find the
+// partition there by that name.
 func (s *sessions) watchPartition(p *sessionPartition) {
 	if p.watched {
 		return
@@ -106,8 +106,8 @@ func (s *sessions) watchPartition(p *sessionPartition) {
 // sessionRead is the result of reading the dirty partitions of a session.
 type sessionRead struct {
 	results    []FetchResult
-	partitions []*sessionPartition // partitions[i] belongs to results[i]
-	enough     bool                // the response must not wait; see Set.read
+	partitions []*sessionPartition // partitions that were read; partitions[i] belongs to results[i]
+	enough     bool                // true if the response must not wait; see Set.read
 }
 
 // readDirty reads the dirty partitions, within the request's byte limits. A partition with
@@ -122,7 +122,8 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 		want.BytesMax = min(want.BytesMax, max(most-total, 0))
 		var result FetchResult
 		result, p.state = s.set.readOne(req, want, &in.lastFetch, total == 0 && most > 0)
-		// want.BytesMax was reduced by the bytes of others, so the state keeps the original request
+		// The state keeps the original request, because want.BytesMax was reduced by the bytes of other
+		// partitions.
 		p.state.request = p.request
 		state := &p.state
 		failed, reported := state.partition == nil,
@@ -144,8 +145,8 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 	return all
 }
 
-// byUrgency orders the partitions of a follower. Partitions that reject acks=all until a follower
-// has caught up come first, so that they do not wait for partitions with many records.
+// byUrgency sorts a follower's partitions. Partitions that reject acks=all until a follower has
+// caught up come first, so that they do not wait for partitions with many records.
 func (s *fetchSession) byUrgency(dirty []*sessionPartition) []*sessionPartition {
 	if s.follower == nil || len(dirty) < 2 {
 		return dirty
@@ -162,14 +163,14 @@ func (s *fetchSession) byUrgency(dirty []*sessionPartition) []*sessionPartition 
 	return append(ordered, others...)
 }
 
-// underMinISR reports whether the ISR was smaller than min.insync.replicas at the last read.
+// underMinISR reports whether, at the last read, the ISR was smaller than min.insync.replicas.
 func (p *sessionPartition) underMinISR() bool {
 	r := p.state.role
 	return r != nil && r.leaderState != nil && r.leaderState.isrSize() < r.minISR
 }
 
-// mustRespond reports whether the response must contain the result. Parameter first is set for a
-// session's first fetch.
+// mustRespond reports whether the response must contain the result. The parameter first is set for
+// a session's first fetch.
 func (p *sessionPartition) mustRespond(r *FetchResult, first bool) bool {
 	if r.MustRespond() || p.session.follower != nil {
 		return r.MustRespond()
@@ -178,7 +179,8 @@ func (p *sessionPartition) mustRespond(r *FetchResult, first bool) bool {
 		r.PreferredReplica != metadata.NoBroker
 }
 
-// storeSent stores the offsets that a consumer receives, and adds its bytes to the metric.
+// storeSent stores the offsets that a consumer receives, and counts the bytes that it receives in
+// the metric.
 func (a *sessionRead) storeSent() {
 	for i, p := range a.partitions {
 		if p.session.follower != nil {
@@ -195,10 +197,10 @@ func (a *sessionRead) storeSent() {
 	}
 }
 
-// scan marks partitions dirty whose offsets differ from those that the client last received. It
-// finds changes without an event, which are those of the log start and the replicated cleaning
-// progress, and any change whose event was missed. It does nothing if the last scan was less than
-// sessionScanInterval ago.
+// scan marks partitions dirty whose offsets differ from the offsets that the client last received.
+// It finds changes of the log start and the replicated cleaning progress, which cause no event, and
+// any change whose event was missed. If the last scan was less than sessionScanInterval ago, scan
+// does nothing.
 func (s *sessions) scan(in *fetchSession, now time.Time) {
 	if now.Sub(in.scanned) < sessionScanInterval {
 		return
@@ -242,13 +244,13 @@ func (s *sessions) await(ctx context.Context, in *fetchSession, req *FetchReques
 	}
 }
 
-// delayedSessionFetch is a waiting fetch of a session. It checks only the partitions that have
-// become dirty since the wait began.
+// delayedSessionFetch is a waiting fetch of a session. It checks only partitions that have become
+// dirty since the wait began.
 type delayedSessionFetch struct {
 	session *fetchSession
 	req     *FetchRequest
-	checked []*sessionPartition // the checked partitions, without duplicates
-	total   int                 // bytes of the checked partitions
+	checked []*sessionPartition // checked partitions, without duplicates
+	total   int                 // number of bytes in the checked partitions
 	done    chan struct{}
 }
 

@@ -18,10 +18,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// sessionModel is a leader with a follower and a consumer that fetch from it in sessions. Meanwhile
-// logs grow and lose their start, leader epochs end, requests and responses are lost, and sessions
-// are evicted. The results of each fetch in a session are compared with those of a fetch without a
-// session: they must be the same, apart from partitions that have not changed.
+// sessionModel simulates a leader, and a follower and a consumer that fetch from it in sessions.
+// During the test, logs grow and lose their start, leader epochs end, requests and responses are
+// lost, and sessions are evicted. The model compares the results of each fetch in a session with
+// those of a fetch without a session. They must be equal, except for partitions that have not
+// changed.
 type sessionModel struct {
 	t      *testing.T
 	random *rand.Rand
@@ -37,7 +38,7 @@ type sessionModel struct {
 	consumerSent     map[PartitionID]FetchPartition
 	consumerReceived map[PartitionID]sentOffsets
 	consumerWants    map[PartitionID]FetchPartition
-	reported         int // the number of partitions in responses to the follower
+	reported         int // number of partitions in responses to the follower
 	omitted          int
 }
 
@@ -105,7 +106,7 @@ func (m *sessionModel) step() {
 	switch m.random.IntN(12) {
 	case 0, 1, 2:
 		m.set.Append(1, []ProducePartition{{ID: partitionID, Batch: batch(m.t, "a record")}})
-	case 3, 4, 5: // the follower has all records, or begins to fetch the partition
+	case 3, 4, 5: // The follower has all records, or begins to fetch the partition.
 		p := topic.Partitions[partitionID.Index]
 		m.wants[partitionID] = FetchPartition{
 			ID: partitionID, Topic: topic.ID, Offset: log.LogEnd(), DurableEnd: log.LogEnd(),
@@ -113,7 +114,7 @@ func (m *sessionModel) step() {
 			LeaderEpoch: p.LeaderEpoch, LastEpoch: -1, BytesMax: 1 << 20,
 			TombstoneClean: int64(m.random.IntN(2)),
 		}
-	case 6: // the follower lacks a record
+	case 6: // The follower lacks a record.
 		if want, ok := m.wants[partitionID]; ok {
 			want.Offset = max(want.LogStart, want.Offset-1)
 			want.DurableEnd = want.Offset
@@ -171,8 +172,8 @@ func (m *sessionModel) closeSessions() {
 	}
 }
 
-// followerFetch sends one fetch of the follower, which it builds as a fetcher does, and compares
-// the results.
+// followerFetch sends one fetch of the follower, which it builds as a fetcher does. It compares the
+// results with those of a fetch without a session.
 func (m *sessionModel) followerFetch() {
 	if m.follower.Full() {
 		m.follower.Reset()
@@ -259,7 +260,7 @@ func (m *sessionModel) compare(client string, got, want []FetchResult) {
 }
 
 // consumerFetch sends one fetch of the consumer, which names the partitions whose request has
-// changed, and compares the results.
+// changed. It compares the results with those of a fetch without a session.
 func (m *sessionModel) consumerFetch() {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Session: m.consumer}
 	if m.consumer.Epoch == session.New {
@@ -323,7 +324,7 @@ func TestSessionsMatchFetchesWithoutSession(t *testing.T) {
 				for range 1 + m.random.IntN(3) {
 					m.step()
 				}
-				// wait until the next fetch scans for changes without an event
+				// Wait until the next fetch scans for changes without an event.
 				time.Sleep(sessionScanInterval)
 				if m.random.IntN(2) == 0 {
 					m.followerFetch()

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// inSession starts a session of a follower that has all records. It returns the request of the
+// inSession starts a session for a follower that has all records. It returns the request of the
 // session's next fetch, which names no partition.
 func inSession(t testing.TB, s *Set, req FetchRequest) FetchRequest {
 	t.Helper()
@@ -26,7 +26,7 @@ func inSession(t testing.TB, s *Set, req FetchRequest) FetchRequest {
 	return req
 }
 
-// nextFetch sends the next fetch of a session, and prepares req for the fetch after that.
+// nextFetch sends a session's next fetch, and prepares req for the fetch after it.
 func nextFetch(t testing.TB, s *Set, req *FetchRequest) []FetchResult {
 	t.Helper()
 	got, err := s.FetchInSession(t.Context(), *req)
@@ -44,7 +44,7 @@ func TestSessionReadsOnlyDirtyPartitions(t *testing.T) {
 		whole := slices.Clone(req.Partitions)
 		req = inSession(t, s, req)
 		for len(nextFetch(t, s, &req)) > 0 {
-			req.Partitions = whole // repeat all requests until the leader has nothing to report
+			req.Partitions = whole // repeats all requests until the leader has nothing to report
 		}
 		in := s.sessions.cache.get(req.Session.ID)
 		if n := in.mu.dirty.Len(); n != 0 {
@@ -60,8 +60,8 @@ func TestSessionReadsOnlyDirtyPartitions(t *testing.T) {
 	})
 }
 
-// TestSessionFetchWaits: a waiting fetch returns after an append, but not for events that do not
-// concern the follower.
+// TestSessionFetchWaits checks that a waiting fetch returns after an append, but not after events
+// that do not concern the follower.
 func TestSessionFetchWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, req := caughtUp(t, 3)
@@ -69,7 +69,7 @@ func TestSessionFetchWaits(t *testing.T) {
 			req.Partitions[i].HighWater = 1
 		}
 		req = inSession(t, s, req)
-		// ends before retention deletes the records, which have timestamps of 1970
+		// The wait ends before retention deletes the records, whose timestamps are in 1970.
 		req.Wait = 10 * time.Second
 		type answer struct {
 			results []FetchResult
@@ -98,8 +98,8 @@ func TestSessionFetchWaits(t *testing.T) {
 	})
 }
 
-// TestSessionFetchIsInterrupted: a waiting fetch ends if its connection interrupts it, if the next
-// fetch of the session arrives, or if the session or the set is closed.
+// TestSessionFetchIsInterrupted checks that a waiting fetch ends if its connection interrupts it,
+// if the session's next fetch arrives, or if the session or the set is closed.
 func TestSessionFetchIsInterrupted(t *testing.T) {
 	for _, event := range []string{"connection", "next fetch", "end of the session",
 		"end of the set"} {
@@ -143,7 +143,8 @@ func TestSessionFetchIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestWrongSessionFetchesAreRejected: the rejected fetches do not change the session.
+// TestWrongSessionFetchesAreRejected checks that fetches that do not fit a session are rejected,
+// and do not change the session.
 func TestWrongSessionFetchesAreRejected(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	req = inSession(t, s, req)
@@ -178,9 +179,9 @@ func TestWrongSessionFetchesAreRejected(t *testing.T) {
 	}
 }
 
-// TestNewBrokerEpochClosesEarlierSessions: a session of a new broker epoch closes the sessions of
-// the broker's earlier epochs. It closes no sessions of the same epoch (a follower may have two)
-// and no sessions of other clients.
+// TestNewBrokerEpochClosesEarlierSessions checks that a session of a new broker epoch closes the
+// sessions of the broker's earlier epochs. It must not close sessions of the same epoch (a follower
+// may have two), nor sessions of other clients.
 func TestNewBrokerEpochClosesEarlierSessions(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	inSession(t, s, req)
@@ -203,8 +204,8 @@ func TestNewBrokerEpochClosesEarlierSessions(t *testing.T) {
 	}
 }
 
-// TestOversizedSessionIsClosed: if a session grows beyond the limit, it is closed, and the client
-// must continue without a session.
+// TestOversizedSessionIsClosed checks that a session that grows beyond the limit is closed, and
+// that the client must continue without a session.
 func TestOversizedSessionIsClosed(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 1, nil)
@@ -233,8 +234,8 @@ func TestOversizedSessionIsClosed(t *testing.T) {
 	}
 }
 
-// TestSessionsDuringApply: with -race, the test verifies that sessions, Apply and producers share
-// no unguarded data. It also verifies that every waiting fetch is woken.
+// TestSessionsDuringApply checks that every waiting fetch is woken. With -race, it also checks that
+// sessions, Apply and producers share no unguarded data.
 func TestSessionsDuringApply(t *testing.T) {
 	b := newBroker(t)
 	b.topic("steady", 2, nil)
@@ -284,9 +285,9 @@ func TestSessionsDuringApply(t *testing.T) {
 	}
 }
 
-// TestPartitionsBelowMinISRAreReadFirst: a follower lacks the record of each partition, and a
-// response has room for one record. It is that of the partition whose producers wait for the
-// follower.
+// TestPartitionsBelowMinISRAreReadFirst checks a follower that lacks one record in each partition,
+// while a response has room for one record. The response must contain the record of the partition
+// whose producers wait for the follower.
 func TestPartitionsBelowMinISRAreReadFirst(t *testing.T) {
 	s, req := caughtUp(t, 9)
 	before := s.view.Load().image

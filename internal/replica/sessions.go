@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// sessions are the fetch sessions of the consumers and followers that fetch from this broker.
+// sessions contains the fetch sessions of the consumers and followers that fetch from this broker.
 type sessions struct {
 	set   *Set
 	cache sessionCache
@@ -18,17 +18,17 @@ type sessions struct {
 
 // FetchResponse is the response to a fetch that may be part of a session.
 type FetchResponse struct {
-	Session int32 // the session id; 0: no session
+	Session int32 // session id; 0 if there is no session
 	// Results contains all requested partitions if there is no session, and in a consumer's first
-	// fetch of a session. Otherwise it contains only the partitions with something to report.
+	// fetch of a session. Otherwise it contains only the partitions that have something to report.
 	Results []FetchResult
 }
 
-// FetchInSession is Fetch for a request that may start, continue or close a session (KIP-227). A
-// fetch that continues a session names only the partitions whose request has changed, and the
-// partitions that it removes. FetchInSession fails with session.ErrNotFound, session.ErrEpoch or
-// session.ErrTopicIDs; after such an error nothing has changed. A follower receives only the
-// partitions with something to report, with or without a session.
+// FetchInSession is like Fetch, for a request that may start, continue or close a session
+// (KIP-227). A fetch that continues a session names only the partitions whose request has changed,
+// and the partitions that it removes. FetchInSession fails with session.ErrNotFound,
+// session.ErrEpoch or session.ErrTopicIDs; after such an error nothing has changed. A follower
+// receives only the partitions that have something to report, with or without a session.
 func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (FetchResponse, error) {
 	now := time.Now()
 	if req.Session.Full() && req.Session.ID != 0 {
@@ -60,9 +60,8 @@ func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (FetchRespon
 	return s.sessions.fetch(ctx, in, &req, now)
 }
 
-// open starts a session for a request. It returns nil if the cache has no room for the session. It
-// closes the sessions that the cache evicts, and the sessions of the follower's earlier broker
-// epochs.
+// open starts a session for a request. It returns nil if the cache has no room. It also closes the
+// sessions that the cache evicts, and the sessions of the follower's earlier broker epochs.
 func (s *sessions) open(req *FetchRequest, now time.Time) *fetchSession {
 	opened, evicted := s.cache.add(req.Replica, len(req.Partitions), now)
 	for _, out := range append(evicted, s.cache.removeEarlier(req.Replica)...) {
@@ -74,7 +73,7 @@ func (s *sessions) open(req *FetchRequest, now time.Time) *fetchSession {
 	return opened
 }
 
-// endFetch ends a fetch of a session.
+// endFetch ends a fetch of the session in.
 func (s *sessions) endFetch(in *fetchSession) {
 	in.fetchLock <- struct{}{}
 	if in.isClosed() {
@@ -82,23 +81,23 @@ func (s *sessions) endFetch(in *fetchSession) {
 	}
 }
 
-// close closes a session. It ignores nil.
+// close closes a session. It does nothing if in is nil.
 func (s *sessions) close(in *fetchSession) {
 	if in != nil && s.cache.remove(in) {
 		s.finish(in)
 	}
 }
 
-// finish ends a session. It is called once for each session that was removed from the cache.
+// finish ends a session. It is called once for each session that the cache has removed.
 func (s *sessions) finish(in *fetchSession) {
 	close(in.closed)
 	in.interrupt()
 	s.clear(in)
 }
 
-// clear removes the partitions of a closed session. If a fetch of the session is in progress, the
-// end of that fetch removes them instead. clear acquires fetchLock and does not release it, because
-// a closed session accepts no fetches.
+// clear removes the partitions of a closed session. If a fetch of the session is in progress, they
+// are removed when that fetch ends. clear acquires fetchLock and does not release it, because a
+// closed session accepts no fetches.
 func (s *sessions) clear(in *fetchSession) {
 	select {
 	case <-in.fetchLock:
@@ -121,15 +120,14 @@ func (s *sessions) removePartition(sp *sessionPartition) {
 	sp.session.remove(sp)
 }
 
-// markConsumers marks a partition dirty in the sessions of consumers, and wakes their waiting
-// fetches.
+// markConsumers marks a partition dirty in consumers' sessions, and wakes their waiting fetches.
 func (s *sessions) markConsumers(id PartitionID) { s.watch.mark(id, false, true) }
 
-// markFollowers marks a partition dirty in the sessions of followers. If wake is set, it also wakes
-// their waiting fetches.
+// markFollowers marks a partition dirty in followers' sessions. If wake is set, it also wakes their
+// waiting fetches.
 func (s *sessions) markFollowers(id PartitionID, wake bool) { s.watch.mark(id, true, wake) }
 
-// markImage marks the partitions that an image has changed dirty in all sessions, and wakes the
+// markImage marks the partitions that an image has changed as dirty in all sessions, and wakes the
 // waiting fetches.
 func (s *sessions) markImage(changed []PartitionID) {
 	if len(changed) == 0 {
@@ -141,7 +139,7 @@ func (s *sessions) markImage(changed []PartitionID) {
 	}
 }
 
-// markAllOf makes the next fetch of a follower mark all its partitions dirty.
+// markAllOf makes a follower's next fetch mark all its partitions dirty.
 func (s *sessions) markAllOf(broker int32) {
 	for _, in := range s.cache.all() {
 		if in.follower != nil && in.follower.Broker == broker {
@@ -150,7 +148,7 @@ func (s *sessions) markAllOf(broker int32) {
 	}
 }
 
-// sessionCache is a session.Cache with a lock, which is a leaf.
+// sessionCache is a session.Cache with a lock. The lock is a leaf.
 type sessionCache struct {
 	mu    sync.Mutex
 	cache session.Cache[*fetchSession]
@@ -177,8 +175,8 @@ func (c *sessionCache) get(id int32) *fetchSession {
 	return c.cache.Get(id)
 }
 
-// use updates the time and size of a session at a fetch. It reports whether the cache has room for
-// the session's partitions.
+// use updates a session's time of use and size at a fetch. It reports whether the cache has room
+// for the session's partitions.
 func (c *sessionCache) use(s *fetchSession, size int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,10 +195,10 @@ func (c *sessionCache) all() []*fetchSession {
 	return c.cache.All()
 }
 
-// sessionWatch contains the partitions of all sessions, by partition id.
+// sessionWatch maps partition ids to the partitions of all sessions.
 type sessionWatch struct {
 	mu         sync.RWMutex
-	partitions map[PartitionID][]*sessionPartition // partitions without empty lists
+	partitions map[PartitionID][]*sessionPartition // lists by partition id; no list is empty
 }
 
 func (w *sessionWatch) add(p *sessionPartition) {
@@ -234,8 +232,8 @@ func (w *sessionWatch) remove(p *sessionPartition) {
 	}
 }
 
-// mark marks a partition dirty in the sessions of followers, or in those of consumers. It copies
-// the list, because a fetch that it wakes may change the list.
+// mark marks a partition dirty in the sessions of followers or, if followers is false, of
+// consumers. It copies the list, because a fetch that it wakes may change the list.
 func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
 	var few [8]*sessionPartition
 	w.mu.RLock()
@@ -248,7 +246,7 @@ func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
 	}
 }
 
-// markEach marks partitions dirty in all sessions, without waking fetches. It holds mu meanwhile.
+// markEach marks partitions dirty in all sessions, without waking fetches. It holds mu throughout.
 func (w *sessionWatch) markEach(ids []PartitionID) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

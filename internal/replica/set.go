@@ -15,7 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// Errors that methods of Set return, besides those of packages logstore, record and session.
+// These are the errors that methods of Set return, besides the errors of packages logstore, record
+// and session.
 var (
 	ErrUnknownPartition   = errors.New("unknown topic or partition")
 	ErrNotLeader          = errors.New("not leader for partition")
@@ -23,16 +24,17 @@ var (
 	ErrTimeout            = errors.New("request timed out")
 	ErrUnknownLeaderEpoch = errors.New("unknown leader epoch")
 	ErrFencedLeaderEpoch  = logstore.ErrFencedLeaderEpoch
-	// ErrNotEnoughReplicasAfterAppend: the batch is in the leader's log, but while the request
-	// waited, the ISR became smaller than the topic requires.
+	// ErrNotEnoughReplicasAfterAppend means that the batch is in the leader's log, but the ISR became
+	// smaller than the topic requires while the request waited.
 	ErrNotEnoughReplicasAfterAppend = errors.New("not enough in-sync replicas after the append")
-	// ErrOffsetNotAvailable: the offset exists on another broker, or will exist here, but this
-	// broker cannot serve it yet (KIP-207, KIP-392).
+	// ErrOffsetNotAvailable means that the offset exists on another broker, or will exist on this one,
+	// but this broker cannot serve it yet (KIP-207, KIP-392).
 	ErrOffsetNotAvailable = errors.New("offset not available yet")
-	// ErrInconsistentTopicID: the topic with the requested name has another id than the request.
+	// ErrInconsistentTopicID means that the topic with the requested name has another id than the
+	// requested one.
 	ErrInconsistentTopicID = errors.New("inconsistent topic id")
-	// ErrStaleReplica rejects a fetch of a follower with an old broker epoch or replica
-	// incarnation, or of a broker that is no replica of the partition.
+	// ErrStaleReplica means that a fetch is rejected, because it comes from a follower with an old
+	// broker epoch or replica incarnation, or from a broker that is not a replica of the partition.
 	ErrStaleReplica = errors.New("stale replica, or not a replica of the partition")
 )
 
@@ -49,8 +51,8 @@ type Set struct {
 	produces        *timer.Purgatory[PartitionID]
 	consumerFetches *timer.Purgatory[PartitionID]
 	followerFetches *timer.Purgatory[PartitionID]
-	lagMax          atomic.Int64 // a time.Duration
-	verifier        Verifier     // nil: transactional batches are refused
+	lagMax          atomic.Int64 // value of type time.Duration
+	verifier        Verifier     // nil if transactional batches are refused
 	lostLog         func()
 	catchUp, moves  catchUpThrottle
 	latest          atomic.Pointer[metadata.Image] // nil before the first Apply
@@ -63,41 +65,42 @@ type Set struct {
 	sessions   sessions
 }
 
-// view is the result of applying a metadata image. It is immutable, but the roles of its partitions
-// change.
+// view is the result of applying a metadata image. It is immutable, except that its partitions'
+// roles change.
 type view struct {
 	image      *metadata.Image
-	partitions map[PartitionID]*partition // the partitions with a replica on this broker
+	partitions map[PartitionID]*partition // partitions with a replica on this broker
 }
 
 // ChangeISR is the type of the method ChangeISR of metadata.Store.
 type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR)
 
-// Options are the options of NewSet.
+// Options contains the options of NewSet.
 type Options struct {
 	NodeID int32
-	// Cluster is the id of the cluster to which the store's logs belong; "": the store contains no
+	// Cluster is the id of the cluster to which the store's logs belong; "" if the store contains no
 	// logs.
-	Cluster  string
-	Store    *logstore.Store
-	Registry prometheus.Registerer // for the metrics of the set and its purgatories; may be nil
-	Logger   *slog.Logger          // default: discard
+	Cluster string
+	Store   *logstore.Store
+	// registry for the metrics of the set and its purgatories; may be nil
+	Registry prometheus.Registerer
+	Logger   *slog.Logger // logger; by default, messages are discarded
 
-	// Dial connects to another broker, to copy the partitions that it leads. Without Dial the set
+	// Dial connects to another broker, from which the set copies partitions. If Dial is nil, the set
 	// follows no leader.
 	Dial Dial
-	// ChangeISR updates the ISR in the metadata. Without ChangeISR only images change the ISR.
+	// ChangeISR updates the ISR in the metadata. If ChangeISR is nil, only images change the ISR.
 	ChangeISR ChangeISR
-	// Verifier asks transaction coordinators whether a transaction includes a partition. Without
-	// Verifier the set accepts no transactional batch of a client.
+	// Verifier asks transaction coordinators whether a transaction includes a partition. If Verifier
+	// is nil, the set accepts no transactional batch from a client.
 	Verifier Verifier
-	// LostLog is called, by a request, when this broker finds that it leads a partition with a log
-	// that has lost records. The caller then calls Apply with the newest image, which also reports
-	// the loss. It may be nil.
+	// LostLog is called, within a request, when this broker finds that it leads a partition whose log
+	// has lost records. The owner of the set then calls Apply with the newest image, and so also
+	// reports the loss. LostLog may be nil.
 	LostLog func()
-	// LagMax is how long a follower that is not caught up stays in the ISR. An image may set
-	// another value. The default is 10 s. (In Kafka, replica.lag.time.max.ms is 30 s.)
+	// LagMax is how long a follower that is not caught up stays in the ISR. An image may set another
+	// value. The default is 10 s. Kafka's default for replica.lag.time.max.ms is 30 s.
 	LagMax time.Duration
 }
 
@@ -161,8 +164,8 @@ func (s *Set) logSynced(id PartitionID) {
 	s.notify(id)
 }
 
-// Leader returns the log of a partition that this broker leads. It checks the leader epoch that the
-// client sent (-1: any).
+// Leader returns the log of a partition that this broker leads. It fails if the leader epoch that
+// the client sent is another one (-1: any).
 func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	p, _, err := s.leader(id, epoch)
 	if err != nil {
@@ -179,14 +182,14 @@ func (s *Set) Log(id PartitionID) (*logstore.Log, error) {
 	switch {
 	case p == nil:
 		return nil, view.missing(id)
-	case p.log == nil: // its disk has failed
+	case p.log == nil: // the partition's disk has failed
 		return nil, ErrNotLeader
 	}
 	return p.log, nil
 }
 
-// CheckEndOffset fails with ErrOffsetNotAvailable while the high watermark of a new leader is below
-// the start of its leader epoch. Until then the predecessor's high watermark may have been higher,
+// CheckEndOffset fails with ErrOffsetNotAvailable while a new leader's high watermark is below the
+// start of its leader epoch. Until then the previous leader's high watermark may have been higher,
 // so the leader could return an end offset below one that consumers have already received
 // (KIP-207).
 func (s *Set) CheckEndOffset(id PartitionID) error {
@@ -194,9 +197,9 @@ func (s *Set) CheckEndOffset(id PartitionID) error {
 	return err
 }
 
-// LeaderOfNewest is Leader for a reader whose result depends on the newest acknowledged records. It
-// fails as CheckEndOffset does. After its reads, the reader passes the epoch to Leader. If Leader
-// then fails, another broker may have acknowledged newer records meanwhile.
+// LeaderOfNewest is like Leader, for a reader whose result depends on the newest acknowledged
+// records. It fails as CheckEndOffset does. After its reads, the reader passes the epoch to Leader.
+// If Leader then fails, another broker may have acknowledged newer records during the reads.
 func (s *Set) LeaderOfNewest(id PartitionID) (log *logstore.Log, epoch int32, err error) {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
@@ -222,7 +225,7 @@ func (s *Set) leader(id PartitionID, epoch int32) (*partition, *role, error) {
 }
 
 // missing returns the error for a partition that is not on this broker: it does not exist, or only
-// other brokers hold it.
+// other brokers have it.
 func (v *view) missing(id PartitionID) error {
 	if topic := v.image.Topic(id.Topic); topic != nil && id.Index >= 0 &&
 		int(id.Index) < len(topic.Partitions) {
@@ -264,15 +267,15 @@ func (s *Set) highWatermarkAdvanced(p *partition, r *role) {
 	}
 }
 
-// wait returns once an operation has ended. It cancels the operation when ctx ends or when
-// interrupt, which may be nil, is closed. After the cancellation it still waits for done, because
-// the operation may just be completing and writing the results for the caller.
+// wait returns when an operation has ended. It cancels the operation when ctx ends or when
+// interrupt, which may be nil, is closed. After cancelling, it still waits for done, because the
+// operation may be completing at that moment, and writing the results for the caller.
 func wait(ctx context.Context, waiting timer.Waiting[PartitionID], interrupt,
 	done <-chan struct{}) {
 	select {
 	case <-done:
 		return
-	// An operation that has ended needs no ctx.Done, whose first call starts a goroutine that watches
+	// For an operation that has ended, avoid ctx.Done: its first call starts a goroutine that watches
 	// the connection.
 	default:
 	}
@@ -287,7 +290,7 @@ func wait(ctx context.Context, waiting timer.Waiting[PartitionID], interrupt,
 	}
 }
 
-// Close ends all waiting requests and stops copying and proposing ISR updates. The store remains
+// Close ends all waiting requests, and stops copying and proposing ISR updates. The store remains
 // open.
 func (s *Set) Close() {
 	s.fetchers.close()

@@ -9,14 +9,14 @@ import (
 
 // catchUpThrottle limits the bytes that followers outside the ISR copy from this broker. Followers
 // in the ISR are not limited, because producers wait for them. Replicas that a reassignment adds
-// share one throttle (spec.rebalance.rate). All others, such as those on restarted brokers, share
-// another (spec.replication.catchUpRate), so that they do not wait for moves.
+// share one throttle (spec.rebalance.rate). All others, such as replicas on restarted brokers,
+// share another one (spec.replication.catchUpRate), so that they do not wait for moves.
 type catchUpThrottle struct{ limiter *rate.Limiter }
 
 func newCatchUpThrottle() catchUpThrottle { return catchUpThrottle{rate.NewLimiter(rate.Inf, 0)} }
 
-// setRate sets the limit in bytes a second; <= 0: no limit. The bytes of one second may be sent at
-// once.
+// setRate sets the limit in bytes per second; a value <= 0 means no limit. The bytes of one second
+// may be sent at once.
 func (t catchUpThrottle) setRate(bytesRate int64) {
 	limit, burst := rate.Inf, 0
 	if bytesRate > 0 {
@@ -27,8 +27,8 @@ func (t catchUpThrottle) setRate(bytesRate int64) {
 	t.limiter.SetBurst(burst)
 }
 
-// throttleOf returns the throttle of a follower. Without a rate for moves, the rate of all others
-// applies to them, too.
+// throttleOf returns a follower's throttle. If no rate for moves is set, the rate of the other
+// followers also applies to moves.
 func (s *Set) throttleOf(r *role, follower int32) catchUpThrottle {
 	if s.moves.limiter.Burst() > 0 && slices.Contains(r.adding, follower) {
 		return s.moves
@@ -40,8 +40,8 @@ func (t catchUpThrottle) applies(r *role, follower int32) bool {
 	return t.limiter.Burst() > 0 && !r.leaderState.isRecorded(follower)
 }
 
-// allow returns how many bytes a follower may receive now. throttled is set if the follower may
-// receive none because of the limit.
+// allow returns how many bytes a follower may receive now. throttled is set if the limit permits
+// none.
 func (t catchUpThrottle) allow(r *role, follower int32, bytesMax int) (bytes int, throttled bool) {
 	if !t.applies(r, follower) {
 		return bytesMax, false
@@ -53,8 +53,8 @@ func (t catchUpThrottle) allow(r *role, follower int32, bytesMax int) (bytes int
 	return min(bytesMax, tokens), false
 }
 
-// charge subtracts the bytes that a follower received from the bytes that the limit allows. A first
-// batch may exceed the allowed bytes. In this case later fetches wait until the excess is
+// charge subtracts the bytes that a follower has received from the bytes that the limit permits. A
+// first batch may exceed the permitted bytes; later fetches then wait until the excess is
 // compensated.
 func (t catchUpThrottle) charge(r *role, follower int32, bytes int) {
 	if bytes <= 0 || !t.applies(r, follower) {

@@ -9,75 +9,78 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Answers of a transaction coordinator that refuse a transactional batch. Other answers are
-// logstore.ErrInvalidProducerEpoch, if the producer was fenced, and ErrNotEnoughReplicas, if the
-// producer must repeat the batch because no coordinator can answer now.
+// These are answers of a transaction coordinator that refuse a transactional batch. Other answers
+// are logstore.ErrInvalidProducerEpoch, if the producer was fenced, and ErrNotEnoughReplicas, if no
+// coordinator can answer now and the producer must repeat the batch.
 var (
-	// ErrNotInTransaction: the producer has no ongoing transaction that includes the partition.
+	// ErrNotInTransaction means that the producer has no ongoing transaction that includes the
+	// partition.
 	ErrNotInTransaction = errors.New("the transaction does not include the partition")
-	// ErrConcurrentTransactions: the producer's previous transaction is not completed yet.
+	// ErrConcurrentTransactions means that the producer's previous transaction is not completed yet.
 	ErrConcurrentTransactions = errors.New("the previous transaction is not completed yet")
-	// ErrInvalidProducerIDMapping: the transactional id is unknown, or has another producer id.
+	// ErrInvalidProducerIDMapping means that the transactional id is unknown, or has another producer
+	// id.
 	ErrInvalidProducerIDMapping = errors.New("the transactional id has another producer id")
 )
 
-// verifyTimeout limits how long a batch waits for the answer of the transaction coordinator. A
-// coordinator answers within a second even if it must complete the previous transaction first.
+// verifyTimeout limits how long a batch waits for the transaction coordinator's answer. A
+// coordinator answers within a second even if it must first complete the previous transaction.
 const verifyTimeout = 3 * time.Second
 
-// verifyAttempts is how often a batch is verified. If the producer's previous transaction is not
-// complete, the coordinator answers only once it is. By then the marker of that transaction has
-// been written to this log after the guard was taken, so the answer is outdated, although it
-// concerns the next transaction. The set repeats the question at once; otherwise the producer would
-// repeat it after its backoff (KAFKA-18575).
+// verifyAttempts is the maximum number of times that a batch is verified. If the producer's
+// previous transaction is not complete, the coordinator does not answer until it is. By then that
+// transaction's marker has been written to this log, after the guard was taken, so the answer is
+// outdated, although it concerns the next transaction. The set repeats the question at once.
+// Otherwise the producer would repeat the batch after its backoff (KAFKA-18575).
 const verifyAttempts = 3
 
 // Verifier asks transaction coordinators about transactions (KIP-890).
 type Verifier interface {
-	// Verify asks the coordinator of one transactional id. It returns one error for each of
-	// q.Partitions, in their order: nil if the ongoing transaction of the producer includes the
-	// partition, otherwise one of the errors above.
+	// Verify asks the coordinator of one transactional id. It returns one error for each element of
+	// q.Partitions, in the same order. The error is nil if the producer's ongoing transaction includes
+	// the partition, and otherwise one of the errors above.
 	//
-	// The answer may depend only on state of the coordinator that is below its high watermark.
-	// Calls run concurrently, and an implementation may send the questions of several calls to one
-	// coordinator together. Verify returns early if ctx ends.
+	// The answer may depend only on coordinator state that is below the coordinator's high watermark.
+	// Calls run concurrently, and an implementation may combine the questions of several calls to one
+	// coordinator. Verify returns early if ctx ends.
 	Verify(ctx context.Context, q Verification) []error
 }
 
-// Verification is a question to the coordinator of a transactional id.
+// Verification is a question to a transactional id's coordinator.
 type Verification struct {
 	TransactionalID string
 	ProducerID      int64
 	ProducerEpoch   int16
-	// Add makes the coordinator add the partitions to the transaction, and begin the transaction if
-	// none is ongoing (transaction version 2). Otherwise the coordinator only verifies that the
-	// transaction includes them.
+	// Add makes the coordinator add the partitions to the transaction, and begin a transaction if none
+	// is ongoing (transaction version 2). Otherwise the coordinator only verifies that the transaction
+	// includes the partitions.
 	Add        bool
 	Partitions []PartitionID
 }
 
-// Transaction identifies the transaction of a produce request.
+// Transaction identifies a produce request's transaction.
 type Transaction struct {
 	ID string // transactional id
-	// Add: the first batch for a partition adds the partition to the transaction (transaction
-	// version 2, Produce 12 and above). Below, the producer has added it before.
+	// Add is set if the first batch for a partition adds the partition to the transaction (transaction
+	// version 2, Produce 12 and above). In earlier versions, the producer has added the partition
+	// before.
 	Add bool
 }
 
 // Transactional reports whether the set accepts transactional batches.
 func (s *Set) Transactional() bool { return s.verifier != nil }
 
-// AppendTransactional appends the batches of a transactional producer, as Append does with acks -1.
-// If the first batch of a transaction in a partition is among them, the transaction coordinator
-// must first confirm that the transaction includes the partition: otherwise a batch that arrives
-// after the end of its transaction would begin a transaction that never ends (KIP-890).
+// AppendTransactional appends a transactional producer's batches, as Append does with acks=-1. For
+// a transaction's first batch in a partition, the transaction coordinator must first confirm that
+// the transaction includes the partition. Otherwise a batch that arrives after the end of its
+// transaction would begin a transaction that never ends (KIP-890).
 //
-// The caller must not append later batches of the producer before AppendTransactional has returned,
-// or they would arrive out of order.
+// Until AppendTransactional has returned, the caller must not append later batches of the producer,
+// because they would arrive out of order.
 func (s *Set) AppendTransactional(ctx context.Context, transaction Transaction,
 	batches []ProducePartition) *PendingProduce {
 	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
-	left := make([]int, len(batches)) // indexes of the batches to append
+	left := make([]int, len(batches)) // indexes of the batches that are still to be appended
 	for i := range left {
 		left[i] = i
 	}
@@ -102,23 +105,23 @@ func (s *Set) AppendTransactional(ctx context.Context, transaction Transaction,
 	return pending
 }
 
-// question is a question to a coordinator, and the batches that it concerns.
+// question is a question to a coordinator, together with the batches that it concerns.
 type question struct {
 	Verification
-	batches []int // for each of Partitions, the index of its batch
+	batches []int // indexes of the batches, one for each element of Partitions
 	guards  []logstore.Guard
 	errs    []error
 }
 
-// questions holds at most one question for each producer, and the errors of batches that are
+// questions contains at most one question for each producer, and the errors of batches that are
 // refused without a question.
 type questions struct {
 	all     []question
-	refused map[int]error // by index of the batch
+	refused map[int]error // errors by index of the batch
 }
 
-// questions returns the questions that must be asked before the batches with the given indexes may
-// be appended. A batch that cannot be parsed needs none, because the append refuses it.
+// questions returns the questions that must be answered before the batches with the given indexes
+// may be appended. A batch that cannot be parsed needs no question, because the append refuses it.
 func (s *Set) questions(transaction Transaction, batches []ProducePartition,
 	which []int) questions {
 	var q questions
@@ -130,8 +133,8 @@ func (s *Set) questions(transaction Transaction, batches []ProducePartition,
 		}
 		p, r, err := s.leader(batch.ID, -1)
 		if err != nil {
-			// Without this refusal the log would reject the unverified batch with a fatal error, even if
-			// this broker leads again by then.
+			// Refuse the batch here. Otherwise the log would reject the unverified batch with a fatal error
+			// if this broker leads again by then.
 			q.refuse(i, err)
 			continue
 		}
@@ -155,7 +158,7 @@ func (q *questions) refuse(batch int, err error) {
 	q.refused[batch] = err
 }
 
-// add adds a partition to the question about the batch's producer.
+// add adds a partition to the question for the batch's producer.
 func (q *questions) add(transaction Transaction, b record.Batch, id PartitionID, index int,
 	guard logstore.Guard) {
 	place := -1
@@ -175,7 +178,7 @@ func (q *questions) add(transaction Transaction, b record.Batch, id PartitionID,
 	one.guards = append(one.guards, guard)
 }
 
-// ask asks all questions, one after the other: a request normally has one producer.
+// ask asks all questions, one after the other: a request normally has only one producer.
 func (s *Set) ask(ctx context.Context, q questions) {
 	if len(q.all) == 0 {
 		return
@@ -189,8 +192,8 @@ func (s *Set) ask(ctx context.Context, q questions) {
 	}
 }
 
-// answerFor returns what the coordinator has verified for the batch with an index, or the error
-// with which the batch is refused.
+// answerFor returns the result of the coordinator's verification for the batch with the given
+// index, or the error with which the batch is refused.
 func (q *questions) answerFor(index int) (logstore.Verified, error) {
 	for _, one := range q.all {
 		for i, batch := range one.batches {

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// script is a Verifier that answers with a function, and stores the questions.
+// script is a Verifier whose answers come from a function. It stores the questions.
 type script struct {
 	asked  []Verification
 	answer func(context.Context, Verification) []error
@@ -35,7 +35,7 @@ func transactionalBroker(t *testing.T) (*broker, *script) {
 	return b, s
 }
 
-// within returns a batch of a transaction of producer 7.
+// within returns a batch in a transaction of producer 7.
 func within(t *testing.T, epoch int16, sequence int32) []byte {
 	t.Helper()
 	return batchOf(t, record.Identity{ProducerID: 7, ProducerEpoch: epoch, BaseSequence: sequence,
@@ -74,8 +74,9 @@ func (b *broker) leaderLog(index int32) *logstore.Log {
 	return log
 }
 
-// One question concerns the first batches of a transaction in all partitions of a request. Later
-// batches need none, until a marker has ended the transaction.
+// TestOnlyFirstBatchesAreVerified checks that one question concerns the first batches of a
+// transaction in all partitions of a request. Later batches must need no question, until a marker
+// has ended the transaction.
 func TestOnlyFirstBatchesAreVerified(t *testing.T) {
 	b, s := transactionalBroker(t)
 	transaction := Transaction{ID: "payments", Add: true}
@@ -107,7 +108,8 @@ func TestOnlyFirstBatchesAreVerified(t *testing.T) {
 	want("next transaction", b.transact(transaction, within(t, 4, 0), 0), 3)
 }
 
-// A coordinator's refusal concerns only its partition. The batch of another partition is appended.
+// TestRefusedPartitionIsNotAppended checks that a coordinator's refusal concerns only one
+// partition, and that the batch for another partition is appended.
 func TestRefusedPartitionIsNotAppended(t *testing.T) {
 	for _, refusal := range []error{ErrNotInTransaction, ErrConcurrentTransactions,
 		ErrInvalidProducerIDMapping, ErrNotEnoughReplicas, logstore.ErrInvalidProducerEpoch} {
@@ -124,9 +126,9 @@ func TestRefusedPartitionIsNotAppended(t *testing.T) {
 	}
 }
 
-// KAFKA-14884: the coordinator answers, and then aborts the transaction, before the batch is
-// appended. The leader asks again, and the coordinator then refuses the batch. The last stable
-// offset passes the marker.
+// TestAbortBetweenVerificationAndAppend checks KAFKA-14884: the coordinator answers, and then
+// aborts the transaction before the batch is appended. The leader must ask again, and the
+// coordinator then refuses the batch. The last stable offset must pass the marker.
 func TestAbortBetweenVerificationAndAppend(t *testing.T) {
 	b, s := transactionalBroker(t)
 	s.answer = func(context.Context, Verification) []error {
@@ -145,9 +147,10 @@ func TestAbortBetweenVerificationAndAppend(t *testing.T) {
 	}
 }
 
-// KAFKA-18575: the first batch of a transaction arrives while the previous transaction ends. The
-// coordinator answers once that is complete, and its marker is then in the log. The batch is
-// appended, and the producer need not repeat it.
+// TestFirstBatchWhilePreviousTransactionEnds checks KAFKA-18575: a transaction's first batch
+// arrives while the previous transaction ends. The coordinator answers when that transaction is
+// complete, and its marker is then in the log. The batch must be appended without a retry of the
+// producer.
 func TestFirstBatchWhilePreviousTransactionEnds(t *testing.T) {
 	b, s := transactionalBroker(t)
 	s.answer = func(context.Context, Verification) []error {
@@ -163,7 +166,8 @@ func TestFirstBatchWhilePreviousTransactionEnds(t *testing.T) {
 		t.Errorf("got %v after %d questions, log end %d", errs, len(s.asked),
 			b.leaderLog(0).LogEnd())
 	}
-	s.answer = func(context.Context, Verification) []error { // the transactions never cease to end
+	// the previous transactions never become complete
+	s.answer = func(context.Context, Verification) []error {
 		if err := b.mark(logstore.EndTxn{ProducerEpoch: 1}); err != nil {
 			t.Error(err)
 		}
@@ -176,8 +180,8 @@ func TestFirstBatchWhilePreviousTransactionEnds(t *testing.T) {
 	}
 }
 
-// KAFKA-19690: a producer that was fenced by a timeout gets INVALID_PRODUCER_EPOCH, from which it
-// recovers, even if its coordinator has no answer.
+// TestOldEpochNeedsNoAnswer checks KAFKA-19690: a producer that was fenced by a timeout gets
+// INVALID_PRODUCER_EPOCH, from which it recovers, even if its coordinator does not answer.
 func TestOldEpochNeedsNoAnswer(t *testing.T) {
 	b, s := transactionalBroker(t)
 	if err := b.mark(logstore.EndTxn{ProducerEpoch: 5}); err != nil {
@@ -189,7 +193,8 @@ func TestOldEpochNeedsNoAnswer(t *testing.T) {
 	}
 }
 
-// A coordinator that does not answer delays a produce request for a limited time only.
+// TestVerificationTimesOut checks that a coordinator that does not answer delays a produce request
+// only for a limited time.
 func TestVerificationTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := transactionalBroker(t)
@@ -206,8 +211,8 @@ func TestVerificationTimesOut(t *testing.T) {
 	})
 }
 
-// A partition that this broker does not lead is refused without a question, because the error of
-// the log would be fatal for the producer.
+// TestUnledPartitionIsNotVerified checks that a batch for a partition that this broker does not
+// lead is refused without a question. The log's error would be fatal for the producer.
 func TestUnledPartitionIsNotVerified(t *testing.T) {
 	b, s := transactionalBroker(t)
 	results := b.AppendTransactional(t.Context(), Transaction{ID: "t"},
@@ -217,8 +222,9 @@ func TestUnledPartitionIsNotVerified(t *testing.T) {
 	}
 }
 
-// A marker is acknowledged when the in-sync replicas have copied it. Until then the request times
-// out, and a repeat neither succeeds nor writes the marker again.
+// TestMarkerIsAcknowledgedOnceReplicated checks that a marker is acknowledged when the in-sync
+// replicas have copied it. Until then the request must time out, and a repeated request must
+// neither succeed nor write the marker again.
 func TestMarkerIsAcknowledgedOnceReplicated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, nil)
@@ -252,14 +258,14 @@ func TestMarkerIsAcknowledgedOnceReplicated(t *testing.T) {
 	})
 }
 
-// A partition below min.insync.replicas accepts no marker, and does not delay the markers of other
-// partitions.
+// TestMarkerNeedsMinInSyncReplicas checks that a partition below min.insync.replicas accepts no
+// marker, and does not delay the markers of other partitions.
 func TestMarkerNeedsMinInSyncReplicas(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	topic := b.topic("b", 1, nil)
 	topic.Settings.MinInSyncReplicas = 2
 	b.apply()
-	// If the partition delayed the others, the test would exceed the timeout of the test binary.
+	// If the partition delayed the others, the test would exceed the test binary's timeout.
 	results := b.AppendMarkers([]Marker{{ID: id("b", 0)}, {ID: id("a", 0)},
 		{ID: id("none", 0)}}).Wait(t.Context(), time.Hour)
 	for i, want := range []error{ErrNotEnoughReplicas, nil, ErrUnknownPartition} {

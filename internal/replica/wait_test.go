@@ -23,7 +23,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *broker)) {
 	})
 }
 
-// inBackground fetches in a goroutine, and measures how long the fetch takes.
+// inBackground sends a fetch in a goroutine, and measures how long it takes.
 func (b *broker) inBackground(ctx context.Context, req FetchRequest) <-chan answer {
 	responses := make(chan answer, 1)
 	start := time.Now()
@@ -79,7 +79,8 @@ func TestFetchReturnsEmptyAfterItsWait(t *testing.T) {
 	})
 }
 
-// TestFetchWaitsForBytesMin: a fetch waits until the records together have BytesMin bytes.
+// TestFetchWaitsForBytesMin checks that a fetch waits until the records of all partitions together
+// have BytesMin bytes.
 func TestFetchWaitsForBytesMin(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		req := fetch(time.Minute, 0, id("a", 0), id("a", 1))
@@ -100,9 +101,10 @@ func TestFetchWaitsForBytesMin(t *testing.T) {
 	})
 }
 
-// TestFetchAcrossSegmentsDoesNotWait: a response contains batches of one segment only. So a fetch
-// may not reach BytesMin although more data exists. It must return the batches of one segment at
-// once; the client fetches the others next.
+// TestFetchAcrossSegmentsDoesNotWait checks that a fetch does not wait at the end of a segment. A
+// response contains batches of only one segment, so it may not reach BytesMin although more data
+// exist. The fetch must return the batches of one segment at once; the client fetches the others
+// next.
 func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -120,8 +122,8 @@ func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	})
 }
 
-// TestFetchBytesMax: BytesMax limits the whole response. The first batch of the first partition
-// with data is still returned whole.
+// TestFetchBytesMax checks that BytesMax limits the whole response, but the first batch of the
+// first partition with data is still returned whole.
 func TestFetchBytesMax(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		size := len(batch(t, "12345"))
@@ -152,9 +154,9 @@ func TestFetchBytesMax(t *testing.T) {
 	})
 }
 
-// TestFetchOfARangeWithoutRecordsWaits: the cleaner may have removed all records between the offset
-// of a fetch and the log end. The range that the first read covered must not complete the wait, or
-// the client would send the same fetch again at once, without end.
+// TestFetchOfARangeWithoutRecordsWaits checks a fetch of offsets whose records the cleaner has all
+// removed. The range that the first read covered must not complete the wait. Otherwise the client
+// would at once send the same fetch again, without end.
 func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		b.mustProduce(id("a", 0), "x")
@@ -201,8 +203,8 @@ func TestFetchErrorsDoNotWait(t *testing.T) {
 	})
 }
 
-// TestWaitingFetchEndsWithItsPartition: a fetch must not wait at a broker that no longer serves the
-// partition.
+// TestWaitingFetchEndsWithItsPartition checks that a fetch stops waiting when its broker no longer
+// serves the partition.
 func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(b *broker)
@@ -240,8 +242,8 @@ func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	}
 }
 
-// TestWaitingFetchIgnoresOtherImages: an image that does not change the partitions of a fetch does
-// not end its wait.
+// TestWaitingFetchIgnoresOtherImages checks that an image that does not change a fetch's partitions
+// does not end its wait.
 func TestWaitingFetchIgnoresOtherImages(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		responses := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0)))

@@ -9,7 +9,7 @@
 //   - follower.go tracks each follower: how far its log reaches, and when it was last caught up.
 //   - update.go proposes ISR changes and processes their outcomes (KIP-497).
 //
-// Invariant: every set that may be the recorded ISR, now or once pending updates arrive, is a
+// Invariant: every set that may be the recorded ISR, now or after pending updates arrive, is a
 // subset of the maximal ISR. So if the high watermark does not exceed the smallest durable end
 // offset over the maximal ISR, every replica that can be elected has all records below it.
 package isr

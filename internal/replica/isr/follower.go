@@ -8,61 +8,60 @@ import (
 
 // Session is a follower's fetch session. State compares sessions by identity.
 type Session interface {
-	// LastFetch returns the time of the session's last fetch, whether or not that fetch named this
+	// LastFetch returns the time of the session's last fetch, even if that fetch did not name this
 	// partition.
 	LastFetch() time.Time
 }
 
-// Fetch is what a follower's fetch request reports about its replica.
+// Fetch contains the state of a replica that a follower reports in a fetch request.
 type Fetch struct {
-	From metadata.InSync // broker, broker epoch and replica incarnation id
+	From metadata.InSync // broker, broker epoch and replica incarnation id of the follower
 	// DurableEnd is the follower's durable end offset.
 	DurableEnd     int64
 	LogStart       int64
-	TombstoneClean int64 // the follower's tombstone-clean offset
-	// Session is the fetch session that contains the partition; nil: the follower names the
+	TombstoneClean int64 // tombstone-clean offset of the follower
+	// Session is the fetch session that contains the partition; nil if the follower names the
 	// partition in each fetch.
 	Session Session
 }
 
-// follower is what the leader knows about another replica.
+// follower contains the leader's knowledge of another replica.
 type follower struct {
-	liveEpoch  int64 // see Replica.LiveEpoch
-	fetchEpoch int64 // the broker epoch of the last fetch in this leader epoch; -1: no fetch yet
-	durableEnd int64 // the follower's durable end offset; -1: unknown
-	// caughtUpAt is the last time at which the follower is known to have had the leader's whole
-	// log.
+	liveEpoch  int64 // current epoch of the broker; see Replica.LiveEpoch
+	fetchEpoch int64 // broker epoch of the last fetch in this leader epoch; -1 before the first fetch
+	durableEnd int64 // durable end offset of the follower; -1: unknown
+	// caughtUpAt is the last time at which the follower is known to have had the leader's whole log.
 	caughtUpAt time.Time
 	// lastFetch is the time of the last fetch, and leaderEndThen is the leader's log end offset at
-	// that time. Once the follower has all records below leaderEndThen, it was caught up at
+	// that time. If the follower later has all records below leaderEndThen, it was caught up at
 	// lastFetch.
 	lastFetch      time.Time
 	leaderEndThen  int64
-	tombstoneClean int64  // the follower's tombstone-clean offset; 0: unknown
-	logStart       int64  // the follower's log start offset; 0: unknown
+	tombstoneClean int64  // tombstone-clean offset of the follower; 0: unknown
+	logStart       int64  // log start offset of the follower; 0: unknown
 	incarnation    string // replica incarnation id
-	// session is the fetch session that contains the partition; nil: the follower names the
+	// session is the fetch session that contains the partition; nil if the follower names the
 	// partition in each fetch. At session.LastFetch() the follower's log still had the end offset
 	// durableEnd.
 	session Session
 	// exitedEpoch is the broker epoch of a process that has probably exited, and that has not fetched
-	// since; -1: none.
+	// since; -1 if there is none.
 	exitedEpoch int64
 	// Broker epochs below fencedBelow are fenced; see Replica.FencedBelow. A process with a fenced
-	// epoch has certainly exited, unlike that of exitedEpoch.
+	// epoch has certainly exited, unlike the process with exitedEpoch.
 	fencedBelow int64
 }
 
-// isAlive reports whether the follower's broker is alive and not in controlled shutdown, as far as
-// the leader knows.
+// isAlive reports whether, as far as the leader knows, the follower's broker is alive and not in
+// controlled shutdown.
 func (f *follower) isAlive() bool { return f.liveEpoch >= 0 && f.exitedEpoch != f.liveEpoch }
 
 // Fetched processes a follower's fetch. The caller has checked that the follower's log does not
 // diverge below fetch.DurableEnd. leaderEnd is the leader's log end offset.
 //
-// If ok is false, nothing has changed. This happens if the follower is not a known replica, has an
-// older broker epoch than in its last fetch, or has a log of another replica incarnation. Result
-// first reports whether this is the first fetch of the broker epoch in the leader epoch.
+// If ok is false, nothing has changed: the follower is not a known replica, has an older broker
+// epoch than in its last fetch, or has a log of another replica incarnation. The result first
+// reports whether this is the broker epoch's first fetch in the leader epoch.
 func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok bool) {
 	f := s.followers[fetch.From.Broker]
 	if f == nil || fetch.From.Epoch < f.fetchEpoch || fetch.From.ReplicaIncarnation != f.incarnation {
@@ -83,8 +82,8 @@ func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok 
 
 // SetLogEnd stores the leader's log end offset. A follower that had the whole log until now may
 // have omitted the partition from the later fetches of its session. Such a follower was caught up
-// at its session's last fetch. (The caller calls SetLogEnd shortly after the log has grown. If a
-// follower fetches in between, its lag is underestimated by that short time.)
+// at its session's last fetch. The caller calls SetLogEnd shortly after the log has grown. If a
+// follower fetches in between, its lag is underestimated by that short time.
 func (s *State) SetLogEnd(leaderEnd int64) {
 	if leaderEnd == s.logEnd {
 		return
@@ -96,7 +95,7 @@ func (s *State) SetLogEnd(leaderEnd int64) {
 }
 
 // creditSession sets caughtUpAt to the time of the session's last fetch, if the follower had all
-// records below leaderEnd.
+// records below leaderEnd at that time.
 func (f *follower) creditSession(leaderEnd int64) {
 	if f.session == nil || f.durableEnd < leaderEnd {
 		return
@@ -106,8 +105,8 @@ func (f *follower) creditSession(leaderEnd int64) {
 	}
 }
 
-// SessionClosed must be called when a follower's session no longer contains the partition. Later
-// fetches of the session do not apply to the partition.
+// SessionClosed must be called when a follower's session no longer contains the partition. The
+// session's later fetches do not concern the partition.
 func (s *State) SessionClosed(broker int32, session Session) {
 	if f := s.followers[broker]; f != nil && f.session == session {
 		f.creditSession(s.logEnd)

@@ -11,38 +11,39 @@ import (
 // State is the leader's view of one partition's replicas in one leader epoch.
 type State struct {
 	self int32
-	// incarnation is the leader's own replica incarnation id, from the metadata image.
+	// incarnation is the leader's own replica incarnation id in the metadata image.
 	incarnation string
-	epochStart  int64 // the first offset of this leader epoch
-	logEnd      int64 // the leader's log end offset, as last passed to SetLogEnd
+	epochStart  int64 // first offset of this leader epoch
+	logEnd      int64 // log end offset of the leader, as last passed to SetLogEnd
 	// lagMax is how long a follower that is not caught up stays in the ISR.
 	lagMax    time.Duration
 	followers map[int32]*follower
 	// recorded is the recorded ISR as far as the leader knows it. It is sorted, always contains the
 	// leader, and omits replicas whose recorded broker epoch is known to be fenced. The slice is
-	// replaced, never modified.
+	// replaced, and never modified.
 	recorded []int32
-	// recordedEpochs maps members of recorded to a lower bound of the broker epoch that is recorded
-	// for them. For a member without an entry, the recorded epoch is unknown.
+	// recordedEpochs maps members of recorded to a lower bound of their recorded broker epoch. If a
+	// member has no entry, its recorded epoch is unknown.
 	recordedEpochs map[int32]int64
-	// partitionEpoch is the lowest partition epoch with which recorded can be recorded.
+	// partitionEpoch is the lowest partition epoch at which the ISR in recorded can have been
+	// recorded.
 	partitionEpoch int64
-	// inMetadata is the ISR of the last metadata image. It is only a hint: images may be stale.
-	// metadataEpoch is the partition epoch of that image.
+	// inMetadata is the ISR in the last metadata image. It is only a hint, because images may be
+	// stale. metadataEpoch is the partition epoch in that image.
 	inMetadata    []int32
 	metadataEpoch int64
 	// metadataStaleUntil is the time until which a metadata image is treated as stale if its ISR
 	// differs from the recorded ISR.
 	metadataStaleUntil time.Time
-	// lastUpdateConflicted is set after an update conflicted. In that case the recorded ISR is
-	// probably wrong, and inMetadata may be right.
+	// lastUpdateConflicted is set after an update has conflicted. Then recorded is probably wrong, and
+	// inMetadata may be right.
 	lastUpdateConflicted bool
 	inFlight             *update // nil if no update is in flight
-	// pendingUpdates are the updates that ended without an answer. Each of them may be recorded
-	// already, or may be recorded later, unless another update was recorded after it.
+	// pendingUpdates contains the updates that ended without an answer. Each of them may already be
+	// recorded, or may be recorded later, unless another update was recorded after it.
 	pendingUpdates []pendingUpdate
-	// conflicts counts the conflicts since the last update that succeeded, or since the last image
-	// that changed.
+	// conflicts is the number of conflicts since the last update that succeeded, or since the last
+	// image that changed.
 	conflicts int
 	// retryAt is the earliest time of the next proposal after a conflict, or while updates are
 	// pending. It is cleared by an image that describes this partition differently from the
@@ -51,33 +52,34 @@ type State struct {
 	retryAt time.Time
 }
 
-// Replica describes one replica, as of a metadata image.
+// Replica describes one replica according to a metadata image.
 type Replica struct {
 	Broker int32
-	// LiveEpoch is the current epoch of the replica's broker; -1: the broker is down or in
-	// controlled shutdown, and may not be in sync.
+	// LiveEpoch is the current epoch of the replica's broker. If it is -1, the broker is down or in
+	// controlled shutdown, and the replica must not be in sync.
 	LiveEpoch   int64
-	Incarnation string // the replica incarnation id
-	// RecordedEpoch is the broker epoch in which the replica is in the ISR; -1: it is not in the
-	// ISR, or its epoch is unknown.
+	Incarnation string // replica incarnation id
+	// RecordedEpoch is the broker epoch with which the replica is in the ISR. It is -1 if the replica
+	// is not in the ISR, or if the epoch is unknown.
 	RecordedEpoch int64
 	// Broker epochs below FencedBelow are fenced: their processes have exited, and no later process
-	// has taken their place in the ISR that the image contains. 0: no epoch is fenced.
+	// has taken their place in the ISR that the image contains. If FencedBelow is 0, no epoch is
+	// fenced.
 	FencedBelow int64
 }
 
-// New returns the state at the start of a leader epoch, without replicas: the first call of
-// ApplyImage adds them. It considers the members of the ISR caught up at that time, because they
-// have every acknowledged record. So a member has lagMax for its first fetch.
+// New returns the state at the start of a leader epoch, without replicas, which the first call of
+// ApplyImage adds. It assumes that the ISR's members are caught up at that time, because they have
+// every acknowledged record. So a member has lagMax for its first fetch.
 func New(self int32, epochStart int64, lagMax time.Duration) *State {
 	return &State{self: self, epochStart: epochStart, logEnd: epochStart, lagMax: lagMax,
 		followers: map[int32]*follower{}, recordedEpochs: map[int32]int64{}}
 }
 
-// SetLagMax changes how long a follower may stay without being caught up.
+// SetLagMax changes how long a follower that is not caught up stays in the ISR.
 func (s *State) SetLagMax(lagMax time.Duration) { s.lagMax = lagMax }
 
-// LagMax returns how long a follower may stay without being caught up.
+// LagMax returns how long a follower that is not caught up stays in the ISR.
 func (s *State) LagMax() time.Duration { return s.lagMax }
 
 // CaughtUpAt returns the last time at which a follower is known to have had the leader's whole log.
@@ -102,16 +104,16 @@ func (s *State) Recorded() []int32 { return s.recorded }
 // IsRecorded reports whether a broker is in the recorded ISR.
 func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorded, broker) }
 
-// ApplyImage processes a metadata image of this leader epoch: the replicas, and the ISR that was
-// recorded when the image was made.
+// ApplyImage processes a metadata image of this leader epoch. It receives the replicas, and the ISR
+// that was recorded when the image was made.
 //
 // The first image sets the recorded ISR. A later image may be older than one of the leader's own
-// updates. Only a partition epoch above that of the leader's last update proves that the image is
-// newer; then the leader accepts the removal of members (see acceptRemovals). If images continue to
-// contradict the leader, a compare-and-swap resolves the contradiction (see Propose). But images
-// arrive in order, so one fact holds even if an image is stale: a replica that the image no longer
-// lists, or lists with another incarnation id, was removed from the partition, and at the same time
-// from the recorded ISR.
+// updates. It is certainly newer only if its partition epoch is above that of the leader's last
+// update; then the leader accepts the removal of members (see acceptRemovals). If images continue
+// to contradict the leader, a compare-and-swap resolves the contradiction (see Propose). One fact
+// holds even if an image is stale, because images arrive in order: a replica that the image no
+// longer lists, or lists with another incarnation id, was removed from the partition, and at the
+// same time from the recorded ISR.
 //
 // A fenced member stays in the maximal ISR until its removal is recorded. It can no longer be
 // elected, but it may have been elected before its process exited. The image does not show such an
@@ -154,15 +156,15 @@ func (s *State) ApplyImage(replicas []Replica, isr []int32, partitionEpoch int64
 	}
 }
 
-// acceptRemovals makes the ISR of the last image the recorded one, if the image is newer than the
-// leader's last update and shows only removals. When a broker fails, the operator removes it from
-// the ISRs in the writes that elect other leaders, and the leader need not write again.
+// acceptRemovals makes the last image's ISR the recorded one, if the image is newer than the
+// leader's last update and shows only removals. If a broker fails, the operator removes it from the
+// ISRs in the writes that elect other leaders, so the leader does not have to write again.
 //
 // This is safe because only the leader adds members in its leader epoch. So the recorded ISR is a
-// subset of the image's ISR, unless an update of the leader has added a member since. The last
-// recorded update has added none, because the partition epoch of the image is higher. An update in
-// flight, or one that ended without an answer, may have added members; these stay in the maximal
-// ISR.
+// subset of the image's ISR, unless an update of the leader has since added a member. The last
+// recorded update has added none, because the image's partition epoch is higher. An update in
+// flight, or an update that ended without an answer, may have added members; these stay in the
+// maximal ISR.
 func (s *State) acceptRemovals() {
 	if s.metadataEpoch <= s.partitionEpoch ||
 		slices.ContainsFunc(s.inMetadata, func(id int32) bool { return !s.IsRecorded(id) }) {
@@ -174,7 +176,8 @@ func (s *State) acceptRemovals() {
 }
 
 // removeReplaced removes the replicas that an image does not list, or lists with another
-// incarnation id. It removes them from the followers, the recorded ISR and all pending updates.
+// incarnation id. It removes them from the followers, from the recorded ISR and from all pending
+// updates.
 func (s *State) removeReplaced(replicas []Replica) {
 	keep := map[int32]bool{s.self: true}
 	for _, r := range replicas {
@@ -190,13 +193,13 @@ func (s *State) removeReplaced(replicas []Replica) {
 	}
 }
 
-// isFenced reports whether a follower is recorded in the ISR with a broker epoch that is fenced.
+// isFenced reports whether a follower is recorded in the ISR with a fenced broker epoch.
 func (s *State) isFenced(id int32, f *follower) bool {
 	epoch, known := s.recordedEpochs[id]
 	return known && epoch < f.fencedBelow
 }
 
-// maximal returns the maximal ISR: the members of all sets that may be recorded now or later.
+// maximal returns the maximal ISR: all members of the sets that may be recorded now or later.
 func (s *State) maximal() []int32 {
 	if s.inFlight == nil && len(s.pendingUpdates) == 0 {
 		return s.recorded
@@ -215,8 +218,8 @@ func (s *State) maximal() []int32 {
 // end offset over the maximal ISR. It returns -1 if that offset is not known yet. ownEnd is the
 // leader's durable end offset, and leaderEnd is its log end offset.
 //
-// The high watermark also waits for a follower that is about to join the ISR. Otherwise the high
-// watermark would always be ahead of that follower under a steady load, and the follower could
+// The high watermark also waits for a follower that is about to join the ISR. Otherwise, under a
+// steady load, the high watermark would always be ahead of that follower, and the follower could
 // never join.
 func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	smallest := ownEnd
@@ -237,7 +240,7 @@ func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	return smallest
 }
 
-// LowestLogStart returns the lowest log start offset over the maximal ISR. Parameter own is the
+// LowestLogStart returns the lowest log start offset over the maximal ISR. The parameter own is the
 // leader's log start offset. A replica that joins the ISR later has no lower log start offset: see
 // Propose.
 func (s *State) LowestLogStart(own int64) int64 {
@@ -250,8 +253,8 @@ func (s *State) LowestLogStart(own int64) int64 {
 	return own
 }
 
-// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas. Parameter own
-// is the leader's tombstone-clean offset. The result is 0 while a replica has not reported its
+// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas. The parameter
+// own is the leader's tombstone-clean offset. The result is 0 while a replica has not reported its
 // offset.
 func (s *State) TombstoneCleanOffset(own int64) int64 {
 	for _, f := range s.followers {
@@ -261,7 +264,8 @@ func (s *State) TombstoneCleanOffset(own int64) int64 {
 }
 
 // TombstonesWaitFor returns, in ascending order, the followers that prevent the removal of a
-// tombstone at an offset: their tombstone-clean offset is not above that offset, or unknown.
+// tombstone at an offset, because their tombstone-clean offset is not above that offset, or is
+// unknown.
 func (s *State) TombstonesWaitFor(offset int64) (brokers []int32) {
 	for id, f := range s.followers {
 		if f.tombstoneClean <= offset {
@@ -279,7 +283,7 @@ func (s *State) CanServe(broker int32, offset int64) bool {
 	return f != nil && f.liveEpoch >= 0 && f.durableEnd >= offset && s.IsRecorded(broker)
 }
 
-// Lags returns by how many offsets each follower is behind the leader's log end. It omits followers
+// Lags returns how many offsets each follower is behind the leader's log end. It omits followers
 // that have not fetched in this leader epoch.
 func (s *State) Lags(leaderEnd int64) map[int32]int64 {
 	lags := make(map[int32]int64, len(s.followers))

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestNewIncarnationResetsTheFollower: when a broker's replica has a new incarnation id, the leader
-// discards what the previous incarnation has reported.
+// TestNewIncarnationResetsTheFollower checks that the leader discards the state that a replica has
+// reported when the replica gets a new incarnation id.
 func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(1, 0, 10*time.Second)
@@ -39,8 +39,8 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	fetch("another", false)
 	fetch("", false)
 
-	// Broker 3 has a new incarnation. The leader did not receive the image in between, in which
-	// the ISR did not contain broker 3.
+	// Broker 3 has a new incarnation. The leader has not received the image in between, whose ISR did
+	// not contain broker 3.
 	image("again", 1, 2)
 	if waits := s.TombstonesWaitFor(5); !slices.Contains(waits, 3) {
 		t.Errorf("a tombstone at offset 5 waits for %v, want also the new incarnation", waits)
@@ -60,8 +60,8 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	s.Settle(Recorded, 0, now)
 }
 
-// TestFollowerWithDeletedRecordsDoesNotJoin: a follower still has records that the leader has
-// deleted. It joins the ISR only after it has deleted them too.
+// TestFollowerWithDeletedRecordsDoesNotJoin checks a follower that still has records that the
+// leader has deleted. It must join the ISR only after it has deleted them too.
 func TestFollowerWithDeletedRecordsDoesNotJoin(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(1, 0, time.Second)
@@ -81,8 +81,8 @@ func TestFollowerWithDeletedRecordsDoesNotJoin(t *testing.T) {
 	}
 }
 
-// TestSessionFetchKeepsFollowerCaughtUp: a follower with the whole log is considered caught up at
-// the last fetch of its session. Fetches after the session was closed have no effect.
+// TestSessionFetchKeepsFollowerCaughtUp checks that a follower with the whole log counts as caught
+// up at the last fetch of its session. Fetches after the session was closed must have no effect.
 func TestSessionFetchKeepsFollowerCaughtUp(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	for closed, want := range map[bool]time.Duration{false: time.Minute, true: 0} {

@@ -16,23 +16,23 @@ import (
 
 var runs = flag.Int("isr.runs", 2000, "number of runs of the ISR model")
 
-// model drives a leader's State under failures: images are late, answers are lost, writes arrive
-// late, followers crash and return without their last records. The model knows the recorded ISR and
-// the real end offset of each log.
+// model tests a leader's State under failures. Images are late, answers are lost, writes arrive
+// late, and followers crash and return without their last records. The model knows the recorded ISR
+// and each log's real end offset.
 type model struct {
 	random *rand.Rand
 	state  *State
 	now    time.Time
 	hw     int64
-	end    int64 // the end of the leader's log; all its records are durable
+	end    int64 // end of the leader's log, whose records are all durable
 
-	recorded map[int32]int64 // the recorded ISR: broker -> broker epoch
+	recorded map[int32]int64 // broker epochs in the recorded ISR, by broker id
 	version  int
 	late     []lateWrite
-	images   []modelImage // built but not delivered yet, oldest first
+	images   []modelImage // images that were built but not delivered yet, oldest first
 	nodes    map[int32]*modelNode
-	answer   *lateAnswer // to the update in flight; nil: none is on its way
-	tracing  bool        // set if only one seed is run
+	answer   *lateAnswer // answer to the update in flight; nil if there is none
+	tracing  bool        // true if only one seed is run
 	trace    []string
 }
 
@@ -59,18 +59,18 @@ type modelImage struct {
 type modelNode struct {
 	up         bool
 	epoch      int64
-	cleanEpoch int64 // the previous broker epoch, if it ended in a controlled shutdown; else -1
+	cleanEpoch int64 // previous broker epoch if it ended in a controlled shutdown, otherwise -1
 	end        int64
 }
 
 // canBeElected reports whether a node can be elected as the member that is recorded with a broker
 // epoch. The node must be up and have all records of the recorded epoch: its present epoch is the
-// recorded one, or follows it after a controlled shutdown.
+// recorded one, or follows the recorded one after a controlled shutdown.
 func (n *modelNode) canBeElected(recordedEpoch int64) bool {
 	return n.up && (n.epoch == recordedEpoch || n.cleanEpoch == recordedEpoch)
 }
 
-// fenced reports whether a broker epoch is fenced, as placement.InSyncReplica.Fenced decides it.
+// fenced reports whether a broker epoch is fenced, by the rules of placement.InSyncReplica.Fenced.
 func (n *modelNode) fenced(epoch int64) bool {
 	return n != nil && n.epoch > epoch && n.cleanEpoch != epoch
 }
@@ -142,7 +142,7 @@ func (m *model) fetch(id int32, n *modelNode) {
 		m.end, m.now)
 }
 
-// step performs one random event, and lets the leader propose.
+// step performs one random event, and then lets the leader propose.
 func (m *model) step() {
 	m.now = m.now.Add(time.Duration(m.random.IntN(1500)) * time.Millisecond)
 	id, n := m.pick()
@@ -150,7 +150,7 @@ func (m *model) step() {
 	case 0, 1:
 		m.end += int64(m.random.IntN(5))
 	case 2, 3, 4:
-		if n.up { // the follower appends; its next fetch reports that
+		if n.up { // the follower appends records, which its next fetch reports
 			n.end = min(m.end, n.end+int64(m.random.IntN(8)))
 		}
 	case 5, 6:
@@ -167,7 +167,7 @@ func (m *model) step() {
 		m.operator()
 	case 11:
 		m.deliverLateWrite()
-	case 12: // a sign that the process has exited, true or false
+	case 12: // a true or false sign that the process has exited
 		m.state.ProcessExited(metadata.InSync{Broker: id, Epoch: n.epoch})
 		m.tracef("process of %d seems to have exited in epoch %d", id, n.epoch)
 	case 13:
@@ -179,7 +179,8 @@ func (m *model) step() {
 	m.hw = max(m.hw, min(m.end, m.state.HighWatermark(m.end, m.end, m.now)))
 }
 
-// stopOrStart stops a follower, or starts it again. A crash may lose its last records.
+// stopOrStart stops a follower, or starts it again. A follower that crashes may lose its last
+// records.
 func (m *model) stopOrStart(id int32, n *modelNode) {
 	if n.up {
 		n.up, n.cleanEpoch = false, -1
@@ -197,8 +198,8 @@ func (m *model) stopOrStart(id int32, n *modelNode) {
 	m.tracef("start of %d in epoch %d after a controlled shutdown in %d", id, n.epoch, n.cleanEpoch)
 }
 
-// operator makes one change as the operator would. It removes a follower that is down or has
-// restarted, or updates the recorded epoch of a follower that restarted after a controlled
+// operator makes one change, as the operator would. It removes a follower that is down or has
+// restarted, or it updates the recorded epoch of a follower that has restarted after a controlled
 // shutdown.
 func (m *model) operator() {
 	for id, epoch := range m.recorded {
@@ -218,8 +219,8 @@ func (m *model) operator() {
 	}
 }
 
-// deliverLateWrite delivers a late write. The write fails if the recorded ISR has changed since it
-// was sent.
+// deliverLateWrite delivers a late write. The write fails if the recorded ISR has changed since the
+// write was sent.
 func (m *model) deliverLateWrite() {
 	if len(m.late) == 0 {
 		return
@@ -232,8 +233,8 @@ func (m *model) deliverLateWrite() {
 	}
 }
 
-// write makes a set the recorded ISR. A write that changes nothing keeps the version, as in the API
-// server.
+// write records a set as the ISR. A write that changes nothing does not change the version, as in
+// the API server.
 func (m *model) write(to []metadata.InSync) {
 	recorded := map[int32]int64{}
 	for _, member := range to {
@@ -245,8 +246,8 @@ func (m *model) write(to []metadata.InSync) {
 	}
 }
 
-// deliverAnswer delivers the answer to the update in flight. If it is too late, the leader does not
-// wait for it any more.
+// deliverAnswer delivers the answer to the update in flight. If the answer is too late, the leader
+// no longer waits for it.
 func (m *model) deliverAnswer() {
 	if m.answer == nil {
 		return
@@ -262,7 +263,7 @@ func (m *model) deliverAnswer() {
 
 func (m *model) extent() Extent { return Extent{HighWatermark: m.hw, End: m.end} }
 
-// matches reports whether the set that an update assumes is the recorded ISR.
+// matches reports whether the recorded ISR is the set that an update assumes.
 func (m *model) matches(from []int32) bool {
 	return slices.Equal(slices.Sorted(slices.Values(from)), m.recordedISR())
 }
@@ -305,7 +306,7 @@ func (m *model) propose() {
 	}
 }
 
-// check verifies the invariant: every broker that can be elected has everything below the high
+// check verifies the invariant that every broker that can be elected has all records below the high
 // watermark.
 func (m *model) check(t *testing.T, seed uint64) {
 	t.Helper()
@@ -317,8 +318,8 @@ func (m *model) check(t *testing.T, seed uint64) {
 	}
 }
 
-// recover ends all failures: all followers are up and fetching, metadata images are delivered, and
-// ISR updates are answered. It verifies that all replicas join the ISR and that the high watermark
+// recover ends all failures: all followers are up and fetch, metadata images are delivered, and ISR
+// updates are answered. It verifies that all replicas join the ISR and that the high watermark
 // reaches the log end.
 func (m *model) recover(t *testing.T, seed uint64) {
 	t.Helper()
@@ -360,9 +361,9 @@ func (m *model) recover(t *testing.T, seed uint64) {
 	}
 }
 
-// TestModel checks that no broker can be elected without all records below the high watermark,
-// although images, answers and writes may be late or lost. Once the failures end, all replicas must
-// join the ISR.
+// TestModel checks that no broker can be elected that lacks a record below the high watermark,
+// although images, answers and writes may be late or lost. After the failures end, all replicas
+// must join the ISR.
 func TestModel(t *testing.T) {
 	_, single := seed.Single(t)
 	for seed := range seed.Sequence(t, *runs) {

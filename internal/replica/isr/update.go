@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// RetryDelay is how long Propose waits after a conflict, so that an image can show the cause, and
+// RetryDelay is how long Propose waits after a conflict, so that an image can show the cause, or
 // after an update without an answer. The delay grows with each further conflict, up to
 // retryDelayMax.
 const (
@@ -15,11 +15,11 @@ const (
 	retryDelayMax = 4 * time.Second
 )
 
-// pendingMax is the longest time after which an update that ended without an answer may still
+// pendingMax is the maximum time after which an update that ended without an answer may still
 // arrive. No store or network delays a request for so long after its sender has abandoned it.
 const pendingMax = 30 * time.Second
 
-// imageDelay limits how long images may still be older than a recorded update.
+// imageDelay is the maximum time for which images may be older than a recorded update.
 const imageDelay = 2 * time.Second
 
 // update is a change of the ISR from one set to another.
@@ -29,13 +29,13 @@ type update struct {
 	sent time.Time
 }
 
-// pendingUpdate is an ISR that may be recorded already, or may be recorded later.
+// pendingUpdate is an ISR that may already be recorded, or may be recorded later.
 type pendingUpdate struct {
 	to    []metadata.InSync
 	since time.Time
 }
 
-// Extent is the range of offsets of the leader's log, and its high watermark.
+// Extent contains the start and end offsets of the leader's log, and its high watermark.
 type Extent struct {
 	Start         int64
 	HighWatermark int64
@@ -45,37 +45,38 @@ type Extent struct {
 // Outcome is the result of an update.
 type Outcome int
 
-// The outcomes of an update.
+// These are the outcomes of an update.
 const (
-	Recorded Outcome = iota // the new set is the recorded ISR
-	Conflict                // the recorded ISR is not what the update assumed; nothing changed
-	Unknown                 // no answer: the update may be recorded, now or later
+	Recorded Outcome = iota // the new set is recorded as the ISR
+	// the recorded ISR is not the set that the update assumed, so nothing has changed
+	Conflict
+	Unknown // no answer was received: the update may be recorded, now or later
 )
 
-// Propose returns the ISR update that the leader must send now. Result from is the ISR that the
+// Propose returns the ISR update that the leader must send now. The result from is the set that the
 // update assumes to be recorded, and to is the proposed ISR. ok is false if no update is necessary,
-// or if it has to wait. Parameter own is the leader's broker epoch, or -1 if the leader must not
-// propose. After each update the caller must call Settle or Withdraw.
+// or if the update must wait. The parameter own is the leader's broker epoch, or -1 if the leader
+// must not propose. After each update the caller must call Settle or Withdraw.
 //
 // The update contains a member only with a broker epoch that has fetched everything below the high
 // watermark. A broker that restarted without its last records has a new epoch and must not be
 // mistaken for its earlier process (KIP-903). So an update waits until every remaining member has
-// fetched. A follower that still has records which the leader has deleted must not join: a client
+// fetched. A follower that still has records that the leader has deleted must not join: a client
 // may already have received the response that no in-sync replica has these records
 // (Set.AwaitLogStart).
 //
 // While updates are pending, or images continue to contradict the recorded ISR, the leader sends an
 // update even if it does not change the ISR. Each attempt assumes a different one of the ISRs that
 // may be recorded. The first attempt that succeeds resolves the uncertainty. An update may also
-// change only the broker epoch of a member, because a member that is recorded with a fenced epoch
-// cannot be elected.
+// change only a member's broker epoch, because a member that is recorded with a fenced epoch cannot
+// be elected.
 func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to []metadata.InSync,
 	ok bool) {
 	if own < 0 || s.inFlight != nil || now.Before(s.retryAt) {
 		return nil, nil, false
 	}
 	to = []metadata.InSync{{Broker: s.self, Epoch: own, ReplicaIncarnation: s.incarnation}}
-	renewed := false // whether a member gets another broker epoch
+	renewed := false // true if a member gets another broker epoch
 	for id, f := range s.followers {
 		complete := f.isAlive() && f.fetchEpoch == f.liveEpoch && f.durableEnd >= log.HighWatermark
 		caughtUp := s.isCaughtUp(f, log.End, now)
@@ -84,7 +85,7 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 		switch {
 		case member && f.isAlive() && f.fetchEpoch != f.liveEpoch && caughtUp &&
 			!s.isFenced(id, f):
-			// the member has not fetched in its live epoch yet, or the image is stale: wait
+			// Wait: the member has not fetched in its live epoch yet, or the image is stale.
 			return nil, nil, false
 		case complete && caughtUp && (member || mayJoin):
 			to = append(to, metadata.InSync{Broker: id, Epoch: f.fetchEpoch,
@@ -104,8 +105,8 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 }
 
 // assumed returns the set that the next update assumes to be recorded. The first attempt assumes
-// the leader's own set, or the image's ISR if images contradict the leader. Each conflict selects
-// another set that may be recorded.
+// the leader's own set, or the image's ISR if images contradict the leader. After each conflict,
+// another set that may be recorded is assumed.
 func (s *State) assumed(contradicted bool) []int32 {
 	sets := [][]int32{s.recorded}
 	for _, p := range s.pendingUpdates {
@@ -117,24 +118,24 @@ func (s *State) assumed(contradicted bool) []int32 {
 		sets = append(sets, s.inMetadata)
 	}
 	if contradicted && s.lastUpdateConflicted && s.conflicts > 0 {
-		return sets[(s.conflicts-1)%len(sets)] // before the conflict, an attempt assumed s.recorded
+		return sets[(s.conflicts-1)%len(sets)] // the attempt before the conflict assumed s.recorded
 	}
 	return sets[s.conflicts%len(sets)]
 }
 
-// Withdraw discards the update in flight, which was not sent.
+// Withdraw discards the proposed update, which was not sent.
 func (s *State) Withdraw() { s.inFlight = nil }
 
-// Settle processes the outcome of the update in flight. Parameter partitionEpoch is the partition
-// epoch after a recorded update.
+// Settle processes the outcome of the update in flight. The parameter partitionEpoch is the
+// partition epoch after a recorded update.
 //
-// A recorded update replaces every set that was recorded before it. If an earlier update arrives
-// later, it fails, because the version of the resource has changed. Only an update that changed
-// nothing may leave the version unchanged. After such an update, pending updates are dropped only
-// if they were older than pendingMax when it was sent.
+// A recorded update replaces every set that was recorded before. An earlier update that arrives
+// later fails, because the version of the resource has changed. Only an update that changed nothing
+// may have left the version unchanged. After such an update, Settle drops pending updates only if
+// they were older than pendingMax when it was sent.
 //
-// A replica that an image has removed since the update was proposed does not count: it was removed
-// from the recorded ISR after the update (see ApplyImage).
+// Settle ignores a replica that an image has removed since the update was proposed: the replica was
+// removed from the recorded ISR after the update (see ApplyImage).
 func (s *State) Settle(outcome Outcome, partitionEpoch int64, now time.Time) {
 	u := *s.inFlight
 	s.inFlight = nil
@@ -168,7 +169,7 @@ func (s *State) Settle(outcome Outcome, partitionEpoch int64, now time.Time) {
 		}
 		s.lastUpdateConflicted = true
 		if len(s.pendingUpdates) == 0 && assumedMetadata {
-			// the update that assumed the image's ISR failed, so the image is stale
+			// The update that assumed the image's ISR failed, so the image is stale.
 			s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
 		}
 	}

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// SessionsMax is the largest number of sessions in a Cache
-	// (max.incremental.fetch.session.cache.slots in Kafka, with its default).
+	// SessionsMax is the maximum number of sessions in a Cache. Kafka's setting for it is
+	// max.incremental.fetch.session.cache.slots, which has the same default.
 	SessionsMax = 1000
-	// PartitionsMax is the largest number of partitions in all sessions together, which need about
+	// PartitionsMax is the maximum number of partitions in all sessions together; that many need about
 	// 40 MB. Kafka has no such limit, although a client can name partitions that do not exist.
 	PartitionsMax = 100_000
-	// evictionAge is the age, or the time without use, that a session must have before another
-	// session may replace it (min.incremental.fetch.session.eviction.ms in Kafka).
+	// evictionAge is the age, or the time without use, that a session must have reached before another
+	// session may replace it. Kafka's setting for it is min.incremental.fetch.session.eviction.ms.
 	evictionAge = 2 * time.Minute
 )
 
-// Cache contains the fetch sessions of a broker, within the limits SessionsMax and PartitionsMax,
-// and evicts sessions by the rules of KIP-227. S is the type of the leader's side of a session. The
+// Cache contains a broker's fetch sessions, within the limits SessionsMax and PartitionsMax, and
+// evicts sessions by the rules of KIP-227. S is the type of the leader's side of a session. The
 // zero value is empty.
 type Cache[S comparable] struct {
 	slots      map[int32]*slot[S]
@@ -32,21 +32,21 @@ type Cache[S comparable] struct {
 type slot[S comparable] struct {
 	id       int32
 	session  S
-	follower *metadata.InSync // nil: a consumer's session
+	follower *metadata.InSync // nil if the session belongs to a consumer
 	created  time.Time
 	used     time.Time
 	size     int // number of partitions at the last fetch
 }
 
-// Add adds a session. Parameter size is its number of partitions. The function open creates the
-// session for a new random id. Parameter follower is nil for a consumer's session. ok is false if
-// there is no room.
+// Add adds a session. The parameter size is the session's number of partitions, and follower is nil
+// for a consumer's session. The function open creates the session for a new random id. ok is false
+// if there is no room.
 //
 // If the cache is full, Add evicts a session that was unused for evictionAge. If there is no such
-// session, it evicts the lowest-ranking session that is older than evictionAge, if the new session
-// has a higher rank. Smaller sessions have a lower rank, and every consumer's session has a lower
-// rank than every follower's session. A follower's new session may evict a consumer's session of
-// any age.
+// session, it considers the lowest-ranking session that is older than evictionAge, and evicts it if
+// the new session has a higher rank. Smaller sessions have a lower rank, and every consumer's
+// session has a lower rank than every follower's session. A follower's new session can evict a
+// consumer's session of any age.
 func (c *Cache[S]) Add(follower *metadata.InSync, size int, now time.Time,
 	open func(id int32) S) (opened S, evicted []S, ok bool) {
 	for len(c.slots) >= SessionsMax || c.partitions+size > PartitionsMax {
@@ -93,8 +93,8 @@ func (c *Cache[S]) evictable(follower bool, size int, now time.Time) *slot[S] {
 	return smallest
 }
 
-// compare compares the rank of session s with that of a session with the given properties. A
-// negative result means that s has the lower rank and is evicted first.
+// compare compares the rank of s with the rank of a session with the given properties. A negative
+// result means that s has the lower rank and is evicted first.
 func (s *slot[S]) compare(follower bool, size int) int {
 	switch {
 	case (s.follower != nil) == follower:
@@ -106,7 +106,7 @@ func (s *slot[S]) compare(follower bool, size int) int {
 }
 
 // RemoveEarlier removes the sessions of a follower's earlier broker epochs, whose processes have
-// exited. It does nothing for a consumer (nil).
+// exited. For a consumer (nil) it does nothing.
 func (c *Cache[S]) RemoveEarlier(follower *metadata.InSync) (removed []S) {
 	if follower == nil {
 		return nil
@@ -121,7 +121,7 @@ func (c *Cache[S]) RemoveEarlier(follower *metadata.InSync) (removed []S) {
 	return removed
 }
 
-// Get returns the session with an id, or the zero S.
+// Get returns the session with the given id, or the zero S.
 func (c *Cache[S]) Get(id int32) (session S) {
 	if s := c.slots[id]; s != nil {
 		return s.session
@@ -129,9 +129,9 @@ func (c *Cache[S]) Get(id int32) (session S) {
 	return session
 }
 
-// Use updates the time of use and the size of a session at a fetch. Parameter size is the present
-// number of partitions of the session. Use reports whether the cache has room for these partitions.
-// Use ignores a session that is no longer in the cache.
+// Use updates a session's time of use and size at a fetch. The parameter size is the session's
+// present number of partitions. Use reports whether the cache has room for these partitions. It
+// ignores a session that is no longer in the cache.
 func (c *Cache[S]) Use(id int32, session S, size int, now time.Time) bool {
 	s := c.slots[id]
 	if s == nil || s.session != session {

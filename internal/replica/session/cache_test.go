@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// fakeSession is the S of a Cache under test.
+// fakeSession is the type S of a Cache under test.
 type fakeSession struct{ id int32 }
 
 func open(id int32) *fakeSession { return &fakeSession{id} }
@@ -28,13 +28,14 @@ func fullCache(t *testing.T, follower *metadata.InSync, size int,
 	return &cache, all
 }
 
-// TestCacheEvictsByKIP227 tests which session is evicted from a full cache for a new one.
+// TestCacheEvictsByKIP227 checks which session is evicted from a full cache when a new one is
+// added.
 func TestCacheEvictsByKIP227(t *testing.T) {
 	follower := &metadata.InSync{Broker: 2, Epoch: 1}
 	begin := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		existing, added *metadata.InSync
-		size            int // of the new session; each existing session has size 10
+		size            int // size of the new session; each existing session has size 10
 		after           time.Duration
 		ok              bool
 	}{

@@ -10,27 +10,27 @@ import (
 // a fetch session. P is the type of the fetch request for one partition. The zero value starts with
 // a full fetch.
 type Follower[P comparable] struct {
-	id        ID // of the next fetch
+	id        ID // session id and epoch of the next fetch
 	sent      map[Key]P
-	forgotten []Key // removed since the last fetch
+	forgotten []Key // partitions removed since the last fetch
 }
 
 // ID returns the session id and epoch of the next fetch.
 func (f *Follower[P]) ID() ID { return f.id }
 
-// Full reports whether the next fetch is a full one, which names every partition. The caller then
-// calls Reset before it adds partitions.
+// Full reports whether the next fetch is a full one, which names every partition. In that case the
+// caller calls Reset before it adds partitions.
 func (f *Follower[P]) Full() bool { return f.id.Epoch == New }
 
-// Reset makes the next fetch a full one: it forgets the requests that were sent.
+// Reset deletes the stored requests, so that the next fetch is a full one.
 func (f *Follower[P]) Reset() {
 	clear(f.sent)
 	f.forgotten = f.forgotten[:0]
 }
 
-// Update reports whether the next fetch must contain a partition's request: the partition is new in
-// the session, or the request differs from the last one that was sent. If so, Update stores the
-// request as sent.
+// Update reports whether the next fetch must contain a partition's request, because the partition
+// is new in the session, or the request differs from the last one that was sent. If so, Update
+// stores the request as sent.
 func (f *Follower[P]) Update(key Key, request P) bool {
 	last, known := f.sent[key]
 	if known && last == request {
@@ -54,8 +54,8 @@ func (f *Follower[P]) Remove(key Key) {
 	}
 }
 
-// Forgotten returns the partitions that the next fetch removes. The slice is valid until the next
-// call of a method.
+// Forgotten returns the partitions that the next fetch removes. The slice is valid until another
+// method is called.
 func (f *Follower[P]) Forgotten() []Key { return f.forgotten }
 
 // Sent returns the last request that was sent for a partition.
@@ -64,15 +64,14 @@ func (f *Follower[P]) Sent(key Key) (request P, ok bool) {
 	return request, ok
 }
 
-// All iterates over the partitions of the session and their last requests. The loop may call
-// Remove.
+// All iterates over the session's partitions and their last requests. The loop may call Remove.
 func (f *Follower[P]) All() iter.Seq2[Key, P] { return maps.All(f.sent) }
 
 // Len returns the number of partitions in the session.
 func (f *Follower[P]) Len() int { return len(f.sent) }
 
-// Succeeded processes a response. Parameter session is the session id in the response; 0: the
-// leader has no room for a session, or has just closed it.
+// Succeeded processes a response. The parameter session is the session id in the response. If it is
+// 0, the leader has no room for a session, or has just closed it.
 func (f *Follower[P]) Succeeded(session int32) {
 	f.forgotten = f.forgotten[:0]
 	switch {
@@ -81,16 +80,16 @@ func (f *Follower[P]) Succeeded(session int32) {
 	case f.Full():
 		f.id = ID{session, 1}
 	case session != f.id.ID:
-		f.Failed() // the response of an unknown session
+		f.Failed() // the response belongs to an unknown session
 	default:
 		f.id = f.id.Next()
 	}
 }
 
-// Failed processes a missing response: it is unknown whether the fetch arrived. The next fetch
-// closes the session and starts another one.
+// Failed must be called if a response is missing: it is unknown whether the fetch arrived. The next
+// fetch closes the session and starts another one.
 func (f *Follower[P]) Failed() { f.id.Epoch = New }
 
-// Abandon must be called when the leader changes. The next fetch starts a session at the new
+// Abandon must be called when the leader changes. The next fetch then starts a session at the new
 // leader, which does not have the old session.
 func (f *Follower[P]) Abandon() { f.id = ID{} }

@@ -2,14 +2,14 @@ package session
 
 import "fmt"
 
-// Sequence checks that the fetches of a session arrive in order.
+// Sequence checks that a session's fetches arrive in order.
 type Sequence struct{ next int32 }
 
 // NewSequence returns the sequence of a new session, whose first fetch is a full one.
 func NewSequence() Sequence { return Sequence{next: 1} }
 
-// Accept processes a fetch of the session. It fails with ErrEpoch, and changes nothing, if id is
-// not the ID of the next fetch.
+// Accept processes a fetch of the session. If id is not the ID of the next fetch, Accept returns
+// ErrEpoch and changes nothing.
 func (s *Sequence) Accept(id ID) error {
 	switch {
 	case id.Epoch == New:
@@ -21,7 +21,8 @@ func (s *Sequence) Accept(id ID) error {
 	return nil
 }
 
-// Mark is embedded in the type of a session's partitions, so that a DirtyList can contain them.
+// Mark is embedded in the type of a session's partitions, so that they can be elements of a
+// DirtyList.
 type Mark struct{ dirty, removed bool }
 
 func (m *Mark) mark() *Mark { return m }
@@ -29,8 +30,8 @@ func (m *Mark) mark() *Mark { return m }
 // Marked is a pointer to a struct that embeds Mark.
 type Marked interface{ mark() *Mark }
 
-// DirtyList lists the partitions of a session that may have something to report, in the order in
-// which they became dirty. It contains no partition twice. The zero value is empty.
+// DirtyList lists a session's partitions that may have something to report, in the order in which
+// they became dirty. It contains no partition twice. The zero value is empty.
 type DirtyList[P Marked] struct{ list []P }
 
 // Add marks a partition dirty, unless it was removed from the session.
@@ -42,7 +43,7 @@ func (d *DirtyList[P]) Add(partition P) {
 }
 
 // Take empties the list and returns its partitions, except those that were removed from the session
-// meanwhile. Later events can mark these partitions dirty again.
+// since they were added. Later events can mark the partitions dirty again.
 func (d *DirtyList[P]) Take() []P {
 	taken := d.list
 	d.list = nil

@@ -6,21 +6,23 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// These errors reject a fetch as part of its session. The client then starts a new session.
+// These errors mean that a fetch is rejected as part of its session. The client then starts a new
+// session.
 var (
 	ErrNotFound = errors.New("fetch session not found")
 	ErrEpoch    = errors.New("invalid fetch session epoch")
-	// ErrTopicIDs: the fetches of a session must all name topics by id, or all by name.
+	// ErrTopicIDs means that some fetches of a session name topics by id, and others by name. All must
+	// use the same.
 	ErrTopicIDs = errors.New("fetch session mixes topic ids and topic names")
 )
 
 // ID identifies a fetch session and one of its fetches. If the field ID is 0, there is no session.
-// Epoch New requests a new session and epoch None requests none; both fetches name every partition,
-// and close the session with the ID. A fetch with any other epoch names only what has changed since
-// the previous fetch of the session.
+// Epoch New requests a new session, and epoch None requests none. Both fetches name every
+// partition, and close the session with the given ID. A fetch with any other epoch names only the
+// partitions that have changed since the session's previous fetch.
 type ID struct{ ID, Epoch int32 }
 
-// New and None are the epochs that do not number a fetch of a session.
+// New and None are epochs that are not the number of a fetch in a session.
 const (
 	New  int32 = 0
 	None int32 = -1
@@ -29,11 +31,11 @@ const (
 // Full reports whether the fetch names every partition.
 func (id ID) Full() bool { return id.Epoch == New || id.Epoch == None }
 
-// Next returns the ID of the following fetch. Epoch 1 follows the largest epoch.
+// Next returns the ID of the following fetch. The largest epoch is followed by epoch 1.
 func (id ID) Next() ID { return ID{id.ID, max(id.Epoch+1, 1)} }
 
-// Key identifies a partition in a session by the id of its topic, or by the topic's name if the
-// client does not know the id.
+// Key identifies a partition in a session by the topic's id, or by the topic's name if the client
+// does not know the id.
 type Key struct {
 	Topic metadata.ID
 	Name  string // "" unless Topic is zero

@@ -50,14 +50,13 @@ func TestDirtyListKeepsOrderAndDropsRemoved(t *testing.T) {
 	}
 }
 
-// TestFollowerMatchesItsLeader checks the invariant of Follower against a leader that applies the
-// requests which it receives. Meanwhile requests and responses are lost, and the leader closes
-// sessions.
+// TestFollowerMatchesItsLeader checks the invariant of Follower against a leader that applies every
+// request that it receives, while requests and responses get lost and the leader closes sessions.
 func TestFollowerMatchesItsLeader(t *testing.T) {
 	for s := range seed.Sequence(t, 200) {
 		random := rand.New(rand.NewPCG(s, 0))
 		var f Follower[int]
-		var leader map[Key]int // the requests in the leader's session; nil: no session
+		var leader map[Key]int // requests in the leader's session; nil if there is no session
 		var sequence Sequence
 		want := map[Key]int{}
 		for range 200 {
