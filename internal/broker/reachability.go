@@ -32,8 +32,8 @@ type pinger struct {
 	target metadata.Broker
 }
 
-// run pings the brokers of the newest image until ctx ends. If the metadata store accepts no
-// reports, it does nothing.
+// run pings the brokers in the newest metadata image until ctx ends. If the metadata store accepts
+// no reports, run does nothing.
 func (w *reachWatch) run(ctx context.Context) {
 	reporter, ok := w.broker.opts.Metadata.(metadata.ReachabilityReporter)
 	if !ok {
@@ -54,7 +54,8 @@ func (w *reachWatch) run(ctx context.Context) {
 	}
 }
 
-// tick starts and stops pingers as the newest image requires, and returns the present report.
+// tick starts and stops pingers so that they match the newest metadata image, and returns the
+// current report.
 func (w *reachWatch) tick(ctx context.Context, running *sync.WaitGroup) reachability.Report {
 	peers := w.peers()
 	for peer, p := range w.pinged {
@@ -77,7 +78,8 @@ func (w *reachWatch) tick(ctx context.Context, running *sync.WaitGroup) reachabi
 	return w.mu.observer.Tick(names, time.Now())
 }
 
-// peers returns the other brokers of the newest image, except those in controlled shutdown.
+// peers returns the other brokers in the newest metadata image, except brokers in controlled
+// shutdown.
 func (w *reachWatch) peers() map[reachability.Peer]metadata.Broker {
 	peers := map[reachability.Peer]metadata.Broker{}
 	image := w.broker.images.newest.Load()
@@ -93,7 +95,7 @@ func (w *reachWatch) peers() map[reachability.Peer]metadata.Broker {
 	return peers
 }
 
-// pingAlways pings a peer every PingInterval until ctx ends. After a failure it connects again.
+// pingAlways pings a peer every PingInterval until ctx ends. After a failure it reconnects.
 func (w *reachWatch) pingAlways(ctx context.Context, peer reachability.Peer,
 	target metadata.Broker) {
 	var connection *wire.Peer
@@ -119,8 +121,8 @@ func (w *reachWatch) pingAlways(ctx context.Context, peer reachability.Peer,
 	}
 }
 
-// ping sends a ping and waits for the answer. It returns the connection for the next ping, nil if
-// the connection failed.
+// ping sends a ping and waits for the answer. It returns the connection for the next ping, or nil
+// if the connection failed.
 func (w *reachWatch) ping(ctx context.Context, connection *wire.Peer,
 	target metadata.Broker) (*wire.Peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, reachability.UnreachableAfter)

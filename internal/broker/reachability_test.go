@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/reachability"
 )
 
-// reachabilityStore receives reports instead of the metadata store.
+// reachabilityStore replaces the metadata store and receives the reports.
 type reachabilityStore struct {
 	Metadata
 	reports chan string
@@ -18,8 +18,8 @@ type reachabilityStore struct {
 
 func (s reachabilityStore) ReportUnreachable(peers string) { s.reports <- peers }
 
-// TestUnreachablePeersAreReported pings a listener that accepts connections and never answers, as a
-// stopped process does, and a real broker.
+// TestUnreachablePeersAreReported pings a real broker, and a listener that accepts connections but
+// never answers, like a stopped process. Only the listener may be reported.
 func TestUnreachablePeersAreReported(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestUnreachablePeersAreReported(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watch := start(func() error { reach.run(ctx); return nil })
 	began, last := time.Now(), ""
-	// On a busy machine, broker 5 may be reported too at first.
+	// On a busy machine, the first reports may also contain broker 5.
 	for last != "2:4" {
 		last = <-reports
 	}

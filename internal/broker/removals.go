@@ -11,20 +11,21 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// removals deletes the retained records of deleted topics that an administrator has released for
-// deletion, and reports each deletion to the metadata store (docs/format/partition-sets.md
+// removals deletes the retained records of deleted topics after an administrator has released them
+// for deletion. It reports each deletion to the metadata store (docs/format/partition-sets.md
 // describes the entry of such a partition).
 //
-// A deletion is durable before it is reported. It is repeated after a restart, because the image
-// names this broker until the report is stored. One goroutine, run, removes and reports.
+// A deletion is durable before it is reported. After a restart it is repeated, because the metadata
+// image names this broker until the report is stored. One goroutine, run, removes and reports.
 type removals struct {
 	broker  *Broker
-	changed chan struct{} // buffer of one; a token means that an image names such partitions
-	// removed are the partitions that this process has removed. Only run uses it.
+	changed chan struct{} // buffer of one; a token means that an image names partitions to be removed
+	// removed contains the partitions that this process has removed. Only run accesses it.
 	removed map[removal]bool
 }
 
-// removal identifies the records of one topic id in a partition of a deleted topic.
+// removal identifies the records in a deleted topic's partition by the topic id's tag and the
+// partition index.
 type removal struct {
 	index int32
 	tag   string
@@ -34,7 +35,7 @@ func newRemovals(b *Broker) *removals {
 	return &removals{broker: b, changed: make(chan struct{}, 1), removed: map[removal]bool{}}
 }
 
-// update wakes run if an image that was applied names partitions to be removed.
+// update wakes run if the applied metadata image contains partitions to be removed.
 func (r *removals) update(image *metadata.Image) {
 	if len(removing(image)) == 0 {
 		return
@@ -45,7 +46,7 @@ func (r *removals) update(image *metadata.Image) {
 	}
 }
 
-// removing returns the partitions of an image that are being removed.
+// removing returns the partitions that are being removed according to the metadata image.
 func removing(image *metadata.Image) (all []metadata.RetainedPartition) {
 	for _, p := range image.Retained {
 		if p.Removing {
@@ -55,7 +56,8 @@ func removing(image *metadata.Image) (all []metadata.RetainedPartition) {
 	return all
 }
 
-// run removes and reports until ctx ends. It repeats a failure every retryInterval.
+// run removes and reports partitions until ctx ends. After a failure it retries every
+// retryInterval.
 func (r *removals) run(ctx context.Context) {
 	retry := time.NewTimer(retryInterval)
 	retry.Stop()
@@ -82,9 +84,9 @@ func (r *removals) run(ctx context.Context) {
 	}
 }
 
-// step removes the records of all partitions that are being removed, and reports those that the
-// image assigns to this broker. Brokers without a replica in the image may have records as well:
-// those of replicas that were moved away.
+// step removes the records of all partitions that are being removed, and reports the partitions
+// that the metadata image assigns to this broker. A broker to which the image assigns no replica
+// can still have records, because its replica was moved away.
 func (r *removals) step(ctx context.Context) error {
 	b := r.broker
 	var pending, mine []metadata.RetainedPartition

@@ -30,15 +30,15 @@ type trio struct {
 	t        *testing.T
 	metadata *local.Store
 	disks    [3]*vfs.Mem
-	// listen contains the addresses of the brokers. They do not change with a restart, as those of
-	// pods do not. Otherwise clients would have no valid address after all brokers have restarted.
+	// listen contains the addresses of the brokers. Like the addresses of pods, they remain the same
+	// after a restart. Otherwise clients would have no valid address after all brokers have restarted.
 	listen  []string
 	brokers [3]*Broker
 	stops   [3]func() error
 	sent    atomic.Int64 // acknowledged records
 }
 
-// brokerStore is the metadata store as one broker uses it. It supports controlled shutdown.
+// brokerStore is one broker's view of the metadata store. It supports controlled shutdown.
 type brokerStore struct {
 	*local.Store
 	id int32
@@ -46,7 +46,7 @@ type brokerStore struct {
 
 func (l brokerStore) AnnounceShutdown(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
 
-// trioWait is the timeout of every wait. It is far above the duration of any wait that succeeds.
+// trioWait is the timeout of every wait. It is far longer than any wait that succeeds.
 const trioWait = await.Limit
 
 func newTrio(t *testing.T) *trio {
@@ -81,8 +81,8 @@ func newTrio(t *testing.T) *trio {
 	return c
 }
 
-// start runs a broker. Parameter graceful selects whether the broker performs a controlled shutdown
-// when it is stopped.
+// start runs a broker. If graceful is set, the broker performs a controlled shutdown when it is
+// stopped.
 func (c *trio) start(id int, graceful bool) {
 	c.t.Helper()
 	opts := Options{
@@ -115,9 +115,9 @@ func (c *trio) stop(id int) {
 	}
 }
 
-// kill replaces the disk of a broker by what a crash of its machine would leave: unsynced writes
-// are lost. The broker itself is stopped. If it was started with graceful set, it still performs a
-// controlled shutdown, but the new disk does not contain the result.
+// kill stops a broker and replaces its disk by the disk that a machine crash would leave, without
+// unsynced writes. A broker that was started with graceful set still performs a controlled
+// shutdown, but the new disk does not contain its result.
 func (c *trio) kill(id int) {
 	c.t.Helper()
 	left := c.disks[id].CrashClone()
@@ -125,7 +125,7 @@ func (c *trio) kill(id int) {
 	c.disks[id] = left
 }
 
-// await waits until a condition of the metadata is satisfied.
+// await waits until the metadata satisfies a condition.
 func (c *trio) await(what string, holds func() bool) {
 	c.t.Helper()
 	await.For(c.t, func() string {
@@ -145,14 +145,14 @@ func (c *trio) describe() string {
 	return text.String()
 }
 
-// more waits until n further records are acknowledged.
+// more waits until n more records are acknowledged.
 func (c *trio) more(n int64) {
 	c.t.Helper()
 	want := c.sent.Load() + n
 	c.await("records to be acknowledged", func() bool { return c.sent.Load() >= want })
 }
 
-// inSync reports whether every partition has a leader and an ISR of size n.
+// inSync returns a function that reports whether every partition has a leader and an ISR of size n.
 func (c *trio) inSync(n int) func() bool {
 	return func() bool {
 		for _, p := range c.metadata.Image().Topic("rep").Partitions {
@@ -172,8 +172,8 @@ func (c *trio) seeds() kgo.Opt {
 	return kgo.SeedBrokers(seeds...)
 }
 
-// produce sends numbered records with acks=all and idempotence until ctx ends. The function that it
-// returns waits for the end and returns the number of acknowledged records.
+// produce sends numbered records with acks=all and idempotence until ctx ends. It returns a
+// function that waits for the end and returns the number of acknowledged records.
 func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 	c.t.Helper()
 	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"),
@@ -203,7 +203,7 @@ func (c *trio) produce(ctx context.Context) (acknowledged func() int) {
 	return func() int { return <-done }
 }
 
-// consume reads n records. It fails unless they are the records 0 to n-1, in the order of each
+// consume reads n records. It fails unless they are the records 0 to n-1, in order within each
 // partition.
 func (c *trio) consume(n int) {
 	c.t.Helper()
@@ -235,7 +235,8 @@ func (c *trio) consume(n int) {
 	}
 }
 
-// equal fails unless all three disks contain equal logs of topic rep. The brokers must be stopped.
+// equal fails unless the logs of topic rep are equal on all three disks. The brokers must be
+// stopped.
 func (c *trio) equal() {
 	c.t.Helper()
 	for _, dir := range []string{"rep-0", "rep-1"} {
@@ -262,9 +263,9 @@ func (c *trio) equal() {
 	}
 }
 
-// TestControlledShutdownsLoseNoAcknowledgedRecord: each broker in turn is stopped with a controlled
-// shutdown and started again while records are produced. All acknowledged records can be read, and
-// the logs of all replicas are equal.
+// TestControlledShutdownsLoseNoAcknowledgedRecord stops each broker in turn with a controlled
+// shutdown and starts it again, while records are produced. All acknowledged records must remain
+// readable, and the logs of all replicas must be equal.
 func TestControlledShutdownsLoseNoAcknowledgedRecord(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -295,9 +296,9 @@ func TestControlledShutdownsLoseNoAcknowledgedRecord(t *testing.T) {
 	t.Logf("%d records", n)
 }
 
-// TestCrashesLoseNoAcknowledgedRecord: brokers crash one after the other while records are
-// produced, and each crash loses the unsynced writes of the broker. All acknowledged records can be
-// read, and the logs of all replicas are equal.
+// TestCrashesLoseNoAcknowledgedRecord crashes one broker after the other while records are
+// produced. Each crash loses the broker's unsynced writes. All acknowledged records must remain
+// readable, and the logs of all replicas must be equal.
 func TestCrashesLoseNoAcknowledgedRecord(t *testing.T) {
 	c := newTrio(t)
 	for id := range c.brokers {
@@ -335,8 +336,8 @@ func isLedBy(id int32) func(p *metadata.Partition) bool {
 }
 
 // TestCleanShutdownOfAllAllowsASingleLeader: all brokers stop, and only broker 1 starts again.
-// After clean shutdowns, its disk proves that it has all records, so it is elected alone. After
-// crashes there is no such proof, so it must not be elected alone.
+// After a clean shutdown, its disk proves that it has all records, so it is elected. After a crash
+// there is no such proof, so it must not be elected.
 func TestCleanShutdownOfAllAllowsASingleLeader(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
@@ -355,7 +356,7 @@ func TestCleanShutdownOfAllAllowsASingleLeader(t *testing.T) {
 			c.start(1, true)
 			c.await("broker 1 to be registered",
 				func() bool { _, up := c.metadata.Image().Broker(1); return up })
-			// The registration has triggered the election.
+			// The broker's registration has triggered the election.
 			for _, p := range c.metadata.Image().Topic("rep").Partitions {
 				if led := p.Leader == 1; led == crash {
 					t.Errorf("crash %t: partition %d: got leader %d, ISR %v", crash, p.Index, p.Leader, p.ISR)

@@ -19,10 +19,11 @@ import (
 	"heartwood.dev/heartwood/internal/pressure"
 )
 
-// errDamaged is the cause of a log that is stopped because a segment at rest is damaged.
+// errDamaged is the cause of stopping a log because one of its sealed segments is damaged.
 var errDamaged = errors.New("damaged segment")
 
-// smallFiles are the checks of files in the data directory that brokers write themselves.
+// smallFiles maps files that brokers themselves write to the data directory to the functions that
+// check their content.
 var smallFiles = map[string]func(content []byte) error{
 	clusterIDFile: func(content []byte) error {
 		_, err := parseClusterID(content)
@@ -50,15 +51,16 @@ func (b *Broker) newScrub() *scrub.Scrubber {
 			return status != nil && status.RunningPass != nil
 		},
 		Clean: func(log *logstore.Log) {
-			// fails without workers: then no pass needs the file
+			// CleanNow fails if the cleaner has no workers; then no pass needs the file.
 			_, _ = b.cleaner.CleanNow(log.ID())
 		},
 	})
 }
 
-// damaged is called by the scrub when the records of a segment are damaged. The log stops if the
-// partition has enough in-sync replicas without it; if this broker leads, another one is elected.
-// Otherwise the log continues: its other records remain available (ADR 0385).
+// damaged is called by the scrub when a segment's records are damaged. If the partition has enough
+// in-sync replicas without this log, the log stops, and if this broker leads the partition, another
+// leader is elected. Otherwise the log continues, so that its other records remain available (ADR
+// 0385).
 func (b *Broker) damaged(log *logstore.Log, base int64, places []inspect.Damage) {
 	switch {
 	case log.Fault() != nil:
@@ -70,7 +72,8 @@ func (b *Broker) damaged(log *logstore.Log, base int64, places []inspect.Damage)
 	}
 }
 
-// dispensable reports whether the partition has minInSyncReplicas without the broker self.
+// dispensable reports whether the partition has minInSyncReplicas in-sync replicas without the
+// broker self.
 func dispensable(image *metadata.Image, id logstore.PartitionID, self int32) bool {
 	topic := image.Topic(id.Topic)
 	if topic == nil || int(id.Index) >= len(topic.Partitions) {
@@ -88,7 +91,7 @@ func dispensable(image *metadata.Image, id logstore.PartitionID, self int32) boo
 	return others >= max(1, topic.Settings.MinInSyncReplicas)
 }
 
-// scrubReportInterval is how often the state of the scrub is compared with the last report.
+// scrubReportInterval is how often the scrub's state is compared with the last report.
 const scrubReportInterval = time.Second
 
 // reportScrub reports each change of the scrub's state to the metadata store until ctx ends.
@@ -108,7 +111,7 @@ func (b *Broker) reportScrub(ctx context.Context) {
 		}
 		status := b.scrub.Status()
 		if !status.Configured {
-			continue // the last process may have reported another state
+			continue // the previous process may have reported another state
 		}
 		next := scrubreport.Status(b.opts.DataDir, status)
 		if text := next.Text(); text != last {
@@ -123,8 +126,8 @@ func (b *Broker) scrubReport() report.Scrub {
 	return scrubreport.Row(b.opts.NodeID, b.opts.DataDir, b.scrub.Status())
 }
 
-// ScrubNow requests that these brokers check the files of a topic, or all files if topic is empty,
-// at once. The result also lists the brokers of other processes.
+// ScrubNow requests that these brokers immediately check the files of a topic, or all files if
+// topic is empty. The result also lists the brokers of other processes.
 func (all Brokers) ScrubNow(topic string) (report.ScrubRequests, error) {
 	answer := report.ScrubRequests{Topic: topic, Requests: []report.ScrubNowRequest{}}
 	image := all.image()
@@ -157,8 +160,8 @@ func (all Brokers) ScrubNow(topic string) (report.ScrubRequests, error) {
 	return answer, nil
 }
 
-// holders returns the brokers that have replicas of a topic, or all brokers that are up or have
-// replicas if topic is empty.
+// holders returns the brokers that have replicas of the topic. If topic is empty, it returns all
+// brokers that are up or have replicas.
 func holders(image *metadata.Image, topic string) map[int32]bool {
 	ids := map[int32]bool{}
 	for _, t := range image.Topics {

@@ -27,18 +27,19 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// secureCluster is a cluster with the listeners tls (SCRAM over TLS) and mtls (certificates), and
-// with peer connections over TLS.
+// secureCluster is a cluster with two client listeners: tls (SCRAM over TLS) and mtls (client
+// certificates). Peer connections use TLS.
 type secureCluster struct {
 	t       *testing.T
 	store   *local.Store
-	ca      *certs.CA // of the brokers' certificates
+	ca      *certs.CA // issuer of the brokers' certificates
 	users   *certs.CA
 	peers   *certs.CA
 	brokers Brokers
 }
 
-// scramOf returns the verifiers of users, by name and password.
+// scramOf returns the users' SCRAM verifiers by user name. Parameter passwords contains the
+// passwords by user name.
 func scramOf(t *testing.T, passwords map[string]string) map[string]*v1alpha1.ScramVerifiers {
 	t.Helper()
 	all := map[string]*v1alpha1.ScramVerifiers{}
@@ -69,7 +70,7 @@ func newSecureCluster(t *testing.T, brokers int) *secureCluster {
 	return c
 }
 
-// newStoppedCluster is a secureCluster whose brokers have not started.
+// newStoppedCluster returns a secureCluster whose brokers have not started.
 func newStoppedCluster(t *testing.T, brokers int, superUsers ...string) *secureCluster {
 	store, err := local.Open(vfs.OS{}, t.TempDir()+"/metadata.json")
 	if err != nil {
@@ -90,7 +91,7 @@ func newStoppedCluster(t *testing.T, brokers int, superUsers ...string) *secureC
 	return c
 }
 
-// await waits until the brokers have registered.
+// await waits until all brokers have registered.
 func (c *secureCluster) await() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), trioWait)
@@ -100,7 +101,7 @@ func (c *secureCluster) await() {
 	}
 }
 
-// secrets returns the content of Secret v1alpha1.BrokersTLSSecretName for a broker.
+// secrets returns the content of the Secret v1alpha1.BrokersTLSSecretName for a broker.
 func (c *secureCluster) secrets(id int32) map[string][]byte {
 	c.t.Helper()
 	uri, err := url.Parse(v1alpha1.PeerURI("ns", "demo", id))
@@ -165,7 +166,7 @@ func (c *secureCluster) run(opts *Options) *Broker {
 	return b
 }
 
-// client returns a client of listener tls.
+// client returns a client that connects to listener tls.
 func (c *secureCluster) client(user, password string, opts ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
 	return c.connect(append(opts, kgo.SeedBrokers(c.brokers[0].Addr()), kgo.SASL(
@@ -185,7 +186,7 @@ func (c *secureCluster) connect(opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// createACLs creates ACLs as a Kafka admin client of the super user does.
+// createACLs creates ACLs through a Kafka admin client of the super user.
 func (c *secureCluster) createACLs(b *kadm.ACLBuilder) {
 	c.t.Helper()
 	results, err := kadm.NewClient(c.client("admin", "admin-secret")).CreateACLs(c.t.Context(), b)
@@ -203,8 +204,8 @@ func produce(ctx context.Context, client *kgo.Client, topic string) error {
 	return client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr()
 }
 
-// TestAuthorizedClientOverTLS: a user may do what admin clients allow it, from then on, and nothing
-// else. Records are replicated over the peer connections.
+// TestAuthorizedClientOverTLS checks that a user may do what an admin client's ACLs allow, as soon
+// as the ACLs are created, and nothing else. Records are replicated over the peer connections.
 func TestAuthorizedClientOverTLS(t *testing.T) {
 	c := newSecureCluster(t, 2)
 	admin := kadm.NewClient(c.client("admin", "admin-secret"))
@@ -220,7 +221,7 @@ func TestAuthorizedClientOverTLS(t *testing.T) {
 	c.createACLs(kadm.NewACLs().Topics("orders").ResourcePatternType(kadm.ACLPatternLiteral).
 		Operations(kadm.OpWrite).Allow("User:alice").AllowHosts("*"))
 	await.Until(t, "alice is allowed to write",
-		func() bool { // once the leader has the ACL in its image
+		func() bool { // until the leader's metadata image contains the ACL
 			alice = c.client("alice", "alice-secret", kgo.DisableIdempotentWrite(),
 				kgo.RequiredAcks(kgo.AllISRAcks()))
 			err := produce(t.Context(), alice, "orders")
@@ -262,9 +263,9 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 	}
 }
 
-// TestForgedFollowersAreRefused sends a follower's fetch as the super user, as a broker with
-// another id, and in each way that identifies a follower: replica id, replica state, private tags
-// (CVE-2018-1288).
+// TestForgedFollowersAreRefused sends a follower's fetch as the super user, and as a broker with
+// another broker's id. It does so in each way that identifies a follower: by replica id, replica
+// state and private tags (CVE-2018-1288).
 func TestForgedFollowersAreRefused(t *testing.T) {
 	c := newSecureCluster(t, 2)
 	admin := c.client("admin", "admin-secret")
@@ -304,7 +305,7 @@ func TestForgedFollowersAreRefused(t *testing.T) {
 	if code := fetch(peer.SeedBrokers()[0], 1-leader); code == 29 {
 		t.Errorf("as itself: error %d", code)
 	}
-	for _, version := range []int16{4, 11, 12} { // by name, with a replica id
+	for _, version := range []int16{4, 11, 12} { // versions with topic names and a replica id
 		if code := c.forge(admin.Broker(int(leader)), version, 1-leader); code != 29 {
 			t.Errorf("version %d with a replica id: error %d", version, code)
 		}
@@ -314,8 +315,8 @@ func TestForgedFollowersAreRefused(t *testing.T) {
 	}
 }
 
-// forge sends a fetch of topic "orders" that names its topic. With replica -1, it has a private tag
-// of followers instead of a replica id.
+// forge sends a fetch of topic "orders" by topic name. If replica is -1, the request contains a
+// follower's private tag instead of a replica id.
 func (c *secureCluster) forge(to *kgo.Broker, version int16, replica int32) int16 {
 	c.t.Helper()
 	req := kmsg.NewPtrFetchRequest()
@@ -337,7 +338,7 @@ func (c *secureCluster) forge(to *kgo.Broker, version int16, replica int32) int1
 	return response.(*kmsg.FetchResponse).Topics[0].Partitions[0].ErrorCode
 }
 
-// pinned is a request that is sent in one version.
+// pinned is a fetch request that is sent in one fixed version.
 type pinned struct {
 	*kmsg.FetchRequest
 	version int16
@@ -345,8 +346,8 @@ type pinned struct {
 
 func (p pinned) MaxVersion() int16 { return p.version }
 
-// TestPeerMustBeABrokerOfTheCluster: a certificate of the users' CA, or of another cluster, does
-// not open the port of peers.
+// TestPeerMustBeABrokerOfTheCluster checks that the port for peers rejects certificates from the
+// users' CA and from another cluster.
 func TestPeerMustBeABrokerOfTheCluster(t *testing.T) {
 	c := newSecureCluster(t, 1)
 	other, err := url.Parse(v1alpha1.PeerURI("ns", "other", 0))
@@ -387,7 +388,8 @@ func TestListenersWithAuthenticationNeedAPeerPort(t *testing.T) {
 	}
 }
 
-// TestInvalidCertificatesKeepTheOldOnes updates certificates with a broken key.
+// TestInvalidCertificatesKeepTheOldOnes checks that an update with a broken key keeps the previous
+// certificate.
 func TestInvalidCertificatesKeepTheOldOnes(t *testing.T) {
 	ca := certs.New(t, "ca")
 	chain, key := certs.KeyPEM(t, ca.Server("broker"))

@@ -10,11 +10,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// slowStore is a metadata store whose ReportServing blocks, like a slow API server, until the test
-// receives the report.
+// slowStore is a metadata store whose ReportServing blocks until the test receives the report, like
+// a slow API server.
 type slowStore struct {
 	Metadata
-	reports chan []metadata.Served // ReportServing sends each report to it
+	reports chan []metadata.Served // receiver of each report
 }
 
 func (s *slowStore) ReportServing(ctx context.Context, _ int32, served []metadata.Served) error {
@@ -26,7 +26,7 @@ func (s *slowStore) ReportServing(ctx context.Context, _ int32, served []metadat
 	}
 }
 
-// runWith runs a broker with the given metadata store until the test ends, but not for longer than
+// runWith runs a broker with the given metadata store until the test ends, but no longer than
 // await.Limit.
 func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	c.t.Helper()
@@ -47,8 +47,8 @@ func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	return ctx, b
 }
 
-// TestImagesAreAppliedDuringAReport: images are applied while a report blocks. After that report,
-// the newest list is reported; lists in between may be skipped.
+// TestImagesAreAppliedDuringAReport checks that images are applied while a report blocks. After
+// that report, the newest list is reported; lists in between may be skipped.
 func TestImagesAreAppliedDuringAReport(t *testing.T) {
 	c := newCluster(t)
 	slow := &slowStore{c.metadata, make(chan []metadata.Served)}
@@ -82,7 +82,7 @@ func TestImagesAreAppliedDuringAReport(t *testing.T) {
 // failingStore is a slowStore whose first reports fail.
 type failingStore struct {
 	slowStore
-	fails int // number of reports that still fail; used by the reporting goroutine only
+	fails int // number of reports that still fail; only the reporting goroutine uses it
 }
 
 func (f *failingStore) ReportServing(ctx context.Context, broker int32,
@@ -94,7 +94,7 @@ func (f *failingStore) ReportServing(ctx context.Context, broker int32,
 	return f.slowStore.ReportServing(ctx, broker, served)
 }
 
-// TestFailedReportIsRetried: the first report fails, and the broker reports again.
+// TestFailedReportIsRetried checks that the broker reports again after the first report has failed.
 func TestFailedReportIsRetried(t *testing.T) {
 	c := newCluster(t)
 	store := &failingStore{slowStore{c.metadata, make(chan []metadata.Served)}, 1}

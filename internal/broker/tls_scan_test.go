@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/tlsscan"
 )
 
-// TestListenersAcceptModernTLSOnly scans the listeners of clients with and without certificates of
-// clients, the port for other brokers, and the HTTP port.
+// TestListenersAcceptModernTLSOnly scans the client listeners with and without client certificates,
+// the port for other brokers, and the HTTP port.
 func TestListenersAcceptModernTLSOnly(t *testing.T) {
 	c := newSecureCluster(t, 1)
 	b := c.brokers[0]
@@ -41,7 +41,7 @@ func TestListenersAcceptModernTLSOnly(t *testing.T) {
 		if s.Config == nil {
 			s.Config = &tls.Config{}
 		}
-		s.Config.InsecureSkipVerify = true // Certificate checks it
+		s.Config.InsecureSkipVerify = true // Certificate checks the server's certificate instead
 		tlsscan.Scan(t, &s)
 	}
 }

@@ -29,7 +29,7 @@ func (b *Broker) newTransactions() *coordinator.Transactions {
 }
 
 // metadataReachable reports whether the metadata image is current, as far as this broker knows. A
-// store without outages need not implement Outage.
+// metadata store that cannot become unavailable does not have to implement Outage.
 func (b *Broker) metadataReachable() bool {
 	store, ok := b.opts.Metadata.(interface {
 		Outage(now time.Time) time.Duration
@@ -37,8 +37,8 @@ func (b *Broker) metadataReachable() bool {
 	return !ok || store.Outage(time.Now()) == 0
 }
 
-// verifier is the replica.Verifier of a broker. It exists because the set of replicas is created
-// before the coordinator that answers the questions.
+// verifier is the broker's replica.Verifier. The type exists because the set of replicas is created
+// before the coordinator that verifies transactions.
 type verifier struct{ broker *Broker }
 
 // Verify implements replica.Verifier.
@@ -46,7 +46,7 @@ func (v verifier) Verify(ctx context.Context, q replica.Verification) []error {
 	return v.broker.transactions.Verify(ctx, q)
 }
 
-// writeMarkers writes markers to partitions that this broker leads.
+// writeMarkers writes transaction markers to partitions that this broker leads.
 func (b *Broker) writeMarkers(ctx context.Context, markers []coordinator.PartitionMarker) []error {
 	local := make([]replica.Marker, len(markers))
 	for i, m := range markers {
@@ -58,7 +58,7 @@ func (b *Broker) writeMarkers(ctx context.Context, markers []coordinator.Partiti
 	return b.groups.WriteMarkers(ctx, local)
 }
 
-// transactionPeer is a coordinator.Peer over the Kafka protocol.
+// transactionPeer implements coordinator.Peer over the Kafka protocol.
 type transactionPeer struct{ *wire.Peer }
 
 // WriteMarkers implements coordinator.Peer.
@@ -91,5 +91,5 @@ func (p transactionPeer) KnownProducers(ctx context.Context,
 	return transactions.DecodeKnownProducers(body)
 }
 
-// clientID identifies this broker in the logs of other brokers.
+// clientID returns the client id by which other brokers identify this broker in their logs.
 func (b *Broker) clientID() string { return "broker-" + strconv.Itoa(int(b.opts.NodeID)) }

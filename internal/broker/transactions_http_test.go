@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// transactionsOf requests GET /api/v1/transactions.
+// transactionsOf sends GET /api/v1/transactions and returns the report.
 func transactionsOf(t *testing.T, handler http.Handler, query string) report.Transactions {
 	t.Helper()
 	r := get(t, handler, "GET", "/api/v1/transactions"+query)
@@ -27,7 +27,7 @@ func transactionsOf(t *testing.T, handler http.Handler, query string) report.Tra
 	return answer
 }
 
-// begin begins a transaction that writes one record, and leaves it open.
+// begin begins a transaction, writes one record in it, and leaves it open.
 func begin(t *testing.T, c *cluster, id string) *kgo.Client {
 	t.Helper()
 	client := c.client(kgo.TransactionalID(id), kgo.TransactionTimeout(time.Minute))
@@ -40,8 +40,9 @@ func begin(t *testing.T, c *cluster, id string) *kgo.Client {
 	return client
 }
 
-// TestTransactionsOverHTTP: an open transaction is listed with its coordinator's state and in the
-// log of its partition. An abort of its id ends it, and a second one finds no open transaction.
+// TestTransactionsOverHTTP checks that an open transaction is listed with its coordinator's state
+// and in its partition's log. Aborting its transactional id ends it, and a second abort finds no
+// open transaction.
 func TestTransactionsOverHTTP(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -108,8 +109,8 @@ func expectFailures(t *testing.T, handler http.Handler, want map[string]string) 
 	}
 }
 
-// TestAbortOfAnOpenTransactionInOnePartition: the marker ends the transaction in the log of the
-// partition, although the coordinator does not know of the abort.
+// TestAbortOfAnOpenTransactionInOnePartition checks that the abort marker ends the transaction in
+// the partition's log, although the coordinator does not know of the abort.
 func TestAbortOfAnOpenTransactionInOnePartition(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -130,7 +131,8 @@ func TestAbortOfAnOpenTransactionInOnePartition(t *testing.T) {
 	}
 }
 
-// TestTransactionsOfAStartingBroker: the brokers of a process are empty while they start.
+// TestTransactionsOfAStartingBroker checks the responses while the brokers of a process are
+// starting and the list of brokers is still empty.
 func TestTransactionsOfAStartingBroker(t *testing.T) {
 	handler := httpport.New(HTTPOf(prometheus.NewRegistry(), nil, func() Brokers { return nil }))
 	if r := get(t, handler, "GET", "/api/v1/transactions"); r.Code != 503 {

@@ -16,12 +16,12 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// ErrNoOpenTransaction is the error of an abort without an open transaction.
+// ErrNoOpenTransaction means that there is no open transaction to abort.
 var ErrNoOpenTransaction = httpport.ErrNoOpenTransaction
 
 // Transactions returns the transactional ids that these brokers coordinate, and the open
-// transactions of the partitions that they lead. It fails with coordinator.ErrLoading while a
-// partition of __transaction_state is being loaded.
+// transactions in the partitions that they lead. It fails with coordinator.ErrLoading while a
+// partition of __transaction_state is loading.
 func (all Brokers) Transactions(ctx context.Context, now time.Time,
 	filter httpport.TransactionFilter) (report.Transactions, error) {
 	answer := report.Transactions{TransactionalIDs: []report.TransactionalID{},
@@ -53,15 +53,16 @@ func (all Brokers) Transactions(ctx context.Context, now time.Time,
 }
 
 const (
-	// identifyAge is the age from which an open transaction is identified. Most end earlier, and
-	// reading the transactional ids takes some milliseconds if there are many.
+	// identifyAge is the minimum age of open transactions for which a report looks up the
+	// transactional id. Most transactions end earlier, and reading many transactional ids takes some
+	// milliseconds.
 	identifyAge = 10 * time.Second
-	// identifyTimeout limits the time for which a report waits for the coordinators.
+	// identifyTimeout limits how long a report waits for the coordinators.
 	identifyTimeout = time.Second
 )
 
-// identify sets the transactional ids of the transactions in rows that these brokers coordinate.
-// All other transactions keep only their producer id, and so do transactions whose coordinator is
+// identify sets the transactional ids of those transactions in rows that these brokers coordinate.
+// All other transactions keep only their producer id, as do transactions whose coordinator is
 // loading.
 func (all Brokers) identify(now time.Time, rows []report.Partition) {
 	old := func(row report.Partition) bool {
@@ -76,7 +77,7 @@ func (all Brokers) identify(now time.Time, rows []report.Partition) {
 	var known report.Transactions
 	for _, b := range all {
 		described, _ := b.transactions.List(ctx, transaction.Filter{Phases: report.OpenStates,
-			OpenFor: -1}) // after an error, the transactions have no id
+			OpenFor: -1}) // on an error, the transactions get no transactional id
 		for i := range described {
 			known.TransactionalIDs = append(known.TransactionalIDs,
 				transactionalID(b.opts.NodeID, &described[i]))
@@ -85,7 +86,7 @@ func (all Brokers) identify(now time.Time, rows []report.Partition) {
 	known.Identify(rows)
 }
 
-// transactionTimeoutMax returns the longest timeout that a producer may ask for.
+// transactionTimeoutMax returns the longest transaction timeout that a producer may request.
 func transactionTimeoutMax(image *metadata.Image) time.Duration {
 	return transaction.Config{TimeoutMax: image.Transactions.TimeoutMax}.WithDefaults().TimeoutMax
 }
@@ -113,7 +114,7 @@ func transactionalID(coordinator int32,
 
 func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// openTransactions returns the transactions that have been open for at least minAge in the
+// openTransactions returns the transactions that have been open for at least minAge, in the
 // partitions that this broker leads.
 func (b *Broker) openTransactions(now time.Time, minAge time.Duration) (
 	all []report.OpenTransaction) {
@@ -122,7 +123,7 @@ func (b *Broker) openTransactions(now time.Time, minAge time.Duration) (
 			continue
 		}
 		if count, _ := state.Log.OpenTransactions(); count == 0 {
-			continue // without the log's lock
+			continue // no lock of the log is needed
 		}
 		for _, open := range state.Log.Producers().Transactions() {
 			if minAge > 0 && now.Sub(open.Since) < minAge {
@@ -144,15 +145,16 @@ func (b *Broker) transactionRow(partitionID replica.PartitionID,
 		Hanging: slices.Contains(b.hanging.FirstOffsets(partitionID), open.First)}
 }
 
-// lateMargin is added to the longest timeout of a producer: an open transaction of that age is late
-// (KIP-664), because its coordinator should have aborted it by then.
+// lateMargin is added to the longest transaction timeout of producers. A transaction that has been
+// open for longer than both together is late (KIP-664), because its coordinator should have aborted
+// it by then.
 const lateMargin = 5 * time.Minute
 
 // lateAfter returns the age from which an open transaction is late.
 func (b *Broker) lateAfter() time.Duration { return transactionTimeoutMax(b.image()) + lateMargin }
 
-// lateTransactions returns the number of late transactions of a partition. The result ok is false
-// if this broker does not lead the partition, or if the partition has no open transaction.
+// lateTransactions returns the number of late transactions in a partition. Result ok is false if
+// this broker does not lead the partition, or if the partition has no open transaction.
 func (b *Broker) lateTransactions(state replica.State, now time.Time) (late int, ok bool) {
 	if !state.Leader || state.Log == nil {
 		return 0, false
@@ -172,7 +174,7 @@ func (b *Broker) lateTransactions(state replica.State, now time.Time) (late int,
 
 // AbortTransaction aborts the ongoing transaction of a transactional id, and fences its producer.
 // It fails with coordinator.ErrNotCoordinator if none of these brokers coordinates the id, with
-// transaction.ErrNotFound, or with ErrNoOpenTransaction.
+// transaction.ErrNotFound if the id does not exist, or with ErrNoOpenTransaction.
 func (all Brokers) AbortTransaction(ctx context.Context, id string) (report.Aborted, error) {
 	err := ErrStarting
 	for _, b := range all {
@@ -190,8 +192,8 @@ func (all Brokers) AbortTransaction(ctx context.Context, id string) (report.Abor
 	return report.Aborted{TransactionalID: id}, nil
 }
 
-// AbortOpen aborts the open transaction that begins at an offset of a partition, in this partition
-// only, as `kafka-transactions abort` does. This is for transactions that no coordinator knows. It
+// AbortOpen aborts the open transaction that begins at firstOffset, only in this partition, like
+// `kafka-transactions abort`. Its purpose is to end transactions that no coordinator knows. It
 // fails with replica.ErrNotLeader if none of these brokers leads the partition.
 func (all Brokers) AbortOpen(ctx context.Context, key report.TopicPartition,
 	firstOffset int64) (report.Aborted, error) {
@@ -210,8 +212,8 @@ func (all Brokers) AbortOpen(ctx context.Context, key report.TopicPartition,
 	return report.Aborted{Partitions: []report.TopicPartition{key}}, nil
 }
 
-// abortOpen aborts an open transaction in a partition that this broker leads in a leader epoch (-1:
-// any). The function matches selects the transaction.
+// abortOpen aborts the open transaction for which matches returns true, in a partition that this
+// broker leads. Parameter leaderEpoch is the required leader epoch, or -1 for any.
 func (b *Broker) abortOpen(ctx context.Context, id replica.PartitionID, leaderEpoch int32,
 	matches func(logstore.ProducerInfo) bool) error {
 	log, err := b.replicas.Leader(id, leaderEpoch)

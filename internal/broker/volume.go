@@ -2,14 +2,14 @@ package broker
 
 import "heartwood.dev/heartwood/internal/pressure"
 
-// sizer is a file system that knows its size.
+// sizer is a file system that can report its size.
 type sizer interface {
 	// Size returns the size in bytes of the file system that contains the named file.
 	Size(name string) (uint64, error)
 }
 
-// volume returns the size of the data directory's file system, and the space in it that this
-// process can still use, both in bytes. A value that is unknown is -1.
+// volume returns two sizes in bytes: the size of the data directory's file system, and the space
+// that this process can still use in it. An unknown value is -1.
 func (b *Broker) volume() (total, usable int64) {
 	total, usable = -1, -1
 	if free, err := b.opts.FS.Free(b.opts.DataDir); err == nil {

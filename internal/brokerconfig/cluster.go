@@ -12,8 +12,8 @@ import (
 
 type spec = v1alpha1.LogClusterSpec
 
-// clusterRows returns the rows with a field of their own. The ranges are those of the LogCluster's
-// schema; a test compares them.
+// clusterRows returns the rows for settings with a field of their own. The value ranges are the
+// same as in the LogCluster's schema; a test compares them.
 func clusterRows() []*Property {
 	rows := append(groupRows(), offsetsRows()...)
 	rows = append(rows, groupBoundRows()...)
@@ -57,7 +57,8 @@ func clusterRows() []*Property {
 	return rows
 }
 
-// milliseconds returns the field of a setting of spec.groups in milliseconds.
+// milliseconds returns a field of spec.groups that is a duration and whose setting is in
+// milliseconds.
 func milliseconds(lowest, highest time.Duration,
 	locate func(*v1alpha1.Groups) **metav1.Duration) *field {
 	return duration(time.Millisecond, lowest, highest,
@@ -119,7 +120,7 @@ func groupRows() []*Property {
 	}
 }
 
-// Bounds of the settings of the consumer protocol.
+// Bounds on the settings of the consumer protocol.
 const (
 	shortestConsumerInterval, longestConsumerInterval = 100 * time.Millisecond, time.Hour
 	shortestConsumerSession, longestConsumerSession   = time.Second, 24 * time.Hour

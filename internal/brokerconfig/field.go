@@ -15,17 +15,17 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// field converts between the text of a setting and a field of the LogCluster. Its functions may
-// create empty groups of fields; tidy removes them.
+// field converts between the text of a setting and a field of the LogCluster. Its functions can
+// create empty parent structs; tidy removes them.
 type field struct {
-	allowed string // the allowed values, as in errors and documentation
+	allowed string // description of the allowed values, for errors and documentation
 	// get returns ok false if the field is not set.
 	get   func(spec *v1alpha1.LogClusterSpec) (value string, ok bool)
 	set   func(spec *v1alpha1.LogClusterSpec, value string) error
 	reset func(spec *v1alpha1.LogClusterSpec)
 }
 
-// Get returns the values of all settings with a field of their own that the LogCluster sets, by
+// Get returns the values of the settings with a field of their own that the LogCluster sets, by
 // name.
 func Get(spec *v1alpha1.LogClusterSpec) map[string]string {
 	spec = spec.DeepCopy()
@@ -40,12 +40,12 @@ func Get(spec *v1alpha1.LogClusterSpec) map[string]string {
 	}
 	if spec.AdminAPI == v1alpha1.AdminReadOnly {
 		set[deleteTopicEnable] = "false"
-		delete(set, autoCreateTopics) // no topic is created
+		delete(set, autoCreateTopics) // ineffective, because no topic may be created
 	}
 	return set
 }
 
-// Set sets the field of p, which has a field of its own.
+// Set sets the field of p. p must have a field of its own.
 func (p *Property) Set(spec *v1alpha1.LogClusterSpec, value string) error {
 	err := p.field.set(spec, strings.TrimSpace(value))
 	tidy(spec)
@@ -56,13 +56,13 @@ func (p *Property) Set(spec *v1alpha1.LogClusterSpec, value string) error {
 	return nil
 }
 
-// Reset removes the field of p, which has a field of its own.
+// Reset removes the field of p. p must have a field of its own.
 func (p *Property) Reset(spec *v1alpha1.LogClusterSpec) {
 	p.field.reset(spec)
 	tidy(spec)
 }
 
-// tidy removes empty groups of fields.
+// tidy removes empty structs from the spec.
 func tidy(spec *v1alpha1.LogClusterSpec) {
 	if spec.Groups != nil {
 		removeEmpty(&spec.Groups.OffsetsTopic)
@@ -83,7 +83,7 @@ func removeEmpty[T any](group **T) {
 	}
 }
 
-// group returns the group of fields at a pointer, and creates the group if it is nil.
+// group returns *pointer. If it is nil, group creates the struct first.
 func group[T any](pointer **T) *T {
 	if *pointer == nil {
 		*pointer = new(T)
@@ -107,8 +107,8 @@ func parseNumber(value string, lowest, highest int64) (int64, error) {
 	return n, nil
 }
 
-// number returns the field of a setting that is a whole number. write converts the number to the
-// type of the field, and read converts it back.
+// number returns the field for a setting that is an integer. write converts the integer to the
+// field's type, and read converts it back.
 func number[T any](lowest, highest int64, locate func(*v1alpha1.LogClusterSpec) **T,
 	read func(T) int64, write func(int64) T) *field {
 	return &field{
@@ -136,7 +136,7 @@ func count(lowest, highest int64, locate func(*v1alpha1.LogClusterSpec) **int32)
 		func(n int64) int32 { return int32(n) })
 }
 
-// duration returns the field of a setting in the given unit.
+// duration returns the field for a setting that is a duration in the given unit.
 func duration(unit, lowest, highest time.Duration,
 	locate func(*v1alpha1.LogClusterSpec) **metav1.Duration) *field {
 	return number(int64(lowest/unit), int64(highest/unit), locate,
@@ -151,11 +151,11 @@ func size(lowest, highest int64, locate func(*v1alpha1.LogClusterSpec) **resourc
 		func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) })
 }
 
-// rateUnlimited is Kafka's default of a rate of type double.
+// rateUnlimited is Kafka's default for rates of type double.
 const rateUnlimited = "1.7976931348623157E308"
 
-// rate returns the field of a setting in bytes a second that is a double in Kafka. A value that
-// does not fit into an int64 means no limit, and removes the field.
+// rate returns the field for a rate in bytes per second, which is a double in Kafka. A value that
+// does not fit into an int64 means no limit, so setting it removes the field.
 func rate(lowest int64, locate func(*v1alpha1.LogClusterSpec) **resource.Quantity) *field {
 	whole := size(lowest, math.MaxInt64, locate)
 	return &field{
@@ -163,7 +163,7 @@ func rate(lowest int64, locate func(*v1alpha1.LogClusterSpec) **resource.Quantit
 		get: func(spec *v1alpha1.LogClusterSpec) (string, bool) {
 			value, ok := whole.get(spec)
 			if ok {
-				value += ".0" // as Java prints a double
+				value += ".0" // the format of a double in Java
 			}
 			return value, ok
 		},
@@ -184,7 +184,8 @@ func rate(lowest int64, locate func(*v1alpha1.LogClusterSpec) **resource.Quantit
 	}
 }
 
-// flag returns the field of a boolean. It accepts the spellings of Kafka's ConfigDef.
+// flag returns the field for a boolean setting. It accepts the spellings that Kafka's ConfigDef
+// accepts.
 func flag(locate func(*v1alpha1.LogClusterSpec) **bool) *field {
 	return &field{
 		allowed: "true or false",

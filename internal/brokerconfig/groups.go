@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// groupBoundRows returns the bounds of the configs of single groups. A bound that is not set is
-// Kafka's default or, if that is beyond Kafka's default, the value for all groups.
+// groupBoundRows returns the bounds on the configs of single groups. The default of a bound is
+// Kafka's default or, if the value for all groups is beyond it, that value.
 func groupBoundRows() []*Property {
 	const interval, session = "heartbeat.interval.ms", "session.timeout.ms"
 	bound := func(name, standard, path string, beyond func(a, b int64) int64,

@@ -2,17 +2,17 @@ package brokerconfig
 
 import "strings"
 
-// Omission is a group of Kafka's settings that brokers do not list.
+// Omission is a group of Kafka's broker settings that brokers do not list.
 type Omission struct {
 	Names  []string // names, or prefixes that end with a dot
 	Reason string
 }
 
-// Omissions returns the settings of Kafka that brokers do not list, with the reasons. A setting
-// belongs to the first group with its name or a prefix of it.
+// Omissions returns the Kafka settings that brokers do not list, with the reasons. A setting
+// belongs to the first group that contains its name or a prefix of its name.
 func Omissions() []Omission { return omissions }
 
-// matches reports whether an omission contains a setting.
+// matches reports whether the omission contains a setting.
 func (o Omission) matches(name string) bool {
 	for _, n := range o.Names {
 		if n == name || strings.HasSuffix(n, ".") && strings.HasPrefix(name, n) {

@@ -8,27 +8,27 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Property is one setting of brokers.
+// Property is one broker setting.
 type Property struct {
 	Name string // e.g. log.retention.ms
 	Type string // Kafka's ConfigDef type
 	Doc  string
-	// Field is the path of the field that determines the value, e.g.
+	// Field is the path of the LogCluster field that determines the value, e.g.
 	// spec.topicDefaults.retention.time; "": no field does.
 	Field string
-	// Topic is the topic property whose default this setting is, e.g. retention.ms; "": none.
+	// Topic is the topic property for which this setting is the default, e.g. retention.ms; "": none.
 	Topic string
 	// Default is the value that is in effect if the LogCluster does not set Field.
 	Default string
 	// Null means that the setting has no value if the LogCluster does not set Field. If Fallback is
-	// not empty, it names the read-only setting that is in effect then (log.retention.hours).
+	// not empty, it names the read-only setting that then applies (log.retention.hours).
 	Null     bool
 	Fallback string
 	// Own means that only the broker itself knows the value, such as its id.
 	Own bool
 
-	field *field // of a row with a field of its own
-	// derive returns the value from the other settings; nil: the value is Default.
+	field *field // set in rows with a field of their own
+	// derive computes the value from other settings; nil: the value is Default.
 	derive func(value func(name string) string) string
 }
 
@@ -41,8 +41,8 @@ func All() []*Property { return table().sorted }
 // Find returns a setting, or nil if the name is unknown.
 func Find(name string) *Property { return table().byName[name] }
 
-// OfTopic returns the setting that is the default of a topic property, or nil if the name is
-// unknown. There is one for each topic property.
+// OfTopic returns the setting that is the default of a topic property, or nil if the property is
+// unknown. Every topic property has such a setting.
 func OfTopic(property string) *Property { return table().byTopic[property] }
 
 type properties struct {
@@ -67,17 +67,18 @@ var table = sync.OnceValue(func() properties {
 type Value struct {
 	*Property
 	Value string
-	Null  bool // absence of a value; Value is ""
+	Null  bool // true: there is no value, and Value is ""
 	Set   bool // the LogCluster sets the value
-	// Fallback is the default under its own name; nil: the setting has no default.
+	// Fallback is the default, with the name of the setting that contains it; nil: the setting has no
+	// default.
 	Fallback *Synonym
 }
 
 // Synonym is another source of a setting's value.
 type Synonym struct{ Name, Value string }
 
-// Describe returns the effective value of each setting except those that only the broker itself
-// knows. set contains the values that the LogCluster sets, by name.
+// Describe returns the effective value of each setting except those with Own. Parameter set
+// contains the values that the LogCluster sets, by name.
 func Describe(set map[string]string) []Value {
 	value := func(name string) string {
 		if v, ok := set[name]; ok {
@@ -110,8 +111,8 @@ func Describe(set map[string]string) []Value {
 	return values
 }
 
-// defaultFields maps each topic property to the name of the broker setting that is its default and
-// to the path of its field in spec.topicDefaults.
+// defaultFields maps each topic property to the broker setting that is its default, and to the path
+// of that setting's field in spec.topicDefaults.
 var defaultFields = []struct{ topic, name, field, fallback string }{
 	{"cleanup.policy", "log.cleanup.policy", "cleanupPolicy", ""},
 	{"compression.gzip.level", "compression.gzip.level", "compression.level", ""},
@@ -147,8 +148,8 @@ var defaultFields = []struct{ topic, name, field, fallback string }{
 		"uncleanLeaderElection", ""},
 }
 
-// topicRows returns the rows of the defaults of topic properties. The names in Kafka's table of
-// synonyms that are read-only (log.retention.hours) are the Fallback of a row.
+// topicRows returns the rows for the defaults of topic properties. If Kafka's synonym for a
+// property is a read-only setting (log.retention.hours), it is the row's Fallback.
 func topicRows() []*Property {
 	standard := map[string]topicconfig.Property{}
 	for _, p := range topicconfig.Default().Properties() {

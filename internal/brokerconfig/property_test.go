@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// kafkaProperty is a line of testdata/kafka-4.3.1.txt.
+// kafkaProperty is one line of testdata/kafka-4.3.1.txt.
 type kafkaProperty struct{ name, kind string }
 
 func kafkaProperties(t *testing.T) (all []kafkaProperty) {
@@ -56,8 +56,8 @@ func TestEachTopicPropertyHasABrokerDefault(t *testing.T) {
 	}
 }
 
-// TestFallbacksAreTheDefaults: log.retention.hours, which is in effect if log.retention.ms has no
-// value, is the default of retention.ms in another unit.
+// TestFallbacksAreTheDefaults checks that the fallback log.retention.hours is the default of
+// retention.ms in another unit. The fallback applies if log.retention.ms has no value.
 func TestFallbacksAreTheDefaults(t *testing.T) {
 	for name, value := range map[string]string{
 		"log.retention.hours": "168", "log.roll.hours": "168", "log.roll.jitter.hours": "0",
@@ -105,7 +105,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestEachKafkaSettingIsListedOrOmitted: an omission has a reason, and no omission is outdated.
+// TestEachKafkaSettingIsListedOrOmitted checks that each Kafka setting is listed or omitted, that
+// each omission has a reason, and that no omission is outdated.
 func TestEachKafkaSettingIsListedOrOmitted(t *testing.T) {
 	used := map[int]bool{}
 	for _, p := range kafkaProperties(t) {

@@ -1,6 +1,6 @@
 package brokerconfig
 
-// Names that occur in several places.
+// Names that are used in several places.
 const (
 	autoCreateTopics  = "auto.create.topics.enable"
 	deleteTopicEnable = "delete.topic.enable"
@@ -9,7 +9,7 @@ const (
 	logSegmentBytes   = "log.segment.bytes"
 )
 
-// The settings that only the broker itself knows (Property.Own).
+// Settings that only the broker itself knows (Property.Own).
 const (
 	AdvertisedListeners = "advertised.listeners"
 	BrokerID            = "broker.id"
@@ -22,14 +22,14 @@ const (
 	NodeID              = "node.id"
 )
 
-// readOnlyRows returns the rows of settings that admin clients cannot change.
+// readOnlyRows returns the rows for settings that admin clients cannot change.
 func readOnlyRows() []*Property {
 	rows := append(ownRows(), derivedRows()...)
 	rows = append(rows, fixedRows...)
 	return append(rows, transactionRows()...)
 }
 
-// own returns the row of a setting that only the broker itself knows.
+// own returns the row for a setting that only the broker itself knows.
 func own(name, kind, field, doc string) *Property {
 	return &Property{Name: name, Type: kind, Field: field, Doc: doc, Own: true}
 }
@@ -50,7 +50,7 @@ func ownRows() []*Property {
 	}
 }
 
-// derivedRows returns the rows whose values follow from other settings.
+// derivedRows returns the rows whose values are derived from other settings.
 func derivedRows() []*Property {
 	same := func(name string) func(func(string) string) string {
 		return func(value func(string) string) string { return value(name) }
@@ -84,8 +84,8 @@ func derivedRows() []*Property {
 	}
 }
 
-// fixedRows are the settings whose values are part of the implementation. A test compares the
-// values with the constants in the code.
+// fixedRows are the rows for settings whose values are fixed in the implementation. A test compares
+// the values with the constants in the code.
 var fixedRows = []*Property{
 	{Name: "authorizer.class.name", Type: "string", Default: "",
 		Doc: "There is no authorizer: each client may do everything."},
@@ -164,8 +164,8 @@ var fixedRows = []*Property{
 		Doc: "The largest request."},
 }
 
-// transactionRows returns Kafka's settings of transactions that have no field, with Kafka's
-// defaults.
+// transactionRows returns the rows for Kafka's transaction settings without a field. Their values
+// are Kafka's defaults.
 func transactionRows() []*Property {
 	without := func(name, kind, value, doc string) *Property {
 		return &Property{Name: name, Type: kind, Default: value,

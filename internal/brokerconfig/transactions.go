@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// transactionFieldRows returns the settings of transactions that have a field.
+// transactionFieldRows returns the rows for transaction settings with a field.
 func transactionFieldRows() []*Property {
 	return []*Property{
 		{

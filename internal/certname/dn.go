@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// keywords are the attribute types that have a keyword in RFC 2253. Java writes any other type as
-// its OID.
+// keywords maps attribute types to their keywords in RFC 2253. Java writes any other type as its
+// OID.
 var keywords = map[string]string{
 	"2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.9": "STREET",
 	"2.5.4.10": "O", "2.5.4.11": "OU", "0.9.2342.19200300.100.1.25": "DC",
 	"0.9.2342.19200300.100.1.1": "UID",
 }
 
-// rawAttribute is one AttributeTypeAndValue, with the encoded value.
+// rawAttribute is one AttributeTypeAndValue. Its value is still encoded.
 type rawAttribute struct {
 	Type  asn1.ObjectIdentifier
 	Value asn1.RawValue
@@ -24,7 +24,7 @@ type rawAttribute struct {
 
 type rawRDNSET []rawAttribute
 
-// DN returns the text of a distinguished name in DER, such as Certificate.RawSubject.
+// DN returns the text of a DER-encoded distinguished name, such as Certificate.RawSubject.
 func DN(der []byte) (string, error) {
 	var sequence []rawRDNSET
 	if rest, err := asn1.Unmarshal(der, &sequence); err != nil || len(rest) > 0 {
@@ -41,7 +41,8 @@ func DN(der []byte) (string, error) {
 	return strings.Join(names, ","), nil
 }
 
-// attributeText returns one attribute. A value that is no string has the form of an unknown type.
+// attributeText returns the text of one attribute. If the value is not a string, the text has the
+// same form as for an unknown type.
 func attributeText(a rawAttribute) string {
 	keyword, known := keywords[a.Type.String()]
 	if !known {
@@ -54,7 +55,7 @@ func attributeText(a rawAttribute) string {
 	return keyword + "=" + escape(value)
 }
 
-// escape escapes special characters, and white space at both ends.
+// escape escapes special characters, and spaces at the beginning and end.
 func escape(value string) string {
 	var b strings.Builder
 	lead := len(value) - len(strings.TrimLeft(value, " \r"))
@@ -72,8 +73,8 @@ func escape(value string) string {
 	return b.String()
 }
 
-// CommonName returns the only common name of a subject. The result ok is false if there is none, or
-// more than one: then it would depend on the reader which of them counts.
+// CommonName returns the only common name in a subject. Result ok is false if there is none or more
+// than one: with more than one, readers could choose different ones.
 func CommonName(subject pkix.Name) (name string, ok bool) {
 	count := 0
 	for _, a := range subject.Names {

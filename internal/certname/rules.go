@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// Rules map the text of a distinguished name to the name of a principal (KIP-371,
+// Rules map the text of a distinguished name to a principal's name (KIP-371,
 // ssl.principal.mapping.rules). The first rule whose pattern matches the whole text applies.
 type Rules []rule
 
 type rule struct {
-	pattern     *regexp.Regexp // nil: DEFAULT, the name is the distinguished name
-	replacement string         // in the form of package regexp
+	pattern     *regexp.Regexp // nil: rule DEFAULT, which returns the distinguished name
+	replacement string         // in the syntax of package regexp
 	change      func(string) string
 }
 
-// ErrNoRule means that no rule matches a name.
+// ErrNoRule means that no rule matches a distinguished name.
 var ErrNoRule = errors.New("no principal rule matches the distinguished name")
 
 // ruleForm matches RULE:pattern/replacement/ with an optional L or U. A slash in the pattern or the
 // replacement is escaped.
 var ruleForm = regexp.MustCompile(`^RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)$`)
 
-// reference matches a reference to a group in a replacement, $1 or ${name}.
+// reference matches a group reference $1 in a replacement. Package regexp expects ${1}.
 var reference = regexp.MustCompile(`\$(\d+)`)
 
-// ParseRules parses rules. Without rules, the only one is DEFAULT. Patterns have Go's syntax, which
-// lacks look-ahead and back references.
+// ParseRules parses rules. If texts is empty, the only rule is DEFAULT. Patterns have Go's syntax,
+// which has no look-ahead and no back references.
 func ParseRules(texts []string) (Rules, error) {
 	if len(texts) == 0 {
 		return Rules{{}}, nil
@@ -61,7 +61,7 @@ func ParseRules(texts []string) (Rules, error) {
 	return rules, nil
 }
 
-// Apply returns the name of the principal for a distinguished name, or ErrNoRule.
+// Apply returns the principal's name for a distinguished name, or ErrNoRule.
 func (r Rules) Apply(dn string) (string, error) {
 	for _, one := range r {
 		if one.pattern == nil {

@@ -58,19 +58,19 @@ begin with those that status shows: the status of a Topic contains the worst 5 p
 	return cmd
 }
 
-// loss is a partition that waits for records.
+// loss describes a partition that waits for lost records.
 type loss struct {
 	topic     *v1alpha1.Topic
 	partition int32
 	problem   v1alpha1.PartitionProblem
 	state     *partitionset.State // nil if it could not be read
-	replicas  []report.Partition  // of the brokers that have answered
-	note      string              // reason for which replicas is incomplete
+	replicas  []report.Partition  // reports of the brokers that have answered
+	note      string              // reason why replicas is incomplete
 }
 
 func (l *loss) name() string { return fmt.Sprintf("%s/%d", l.topic.Name, l.partition) }
 
-// loss reads what is known about a partition that waits for records.
+// loss reads what is known about a partition that waits for lost records.
 func (s *session) loss(ctx context.Context, text string, account account) (*loss, error) {
 	name, partition, err := parsePartition(text)
 	if err != nil {
@@ -112,9 +112,9 @@ func (s *session) loss(ctx context.Context, text string, account account) (*loss
 	return l, nil
 }
 
-// unlisted returns the error of a partition that is not among the problems in the status of the
-// Topic. The status contains only the worst ones, so the partition may have lost records too; the
-// value of the consent to their loss is only in the status.
+// unlisted returns the error for a partition that is not among the problems in the Topic's status.
+// The status contains only the worst partitions, so this partition may have lost records too. It
+// cannot be accepted yet, because only the status contains the value that consents to its loss.
 func (s *session) unlisted(ctx context.Context, l *loss, cluster *v1alpha1.LogCluster) error {
 	entry, err := s.entry(ctx, l.topic, cluster, l.partition)
 	placed := entry.State
@@ -138,7 +138,7 @@ func (s *session) unlisted(ctx context.Context, l *loss, cluster *v1alpha1.LogCl
 		"the status of the Topic: %s", l.name(), state, v1alpha1.TopicProblemsMax, l.first())
 }
 
-// first returns what to do first about the partitions in the status.
+// first returns the advice to deal first with the partitions in the status.
 func (l *loss) first() string {
 	var names []string
 	for _, p := range l.topic.Status.Problems {
@@ -152,7 +152,7 @@ func (l *loss) first() string {
 	return "accept first the loss of " + strings.Join(names, ", ")
 }
 
-// print shows what is lost.
+// print prints what would be lost.
 func (l *loss) print(s *session) error {
 	out := s.planOut()
 	_, _ = fmt.Fprintf(out, "Partition %s: %s\n%s\n\n", l.name(), l.problem.Reason,
@@ -185,7 +185,7 @@ func (l *loss) print(s *session) error {
 	return err
 }
 
-// confirm asks for the name of the partition, unless the flag has it.
+// confirm asks the user to enter the partition's name, unless the flag contains it.
 func (l *loss) confirm(s *session, name string, in io.Reader) error {
 	if name == "" {
 		if !terminal.Is(in) {
@@ -205,7 +205,7 @@ func (l *loss) confirm(s *session, name string, in io.Reader) error {
 	return nil
 }
 
-// accept writes the consent. It keeps consents for other partitions.
+// accept writes the consent to the annotation. It keeps consents for other partitions.
 func (l *loss) accept(ctx context.Context, s *session) error {
 	words := []string{fmt.Sprintf("%d=%s", l.partition, l.problem.Consent)}
 	for partition, consent := range l.topic.AcceptedDataLoss() {

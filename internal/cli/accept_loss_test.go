@@ -6,8 +6,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// testAcceptUnlisted: a partition that the status does not list may have lost records too, because
-// the status lists five partitions. The PartitionSet decides, if the user may read it.
+// testAcceptUnlisted: the status lists only five partitions, so a partition that is not listed may
+// have lost records too. If the user may read the PartitionSet, it decides whether the partition
+// has.
 func (f *fixture) testAcceptUnlisted(t *testing.T) {
 	list := func(consent string, partitions ...int32) {
 		t.Helper()
@@ -41,7 +42,8 @@ func (f *fixture) testAcceptUnlisted(t *testing.T) {
 	state(serves)
 }
 
-// restrictedAcceptLoss: a user that may not read PartitionSets is not told that nothing is lost.
+// restrictedAcceptLoss checks the message for a user who may not read PartitionSets. It must not
+// claim that nothing is lost.
 func (f *fixture) restrictedAcceptLoss(t *testing.T, want string) {
 	r := runAs(t.Context(), f.restricted, "", "accept-loss", "tickets/0")
 	r.fails(t, want)

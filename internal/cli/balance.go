@@ -16,10 +16,10 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// movesMax is the number of moves that a plan prints.
+// movesMax is the maximum number of moves that a plan prints.
 const movesMax = 20
 
-// balanceFlags are the flags of the commands that move replicas between brokers.
+// balanceFlags are the flags of commands that move replicas between brokers.
 type balanceFlags struct {
 	account account
 	consent consent
@@ -76,12 +76,12 @@ done are taken back.`,
 	return cmd
 }
 
-// balancedStep is the step of a plan without moves. Only the operator knows the rates of producers:
-// it measures them over several minutes.
+// balancedStep is the only step of a plan without moves. The plan cannot consider producer rates,
+// because only the operator measures them, over several minutes.
 const balancedStep = "the sizes and the numbers of replicas are balanced; the operator also balances " +
 	"the bytes per second of producers"
 
-// cancel cancels the present run.
+// cancel cancels the current rebalance run.
 func (b *balanceFlags) cancel(ctx context.Context, s *session,
 	cluster *v1alpha1.LogCluster) error {
 	steps := []string{fmt.Sprintf("set annotation %s=%s of LogCluster %s: no move begins, and those "+
@@ -100,7 +100,7 @@ func (b *balanceFlags) cancel(ctx context.Context, s *session,
 	return b.consent.done(s, steps, "LogCluster "+cluster.Name+": cancelled")
 }
 
-// steps returns the moves that would balance the brokers, or only drain them, and notes about
+// steps returns the moves that balance the brokers, or that only drain them, and notes about
 // brokers that did not answer.
 func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,
 	options balance.Options) (steps, notes []string, err error) {
@@ -135,7 +135,7 @@ func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.
 	return steps, notes, nil
 }
 
-// whyBlocked says why a replica cannot leave a broker, and what to do.
+// whyBlocked returns why a replica cannot leave a broker, and what to do.
 func whyBlocked(goal balance.Goal, percent int64) string {
 	const anyway = ", or set the annotation " + v1alpha1.AnnotationDrainAnyway +
 		"=true of the LogCluster before"
@@ -196,7 +196,7 @@ Replicas that they hold stay; 'kubectl heartwood drain' moves them away.`,
 	return cmd
 }
 
-// someBrokers requires at least one argument.
+// someBrokers checks that there is at least one argument.
 func someBrokers(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return misused(cmd, "give the id of a BROKER")
@@ -204,8 +204,8 @@ func someBrokers(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// change adds brokers to a list of the spec, or removes them. For spec.drain the plan contains the
-// moves.
+// change adds brokers to a list in the spec, or removes them. For spec.drain, the printed plan
+// contains the moves.
 func (b *balanceFlags) change(ctx context.Context, s *session, args []string, undo bool,
 	field string, list func(*v1alpha1.LogClusterSpec) *[]int32) error {
 	cluster, err := s.logCluster(ctx)

@@ -14,11 +14,11 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// unknownBytes is the size of a partition of which no broker has reported a replica.
+// unknownBytes is the size of a partition if no broker has reported a replica of it.
 const unknownBytes = -1
 
-// input returns the brokers and partitions of a LogCluster for a plan, and notes about brokers that
-// did not answer.
+// input returns a LogCluster's brokers and partitions for a plan, and notes about brokers that did
+// not answer.
 func (b *balanceFlags) input(ctx context.Context, s *session,
 	cluster *v1alpha1.LogCluster) (in balance.Cluster, notes []string, err error) {
 	http, err := s.http(ctx, cluster, b.account)
@@ -46,8 +46,8 @@ func (b *balanceFlags) input(ctx context.Context, s *session,
 	return rebalance.PlanInput(cluster, zones, stored, stored, planned), notes, nil
 }
 
-// sizes returns the size of each partition by the name of its topic in Kafka: that of the leader's
-// replica, or of the largest one if the leader has not answered.
+// sizes returns the size of each partition by Kafka topic name. The size is that of the leader's
+// replica or, if the leader has not answered, of the largest replica.
 func sizes(rows []report.Partition) map[partitionset.Key]int64 {
 	sizes, led := map[partitionset.Key]int64{}, map[partitionset.Key]bool{}
 	for i := range rows {
@@ -62,14 +62,14 @@ func sizes(rows []report.Partition) map[partitionset.Key]int64 {
 	return sizes
 }
 
-// draining reports whether all replicas are to leave a broker.
+// draining reports whether all replicas are supposed to leave the broker.
 func draining(cluster *v1alpha1.LogCluster, id int32) bool {
 	return slices.Contains(cluster.Spec.Drain, id) || id >= cluster.Spec.Brokers
 }
 
-// answered fails if a broker that is not being drained did not answer, and the size of one of its
-// partitions is unknown. The size of the replicas on a draining broker does not limit where they
-// move to.
+// answered returns an error if a broker that is not being drained did not answer and the size of
+// one of its partitions is unknown. The size of replicas on a draining broker does not matter,
+// because it does not limit where they move.
 func answered(cluster *v1alpha1.LogCluster, planned []balance.Partition, missing []silent) error {
 	for _, m := range missing {
 		if draining(cluster, m.Broker) {
@@ -85,7 +85,7 @@ func answered(cluster *v1alpha1.LogCluster, planned []balance.Partition, missing
 	return nil
 }
 
-// silentNotes returns what brokers that did not answer mean for the moves.
+// silentNotes returns notes on how brokers that did not answer affect the plan.
 func silentNotes(cluster *v1alpha1.LogCluster, planned []balance.Partition,
 	missing []silent) (notes []string) {
 	isSilent := func(id int32) bool {
@@ -114,8 +114,8 @@ func silentNotes(cluster *v1alpha1.LogCluster, planned []balance.Partition,
 	return notes
 }
 
-// stored returns the number of bytes of the replicas on each broker. For a broker that did not
-// answer it is computed from the sizes of its partitions. It replaces unknown sizes by 0.
+// stored returns the total size of the replicas on each broker. For a broker that did not answer,
+// it adds the sizes of that broker's partitions. It sets unknown sizes to 0.
 func stored(rows []report.Partition, planned []balance.Partition,
 	missing []silent) map[int32]int64 {
 	stored := map[int32]int64{}
@@ -133,15 +133,15 @@ func stored(rows []report.Partition, planned []balance.Partition,
 	return stored
 }
 
-// planned returns the partitions of a LogCluster for a plan. sizes is by topic name in Kafka; the
-// size of a partition that it lacks is unknownBytes.
+// planned returns a LogCluster's partitions for a plan. Parameter sizes contains the sizes by Kafka
+// topic name; a partition that is missing in it has size unknownBytes.
 func (s *session) planned(ctx context.Context, cluster *v1alpha1.LogCluster,
 	sizes map[partitionset.Key]int64) ([]balance.Partition, error) {
 	topics, err := s.topicsOf(ctx, cluster.Name)
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]string{} // in Kafka, by the name of the Topic
+	names := map[string]string{} // Kafka topic names, by name of the Topic
 	for i := range topics {
 		names[topics[i].Name] = topics[i].KafkaName()
 	}
@@ -158,7 +158,7 @@ func (s *session) planned(ctx context.Context, cluster *v1alpha1.LogCluster,
 		for key, entry := range set.All() {
 			name, exists := names[key.Topic]
 			if !exists || entry.Assignment == nil {
-				continue // a retained partition
+				continue // partition of a deleted topic
 			}
 			size, known := sizes[partitionset.Key{Topic: name, Index: key.Index}]
 			if !known {

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// testBalance: both partitions are on broker 0 of three. The broker of the test serves the reports
-// of broker 0 only, so the others are removed from the LogCluster for the plan.
+// testBalance: both partitions are on broker 0 of three brokers. The test runs only broker 0, so
+// the others are removed from the LogCluster before the plan is made.
 func (f *fixture) testBalance(t *testing.T) {
 	f.testRebalanceBalanced(t)
 	f.golden(t, "rebalance-cancel.txt", f.run(t, "rebalance", "--cancel", "--yes").ok(t))
@@ -31,8 +31,8 @@ func (f *fixture) testBalance(t *testing.T) {
 	}
 }
 
-// testRebalanceBalanced: a run can be requested although the plan contains no move, because the
-// plan contains no rates.
+// testRebalanceBalanced checks that a run can be requested although the plan contains no move,
+// because the plan does not consider rates.
 func (f *fixture) testRebalanceBalanced(t *testing.T) {
 	f.run(t, "rebalance").fails(t, "confirm the plan with --yes")
 	if out := f.run(t, "rebalance", "--dry-run").ok(t); !strings.Contains(out, balancedStep) {
@@ -47,13 +47,13 @@ func (f *fixture) testRebalanceBalanced(t *testing.T) {
 	}
 }
 
-// rebalanceRequest returns the value of the annotation that requests a run.
+// rebalanceRequest returns the value of the annotation that requests a rebalance run.
 func (f *fixture) rebalanceRequest(t *testing.T) string {
 	t.Helper()
 	return get(t, f, "main", &v1alpha1.LogCluster{}).Annotations[v1alpha1.AnnotationRebalance]
 }
 
-// testBalancePaused: while the LogCluster is paused, the plans say so.
+// testBalancePaused checks that the plans mention that the LogCluster is paused.
 func (f *fixture) testBalancePaused(t *testing.T) {
 	f.run(t, "pause", "--yes").ok(t)
 	for _, args := range [][]string{{"rebalance"}, {"rebalance", "--cancel"}} {
@@ -64,8 +64,8 @@ func (f *fixture) testBalancePaused(t *testing.T) {
 	f.run(t, "resume", "--yes").ok(t)
 }
 
-// testDrainDown: a broker that is down can be drained. Broker 1 does not exist, and holds the only
-// replica of logs/0, whose size no other broker reports.
+// testDrainDown checks that a broker that is down can be drained. Broker 1 does not exist. It holds
+// the only replica of logs/0, so no broker reports the size of logs/0.
 func (f *fixture) testDrainDown(t *testing.T) {
 	cluster := get(t, f, "main", &v1alpha1.LogCluster{})
 	cluster.Spec.Brokers = 2
@@ -95,8 +95,9 @@ func (f *fixture) testDrainDown(t *testing.T) {
 	f.update(t, cluster)
 }
 
-// TestSizesWithoutLeader: the size of a partition whose leader has not answered is that of its
-// largest replica, and counts for every broker that has not answered and holds a replica.
+// TestSizesWithoutLeader: if a partition's leader has not answered, the partition's size is the
+// size of its largest replica. It counts for every broker that has not answered and holds a
+// replica.
 func TestSizesWithoutLeader(t *testing.T) {
 	row := func(index, broker int32, size int64, leader bool) report.Partition {
 		return report.Partition{Topic: "t", Partition: index, Broker: broker, SizeBytes: size,
@@ -119,8 +120,8 @@ func TestSizesWithoutLeader(t *testing.T) {
 	}
 }
 
-// TestSilentBroker: the silence of a broker ends a plan only if the broker is not being drained and
-// a size is unknown.
+// TestSilentBroker checks that a broker that does not answer makes a plan fail only if the broker
+// is not being drained and a size is unknown.
 func TestSilentBroker(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{Brokers: 3, Drain: []int32{2}}}
 	known := balance.Partition{Topic: "t", Bytes: 7, Replicas: []int32{1, 2}}

@@ -17,10 +17,11 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// broker is a row of command brokers.
+// broker is one row in the output of command brokers.
 type broker struct {
 	ID int32 `json:"id"`
-	// Ready is that of the status; false if the pod is not ready although the status says so.
+	// Ready is the readiness in the status. It is false if the pod is not ready, even if the status
+	// differs.
 	Ready         bool   `json:"ready"`
 	Version       string `json:"version,omitempty"`
 	Zone          string `json:"zone,omitempty"`
@@ -28,14 +29,14 @@ type broker struct {
 	Node          string `json:"node,omitempty"`
 	Restarts      *int32 `json:"restarts,omitempty"` // of the container; absent if unknown
 	RestartReason string `json:"restartReason,omitempty"`
-	// Volume is absent until the broker has measured it.
+	// Volume is absent until the broker has measured its volume.
 	Volume *v1alpha1.BrokerVolume `json:"volume,omitempty"`
-	// Scrub is absent until the broker has reported it.
+	// Scrub is absent until the broker has reported its scrub.
 	Scrub *v1alpha1.BrokerScrub `json:"scrub,omitempty"`
 }
 
-// brokersOf returns the brokers of the status, with what their pods add; pods is nil if they could
-// not be read.
+// brokersOf returns the brokers in the status, combined with the state of their pods. pods is nil
+// if the pods could not be read.
 func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
 	brokers := []broker{}
 	for _, b := range cluster.Status.Brokers {

@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// brokerTimeout limits one request to the HTTP port of a broker.
+	// brokerTimeout limits one request to a broker's HTTP port.
 	brokerTimeout = 30 * time.Second
-	// tokenSeconds is the lifetime of a token; it is the shortest that the API server issues.
+	// tokenSeconds is the lifetime of a token, the shortest that the API server permits.
 	tokenSeconds = 600
 )
 
-// account is the flag for the ServiceAccount whose token the HTTP port of a secured LogCluster
-// needs.
+// account is the flag that names the ServiceAccount whose token is sent to the HTTP port of a
+// secured LogCluster.
 type account struct{ name string }
 
 func (a *account) add(cmd *cobra.Command) {
@@ -41,7 +41,7 @@ func (a *account) add(cmd *cobra.Command) {
 		"is sent to the brokers of a secured LogCluster")
 }
 
-// token returns a token of the ServiceAccount for a LogCluster.
+// token returns a token of the ServiceAccount for a LogCluster's HTTP ports.
 func (a *account) token(ctx context.Context, s *session, cluster string) (string, error) {
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: a.name,
 		Namespace: s.namespace}}
@@ -55,7 +55,8 @@ func (a *account) token(ctx context.Context, s *session, cluster string) (string
 	return request.Status.Token, nil
 }
 
-// tokens returns a function that returns a token, and creates a new one before it ends.
+// tokens returns a function that returns a valid token. The function requests a new token before
+// the last one expires.
 func (a *account) tokens(s *session, cluster string) remote.Token {
 	const renewAfter = tokenSeconds * time.Second / 2
 	var mu sync.Mutex
@@ -102,14 +103,14 @@ func (s *session) http(ctx context.Context, cluster *v1alpha1.LogCluster,
 		CA: func() ([]byte, error) { return ca, nil }}), nil
 }
 
-// silent is a broker that has not answered.
+// silent is a broker that did not answer.
 type silent struct {
 	Broker int32  `json:"broker"`
 	Error  string `json:"error"`
 }
 
 // ask sends a GET request to every broker at the same time. It returns the responses by broker id,
-// and the brokers that have not answered. It fails if a broker refuses the request.
+// and the brokers that did not answer. It fails if a broker refuses the request.
 func ask[T any](ctx context.Context, s *session, client *remote.Client,
 	cluster *v1alpha1.LogCluster, path string) (map[int32]T, []silent, error) {
 	var mu sync.Mutex
@@ -142,8 +143,8 @@ func ask[T any](ctx context.Context, s *session, client *remote.Client,
 	return answers, missing, ctx.Err()
 }
 
-// replicas returns the reports of all replicas of a topic ("" for all topics), sorted by topic,
-// partition and broker.
+// replicas returns the reports on all replicas of a topic, or of all topics if topic is "". They
+// are sorted by topic, partition and broker.
 func (s *session) replicas(ctx context.Context, client *remote.Client,
 	cluster *v1alpha1.LogCluster, topic string) ([]report.Partition, []silent, error) {
 	path := "/api/v1/partitions"
@@ -165,17 +166,17 @@ func (s *session) replicas(ctx context.Context, client *remote.Client,
 	return rows, missing, nil
 }
 
-// orEmpty returns a list that is [] in JSON, also if it is empty.
+// orEmpty returns the list, or an empty list instead of nil, so that the JSON is [] and not null.
 func orEmpty(missing []silent) []silent { return append([]silent{}, missing...) }
 
-// printMissing writes a line for each broker that has not answered.
+// printMissing prints a line for each broker that did not answer.
 func (s *session) printMissing(missing []silent) {
 	for _, m := range missing {
 		_, _ = fmt.Fprintf(s.errOut, "broker %d did not answer: %s\n", m.Broker, printable(m.Error))
 	}
 }
 
-// printUnread writes a line about the kinds that the user may not read.
+// printUnread prints a line about the kinds that the user may not read.
 func (s *session) printUnread() {
 	if len(s.unread) > 0 {
 		_, _ = fmt.Fprintf(s.errOut, "not shown, because you may not list them: %s\n",

@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// kafkaFlags choose the listener to which a command connects, and the credentials.
+// kafkaFlags are the flags that select the listener to connect to, and the credentials.
 type kafkaFlags struct {
 	listener, user string
 	account        account
@@ -33,7 +33,7 @@ func (k *kafkaFlags) add(cmd *cobra.Command) {
 	k.account.add(cmd)
 }
 
-// connect returns the options of connections to the brokers of a LogCluster.
+// connect returns the options for Kafka connections to a LogCluster's brokers.
 func (k *kafkaFlags) connect(ctx context.Context, s *session,
 	cluster *v1alpha1.LogCluster) (kafkaclient.Options, error) {
 	var secret corev1.Secret
@@ -79,9 +79,9 @@ func (k *kafkaFlags) connect(ctx context.Context, s *session,
 	return o, nil
 }
 
-// advertised returns the address of a broker as far as the spec says it: the host name of the pod
-// for listeners whose advertised addresses depend on Services and nodes. The brokers' certificates
-// contain these names.
+// advertised returns a broker's advertised address as far as the spec determines it. If a
+// listener's advertised addresses depend on Services or nodes, advertised returns the pod's host
+// name, which the brokers' certificates contain.
 func advertised(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener, broker int32) string {
 	if address := render.Endpoint(cluster, listener,
 		render.EndpointInput{Broker: broker}); address != "" {
@@ -92,7 +92,7 @@ func advertised(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener, broke
 	return net.JoinHostPort(host, strconv.Itoa(int(listener.Port)))
 }
 
-// listenerCA returns the CA of the listeners (PEM), unless the Secret of a user contains it.
+// listenerCA returns the CA of the listeners (PEM), unless the user's Secret contains it.
 func (s *session) listenerCA(ctx context.Context, cluster *v1alpha1.LogCluster,
 	secret map[string][]byte) ([]byte, error) {
 	if len(secret[credentials.KeyCA]) > 0 {
@@ -103,7 +103,7 @@ func (s *session) listenerCA(ctx context.Context, cluster *v1alpha1.LogCluster,
 	return certificates.Data[credentials.KeyCA], err
 }
 
-// sortedPartitions returns the values of a flag for partitions without duplicates.
+// sortedPartitions returns the flag's partitions, sorted and without duplicates.
 func sortedPartitions(partitions []int32) []int32 {
 	return slices.Compact(slices.Sorted(slices.Values(partitions)))
 }

@@ -56,7 +56,7 @@ disabled (spec.cleaner.workers 0).`,
 	return cmd
 }
 
-// awaitClean waits until the status of the Topic shows that every replica was cleaned.
+// awaitClean waits until the Topic's status shows that every replica was cleaned.
 func (s *session) awaitClean(ctx context.Context, name, value string) error {
 	printed := ""
 	for {
@@ -88,8 +88,9 @@ func (s *session) awaitClean(ctx context.Context, name, value string) error {
 	}
 }
 
-// cleanerEnabled fails if the brokers report that the cleaner is disabled, unless the LogCluster
-// has workers: then the brokers have not reported since they were configured.
+// cleanerEnabled returns an error if the brokers report that the cleaner is disabled. It returns no
+// error if the LogCluster has cleaner workers, because then the report is older than the
+// configuration.
 func (s *session) cleanerEnabled(ctx context.Context, topic *v1alpha1.Topic) error {
 	reported := meta.FindStatusCondition(topic.Status.Conditions, v1alpha1.ConditionCompacting)
 	if reported == nil || reported.Reason != v1alpha1.ReasonCleanerDisabled {
@@ -107,7 +108,7 @@ func (s *session) cleanerEnabled(ctx context.Context, topic *v1alpha1.Topic) err
 		"more; the request remains", cluster.Name)
 }
 
-// cleaned prints the result of a clean. It fails if a pass has failed.
+// cleaned prints the result of a clean. It returns an error if a pass has failed.
 func (s *session) cleaned(name string, now *cleanNow) error {
 	if s.json() {
 		if err := printJSON(s.out, now); err != nil {
@@ -121,7 +122,7 @@ func (s *session) cleaned(name string, now *cleanNow) error {
 	return nil
 }
 
-// cleanNow is the state of a requested clean.
+// cleanNow is the state of a requested clean. It is also the JSON output.
 type cleanNow struct {
 	Topic    string                 `json:"topic"`
 	Value    string                 `json:"value"`
@@ -131,8 +132,8 @@ type cleanNow struct {
 	Phase    string                 `json:"-"`
 }
 
-// cleanNowOf returns the state of the clean with a value; it is Pending until the operator reports
-// this value.
+// cleanNowOf returns the state of the clean that was requested with the given annotation value. It
+// is Pending until the operator reports this value.
 func cleanNowOf(topic *v1alpha1.Topic, value string) *cleanNow {
 	now := &cleanNow{Topic: topic.Name, Value: value, State: v1alpha1.CleanNowPending}
 	c := topic.Status.Compaction
@@ -147,7 +148,7 @@ func cleanNowOf(topic *v1alpha1.Topic, value string) *cleanNow {
 	return now
 }
 
-// line describes the state in one line.
+// line returns a description of the state in one line.
 func (c *cleanNow) line(name string) string {
 	line := name + ": " + strings.ToLower(string(c.State))
 	if c.Phase != "" {

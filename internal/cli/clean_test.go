@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// testCleanJSON: both forms of the command name the Topic and the value of the request.
+// testCleanJSON checks that the output names the Topic and the request's value, with and without
+// --wait.
 func (f *fixture) testCleanJSON(t *testing.T) {
 	var got struct{ Topic, Value, State, Replicas string }
 	decode(t, f.run(t, "clean", "tickets", "-o", "json").ok(t), &got)
@@ -29,8 +30,9 @@ func (f *fixture) testCleanJSON(t *testing.T) {
 	}
 }
 
-// testCleanDisabled: with --wait the command fails if no cleaner works. If the LogCluster has
-// workers, the brokers have not reported since they were configured, and the command waits.
+// testCleanDisabled checks that the command with --wait fails if the cleaner is disabled. If the
+// LogCluster has workers, the brokers have not reported since they were configured, so the command
+// must wait.
 func (f *fixture) testCleanDisabled(t *testing.T) {
 	change(t, f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 		meta.SetStatusCondition(&topic.Status.Conditions, condition(v1alpha1.ConditionCompacting,
@@ -62,7 +64,7 @@ func (f *fixture) setCleaner(t *testing.T, cleaner *v1alpha1.Cleaner) {
 	f.update(t, cluster)
 }
 
-// awaitClean starts a clean of topic tickets with --wait.
+// awaitClean runs a clean of topic tickets with --wait in the background.
 func (f *fixture) awaitClean(ctx context.Context, t *testing.T, args ...string) chan result {
 	t.Helper()
 	done := make(chan result, 1)
@@ -73,7 +75,8 @@ func (f *fixture) awaitClean(ctx context.Context, t *testing.T, args ...string) 
 	return done
 }
 
-// reportClean waits for a request other than before, and writes the status of its completion.
+// reportClean waits for a request with another value than before, and writes to the status that it
+// has completed.
 func (f *fixture) reportClean(t *testing.T, before string) (value string) {
 	t.Helper()
 	await.Until(t, "the Topic has a new annotation", func() bool {

@@ -100,7 +100,7 @@ func (f *fixture) createCluster(t *testing.T) {
 	})
 }
 
-// change changes the status of an object.
+// change changes an object's status.
 func change[T client.Object](t *testing.T, f *fixture, name string, object T, set func(T)) {
 	t.Helper()
 	get(t, f, name, object)
@@ -139,7 +139,8 @@ func (f *fixture) testStatus(t *testing.T) {
 	f.run(t, "status", "--cluster", "other").fails(t, "has no LogCluster other")
 }
 
-// testRestricted: a user with few rights gets what they may read, and a line about the rest.
+// testRestricted checks that a user with few rights gets the resources that they may read, and a
+// line about the others.
 func (f *fixture) testRestricted(t *testing.T) {
 	r := runAs(t.Context(), f.restricted, "", "status")
 	f.golden(t, "status-restricted.txt", r.ok(t)+r.errOut)
@@ -148,7 +149,7 @@ func (f *fixture) testRestricted(t *testing.T) {
 	runAs(t.Context(), f.restricted, "", "why", "tickets").ok(t)
 }
 
-// testRecords writes and reads records of a real broker through a forwarded port.
+// testRecords writes records to a real broker and reads them, through a forwarded port.
 func (f *fixture) testRecords(t *testing.T) {
 	lines := "T-1\tprinter on fire\nT-1\tfire out\n"
 	r := runAs(t.Context(), f.kubeconfig, lines, "produce", "tickets", "-K", "\t", "--partition",
@@ -199,7 +200,7 @@ func (f *fixture) testWhy(t *testing.T) {
 	}
 }
 
-// testSilentBroker: what top and why show is degraded if a broker has not answered.
+// testSilentBroker checks what top and why print if a broker did not answer.
 func (f *fixture) testSilentBroker(t *testing.T) {
 	var before []v1alpha1.BrokerStatus
 	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) {
@@ -379,8 +380,8 @@ func (f *fixture) testAcceptLoss(t *testing.T) {
 	f.run(t, "status").degraded(t)
 }
 
-// testSecured: the HTTP port of a secured LogCluster needs the token of a ServiceAccount, and
-// records need a LogUser.
+// testSecured checks that the HTTP port of a secured LogCluster requires a ServiceAccount's token,
+// and that reading and writing records requires a LogUser.
 func (f *fixture) testSecured(t *testing.T) {
 	cluster := get(t, f, "main", &v1alpha1.LogCluster{})
 	cluster.Spec.Listeners = v1alpha1.Listeners{{Name: "tls", Port: 9093, TLS: &v1alpha1.ListenerTLS{},

@@ -22,7 +22,7 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// consoleHeaderTimeout limits the time in which a browser sends the head of a request.
+// consoleHeaderTimeout limits the time in which a browser must send a request's header.
 const consoleHeaderTimeout = 10 * time.Second
 
 func consoleCommand(f *flags) *cobra.Command {
@@ -78,7 +78,7 @@ as well: otherwise messages, groups and settings are not shown.`,
 	return cmd
 }
 
-// consoleOptions returns the options of the console of a LogCluster.
+// consoleOptions returns the options for a LogCluster's console.
 func (s *session) consoleOptions(ctx context.Context, cluster *v1alpha1.LogCluster,
 	connection *kafkaFlags) (console.Options, error) {
 	client, err := s.http(ctx, cluster, connection.account)
@@ -113,7 +113,7 @@ func (s *session) consoleOptions(ctx context.Context, cluster *v1alpha1.LogClust
 	}, nil
 }
 
-// cleanNow requests a pass of the topic with a name in Kafka.
+// cleanNow requests passes over the topic with the given Kafka name.
 func (s *session) cleanNow(ctx context.Context, cluster, name string) error {
 	topics, err := s.topicsOf(ctx, cluster)
 	if err != nil {

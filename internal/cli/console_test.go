@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// testConsole: the console shows the topic of the broker behind the forwarded port, and its records
-// by the Kafka protocol. A request to clean annotates the Topic with the rights of the user.
+// testConsole checks that the console shows the topic of the broker behind the forwarded port, and
+// the records, which it reads over the Kafka protocol. A request to clean sets the annotation on
+// the Topic with the user's rights.
 func (f *fixture) testConsole(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -44,7 +45,7 @@ func (f *fixture) testConsole(t *testing.T) {
 	}
 }
 
-// page returns the status and the body of a page of the console.
+// page requests a page of the console, and returns its status and body.
 func (f *fixture) page(t *testing.T, method, address, form string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, address,

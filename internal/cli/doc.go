@@ -1,15 +1,16 @@
 // Package cli contains the commands of kubectl heartwood.
 //
-// The commands act with the rights of their caller only: they read and change resources, and reach
-// brokers through the API server (package forward), so they need neither a route nor an account of
-// their own. The brokers' HTTP port shows the cleaner's state; package kafka reads and writes
-// records. A command leaves out what the caller may not read, with a line that says so.
+// The commands act only with their caller's rights. They read and change resources, and connect to
+// brokers through the API server (package forward), so they need neither a network route to the
+// brokers nor an account of their own. The brokers' HTTP port shows the cleaner's state; package
+// kafka reads and writes records. If the caller may not read some resources, a command omits them
+// and prints a line about the omission.
 //
 //   - root.go: the root command, its flags and exit codes. session.go: the connection to the API
 //     server. brokers_http.go, brokers_kafka.go: the connections to brokers.
-//   - plan.go: commands that change something print their plan first.
+//   - plan.go: the plan that a command prints before it changes anything.
 //   - One file for each command.
 //
 // Commands that change a LogCluster only set the fields and annotations of its resources; the
-// operator does the work, and continues if the command is interrupted.
+// operator does the work, and continues even if the command is interrupted.
 package cli

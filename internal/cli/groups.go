@@ -92,7 +92,7 @@ func (g *groupsFlags) run(ctx context.Context, s *session, args []string) error 
 	return rows.print(s.out, "")
 }
 
-// offset formats an offset or a lag; "" if it is unknown.
+// offset formats an offset or a lag. An unknown one is "".
 func offset(n int64) string {
 	if n < 0 {
 		return ""

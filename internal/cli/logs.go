@@ -48,13 +48,14 @@ func logsCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
-// brokerLog returns the options of the request for the log of a broker. The container is named,
-// because the API server refuses the request for a pod to which a webhook has added another one.
+// brokerLog returns the options for requesting a broker's log. They name the container, because a
+// webhook may have added another container to the pod, and then the API server refuses a request
+// without a name.
 func brokerLog(previous bool) *corev1.PodLogOptions {
 	return &corev1.PodLogOptions{Container: render.ContainerName, Previous: previous}
 }
 
-// options returns the options of the request for the log of a pod.
+// options returns the options for requesting a pod's log.
 func (l *logsFlags) options() *corev1.PodLogOptions {
 	o := brokerLog(l.previous)
 	o.Follow = l.follow
@@ -84,7 +85,7 @@ func (l *logsFlags) run(ctx context.Context, s *session, _ []string) error {
 	return l.copyAll(ctx, s, cluster, ids)
 }
 
-// copyAll prints the logs of brokers.
+// copyAll prints the logs of several brokers.
 func (l *logsFlags) copyAll(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,
 	ids []int32) error {
 	pods, err := corev1client.NewForConfig(s.config)
@@ -102,7 +103,7 @@ func (l *logsFlags) copyAll(ctx context.Context, s *session, cluster *v1alpha1.L
 		return lines.copy(id, stream)
 	}
 	errs := make([]error, len(ids))
-	if !l.follow { // one after the other: the lines of a broker stay together
+	if !l.follow { // one broker after the other, so that a broker's lines stay together
 		for i, id := range ids {
 			errs[i] = copyLog(id)
 		}
@@ -119,14 +120,14 @@ func (l *logsFlags) copyAll(ctx context.Context, s *session, cluster *v1alpha1.L
 	return errors.Join(errs...)
 }
 
-// lineWriter writes lines of several brokers. It is safe for concurrent use.
+// lineWriter writes the lines of several brokers. It is safe for concurrent use.
 type lineWriter struct {
 	mu   sync.Mutex
 	out  io.Writer
 	json bool
 }
 
-// copy writes each line of a log with the id of its broker.
+// copy writes each line of a log, preceded by the broker's id.
 func (w *lineWriter) copy(id int32, from io.Reader) error {
 	lines := bufio.NewReader(from)
 	for {
@@ -156,7 +157,7 @@ func (w *lineWriter) write(id int32, line string) (err error) {
 	return err
 }
 
-// lineEnd returns the length of the line break at the end of a line.
+// lineEnd returns the length of the line break at the end of line.
 func lineEnd(line string) int {
 	if line != "" && line[len(line)-1] == '\n' {
 		return 1

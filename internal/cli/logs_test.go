@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// logServer returns a session of an API server whose pods have a sidecar: it refuses a request for
-// a log that names no container.
+// logServer returns a session with an API server whose pods have a sidecar. The server refuses a
+// request for a log that does not name a container.
 func logServer(t *testing.T, logs map[string]string) *session {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func logServer(t *testing.T, logs map[string]string) *session {
 	return &session{flags: &flags{namespace: "here"}, config: &rest.Config{Host: server.URL}}
 }
 
-// logOf is the key of the log of broker 0 in logServer.
+// logOf is the key for broker 0's log in logServer.
 const logOf = "/api/v1/namespaces/here/pods/main-broker-0/log broker"
 
 func oneBroker() *v1alpha1.LogCluster {
@@ -45,7 +45,7 @@ func oneBroker() *v1alpha1.LogCluster {
 		Spec: v1alpha1.LogClusterSpec{Brokers: 1}}
 }
 
-// collected returns the files that a function adds to a report, and what is missing.
+// collected returns the files that add writes to a report, and the list of missing files.
 func collected(t *testing.T, add func(a *archive)) (files map[string]string, missing []string) {
 	t.Helper()
 	var content bytes.Buffer
@@ -79,7 +79,8 @@ func TestLogsOfPodsWithASidecar(t *testing.T) {
 	}
 }
 
-// TestReportContainsTheNewestLines of a log that is too large, and says so.
+// TestReportContainsTheNewestLines checks that a report contains only the newest lines of a log
+// that is too large, and mentions that.
 func TestReportContainsTheNewestLines(t *testing.T) {
 	line := strings.Repeat("x", 1023) + "\n"
 	s := logServer(t, map[string]string{logOf: "oldest\n" + strings.Repeat(line, logBytesMax/1024) +
@@ -95,7 +96,8 @@ func TestReportContainsTheNewestLines(t *testing.T) {
 	}
 }
 
-// TestTailKeepsTheLastLines, however the text is divided into writes.
+// TestTailKeepsTheLastLines checks that the last lines are kept, however the text is divided into
+// writes.
 func TestTailKeepsTheLastLines(t *testing.T) {
 	for _, c := range []struct{ limit, want int }{{8, 1}, {9, 2}, {12, 2}, {13, 3}, {15, 3}, {16, 4},
 		{99, 4}} {

@@ -74,7 +74,7 @@ func parseBrokers(text string) ([]int32, error) {
 }
 
 // move requests the reassignment of a partition. It keeps the requests in the annotation that the
-// operator has not taken up yet.
+// operator has not handled yet.
 func (s *session) move(ctx context.Context, topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
 	consent *consent, partition int32, target []int32) error {
 	present, err := s.placed(ctx, topic, cluster, partition)
@@ -123,7 +123,7 @@ func (s *session) move(ctx context.Context, topic *v1alpha1.Topic, cluster *v1al
 		"shows the progress", topic.Name, partition))
 }
 
-// reassignment returns a word of the annotation heartwood.dev/reassign.
+// reassignment returns one word for the annotation heartwood.dev/reassign.
 func reassignment(partition int32, replicas []int32) string {
 	ids := make([]string, len(replicas))
 	for i, id := range replicas {
@@ -132,11 +132,11 @@ func reassignment(partition int32, replicas []int32) string {
 	return strconv.Itoa(int(partition)) + "=" + strings.Join(ids, ",")
 }
 
-// entry returns the entry of a partition in its PartitionSet.
+// entry returns a partition's entry in its PartitionSet.
 func (s *session) entry(ctx context.Context, topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
 	partition int32) (partitionset.Entry, error) {
 	key := partitionset.Key{Topic: topic.Name, Index: partition}
-	first := &v1alpha1.PartitionSet{} // says how many sets the LogCluster has
+	first := &v1alpha1.PartitionSet{} // contains the number of sets of the LogCluster
 	if err := s.get(ctx, "PartitionSet", v1alpha1.PartitionSetName(cluster.Name, 0),
 		first); err != nil {
 		return partitionset.Entry{}, err
@@ -157,7 +157,7 @@ func (s *session) entry(ctx context.Context, topic *v1alpha1.Topic, cluster *v1a
 	return entry, nil
 }
 
-// placed returns the brokers to which a partition is assigned.
+// placed returns the brokers to which the partition is assigned.
 func (s *session) placed(ctx context.Context, topic *v1alpha1.Topic,
 	cluster *v1alpha1.LogCluster, partition int32) ([]int32, error) {
 	entry, err := s.entry(ctx, topic, cluster, partition)

@@ -16,13 +16,13 @@ func printJSON(out io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// table is a table of text. The columns of a row are those of the head.
+// table is a text table. Each row has as many columns as head.
 type table struct {
 	head []string
 	rows [][]string
 }
 
-// newTable returns a table; head contains the names of the columns, separated by blanks.
+// newTable returns a table; head contains the names of the columns, separated by spaces.
 func newTable(head string) *table { return &table{head: strings.Fields(head)} }
 
 // add adds a row. An empty column is printed as a dash.
@@ -43,7 +43,7 @@ func (t *table) print(out io.Writer, indent string) error {
 	return writer.Flush()
 }
 
-// printable removes what would break a table or control a terminal.
+// printable removes characters that would break a table or control a terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -53,7 +53,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// age formats a duration in the largest unit of which it contains at least two.
+// age formats a duration in the largest unit of which the duration contains at least two.
 func age(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:

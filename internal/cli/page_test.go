@@ -18,8 +18,8 @@ const (
 	reference = "The text of `--help` of each command. Every command also has the flags of `kubectl heartwood`.\n"
 )
 
-// describe returns the help of a command and of its subcommands as Markdown. The flags of the root
-// command are in its own help only.
+// describe writes the help of a command and its subcommands as Markdown. Only the help of the root
+// command contains the root command's flags.
 func describe(t *testing.T, cmd *cobra.Command, out *bytes.Buffer) {
 	t.Helper()
 	var text bytes.Buffer
@@ -38,8 +38,8 @@ func describe(t *testing.T, cmd *cobra.Command, out *bytes.Buffer) {
 	}
 }
 
-// TestPageContainsTheHelp: the reference on the page is the help of the commands; -update writes
-// it.
+// TestPageContainsTheHelp checks that the reference on the page is the help of the commands. With
+// -update it writes the reference.
 func TestPageContainsTheHelp(t *testing.T) {
 	content, err := os.ReadFile(page)
 	if err != nil {
@@ -65,7 +65,8 @@ func TestPageContainsTheHelp(t *testing.T) {
 	}
 }
 
-// TestHelpFitsTheScreen: no line of a help text is wider than a screen, or names an empty default.
+// TestHelpFitsTheScreen checks that no line of a help text is wider than a screen or shows an empty
+// default.
 func TestHelpFitsTheScreen(t *testing.T) {
 	var text bytes.Buffer
 	describe(t, Root(), &text)

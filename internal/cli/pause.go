@@ -30,7 +30,7 @@ func resumeCommand(f *flags) *cobra.Command {
 	}, false)
 }
 
-// pausing completes the commands pause and resume.
+// pausing sets up the command pause or resume.
 func pausing(f *flags, cmd *cobra.Command, pause bool) *cobra.Command {
 	var consent consent
 	consent.add(cmd)

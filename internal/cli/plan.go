@@ -13,14 +13,14 @@ import (
 	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
-// consent is how a command that changes something asks for consent.
+// consent contains the flags for how a command asks for consent before it changes something.
 type consent struct {
 	yes, dryRun bool
 	in          io.Reader
 	terminal    bool
 }
 
-// errNotConfirmed is the error of a plan that was not confirmed.
+// errNotConfirmed means that the user did not confirm a plan.
 var errNotConfirmed = errors.New("not confirmed: nothing was changed")
 
 func (c *consent) add(cmd *cobra.Command) {
@@ -32,14 +32,14 @@ func (c *consent) add(cmd *cobra.Command) {
 	}
 }
 
-// plan is what a command is about to do.
+// plan describes what a command is about to do. It is also the JSON output.
 type plan struct {
 	Plan    []string `json:"plan"`
 	Applied bool     `json:"applied"`
 }
 
 // confirm prints the plan. It returns false for a dry run, and an error if the user does not
-// confirm the plan. Without a terminal the plan needs --yes.
+// confirm the plan. Without a terminal, --yes is required.
 func (c *consent) confirm(s *session, steps ...string) (bool, error) {
 	if !s.json() || !c.yes && !c.dryRun {
 		for _, step := range steps {
@@ -79,7 +79,7 @@ func (c *consent) done(s *session, steps []string, result string) error {
 	return err
 }
 
-// planOut returns the writer of plans: standard error if standard output is JSON.
+// planOut returns the writer for plans: standard error if standard output is JSON.
 func (s *session) planOut() io.Writer {
 	if s.json() {
 		return s.errOut

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPlanIsAppliedIfItHasSteps: without steps nothing has changed.
+// TestPlanIsAppliedIfItHasSteps checks that a plan without steps counts as not applied, because
+// nothing was changed.
 func TestPlanIsAppliedIfItHasSteps(t *testing.T) {
 	for want, steps := range map[bool][]string{false: {}, true: {"set an annotation"}} {
 		var out bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// printProgress prints the last or present rebalance, and the certificate that expires first.
+// printProgress prints the current or last rebalance run, and the certificate that expires first.
 func printProgress(out io.Writer, st *status, now time.Time) {
 	if line := rebalanceLine(st.Rebalance, now); line != "" {
 		_, _ = fmt.Fprintln(out, printable(line))
@@ -19,7 +19,7 @@ func printProgress(out io.Writer, st *status, now time.Time) {
 	}
 }
 
-// rebalanceLine describes a run that moves replicas, or "" if there was none.
+// rebalanceLine returns a one-line description of a rebalance run, or "" if there was none.
 func rebalanceLine(r *v1alpha1.RebalanceStatus, now time.Time) string {
 	if r == nil || r.Phase == v1alpha1.RebalanceIdle {
 		return ""

@@ -68,11 +68,11 @@ be read, is listed in errors.txt in the file.`,
 	return cmd
 }
 
-// archive is a zip file. The first error of a write is kept in err.
+// archive is a zip file. Field err keeps the first write error.
 type archive struct {
 	zip    *zip.Writer
 	now    time.Time
-	faults []string // unreadable parts
+	faults []string // descriptions of the parts that could not be read
 	err    error
 }
 
@@ -95,15 +95,15 @@ func (a *archive) add(name string, content []byte) {
 	}
 }
 
-// missing notes that a part could not be read.
+// missing adds the description of a part that could not be read.
 func (a *archive) missing(name string, err error) {
 	a.faults = append(a.faults, name+": "+err.Error())
 }
 
-// brokerPaths are the requests to each broker whose responses a report contains.
+// brokerPaths are the paths that are requested from each broker for a report.
 var brokerPaths = []string{"/api/v1/partitions", "/api/v1/placement", "/api/v1/transactions"}
 
-// collectBrokers adds the reports and metrics of the brokers.
+// collectBrokers adds the brokers' reports and metrics.
 func (s *session) collectBrokers(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster,
 	account account) {
 	http, err := s.http(ctx, cluster, account)

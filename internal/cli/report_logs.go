@@ -14,15 +14,15 @@ import (
 	"heartwood.dev/heartwood/internal/console/connect"
 )
 
-// A report contains the newest logBytesMax bytes of the log of a container, and at most logLinesMax
-// lines, which limits what the API server sends. PodLogOptions.LimitBytes would keep the oldest
-// bytes.
+// A report contains the newest lines of a container's log: at most logBytesMax bytes and
+// logLinesMax lines. The line limit bounds what the API server sends. PodLogOptions.LimitBytes is
+// not used, because it keeps the oldest bytes.
 const (
 	logBytesMax = 16 << 20
 	logLinesMax = 200_000
 )
 
-// collectLogs adds the logs of the brokers, and those of their previous containers.
+// collectLogs adds the logs of the brokers' current and previous containers.
 func (s *session) collectLogs(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster) {
 	pods, err := corev1client.NewForConfig(s.config)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *session) collectLogs(ctx context.Context, a *archive, cluster *v1alpha1
 	}
 }
 
-// collectLog adds the log of a container. Most containers have no previous one, so it is no fault
-// if the log of that cannot be read.
+// collectLog adds a container's log. Most containers have no previous container, so it is not a
+// fault if the previous container's log cannot be read.
 func (a *archive) collectLog(ctx context.Context, pods corev1client.PodInterface, directory,
 	pod string, options *corev1.PodLogOptions) {
 	name := path.Join(directory, pod+".log")
@@ -65,11 +65,11 @@ func (a *archive) collectLog(ctx context.Context, pods corev1client.PodInterface
 	}
 }
 
-// tail is a writer that keeps the last complete lines, at most limit bytes.
+// tail is a writer that keeps only the last complete lines, at most limit bytes.
 type tail struct {
 	limit   int
 	kept    []byte // at most twice the limit
-	lines   int    // that were written
+	lines   int    // number of lines that were written
 	dropped bool
 }
 
@@ -81,14 +81,14 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cut drops what exceeds the limit.
+// cut drops the oldest bytes in excess of the limit.
 func (t *tail) cut() {
 	if excess := len(t.kept) - t.limit; excess > 0 {
 		t.kept, t.dropped = append(t.kept[:0], t.kept[excess:]...), true
 	}
 }
 
-// bytes returns what is kept. The first line is left out if its beginning is.
+// bytes returns the kept lines. If the first line lost its beginning, bytes omits that line.
 func (t *tail) bytes() []byte {
 	if t.cut(); !t.dropped {
 		return t.kept

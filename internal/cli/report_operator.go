@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// operatorContainer is the name of the container in the pods of the chart's Deployment.
+// operatorContainer is the name of the operator's container in the chart's Deployment.
 const operatorContainer = "operator"
 
-// operatorLabels select the Deployment of the chart.
+// operatorLabels are the labels of the chart's Deployment.
 var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "heartwood",
 	"app.kubernetes.io/component": "operator"}
 
-// collectOperator adds the Deployments of operators and the logs of their pods.
+// collectOperator adds the operators' Deployments and the logs of their pods.
 func (s *session) collectOperator(ctx context.Context, a *archive) {
 	const directory = "operator"
 	deployments, err := s.operators(ctx)
@@ -50,8 +50,8 @@ func (s *session) collectOperator(ctx context.Context, a *archive) {
 	}
 }
 
-// operators returns the Deployments of operators: those of all namespaces, or of the LogCluster's
-// if the user may not list the others.
+// operators returns the operators' Deployments in all namespaces. If the user may not list them, it
+// returns those in the LogCluster's namespace.
 func (s *session) operators(ctx context.Context) ([]appsv1.Deployment, error) {
 	list := &appsv1.DeploymentList{}
 	err := s.api.List(ctx, list, operatorLabels)
@@ -67,7 +67,7 @@ func (s *session) operators(ctx context.Context) ([]appsv1.Deployment, error) {
 	return list.Items, err
 }
 
-// collectOperatorLogs adds the logs of the pods of a Deployment, and of their previous containers.
+// collectOperatorLogs adds the logs of the current and previous containers in a Deployment's pods.
 func (s *session) collectOperatorLogs(ctx context.Context, a *archive,
 	pods corev1client.CoreV1Interface, directory string, deployment *appsv1.Deployment) {
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)

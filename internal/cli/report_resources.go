@@ -38,7 +38,7 @@ func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.Log
 		{"statefulsets", &appsv1.StatefulSetList{}}, {"pods", &corev1.PodList{}},
 		{"persistentvolumeclaims", &corev1.PersistentVolumeClaimList{}},
 		{"services", &corev1.ServiceList{}}, {"leases", &coordinationv1.LeaseList{}},
-		{"secrets", &corev1.SecretList{}}, {"events", &corev1.EventList{}}, // events are last
+		{"secrets", &corev1.SecretList{}}, {"events", &corev1.EventList{}}, // events must be last
 	} {
 		s.collectList(ctx, a, "resources/"+kind.name+".yaml", kind.list, selected)
 	}
@@ -47,7 +47,7 @@ func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.Log
 	s.collectBrokers(ctx, a, cluster, account)
 }
 
-// collectList adds the objects of a kind that belong to the LogCluster.
+// collectList adds those objects of a kind that belong to the LogCluster.
 func (s *session) collectList(ctx context.Context, a *archive, name string, list client.ObjectList,
 	selected *selection) {
 	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
@@ -72,14 +72,14 @@ func (s *session) collectList(ctx context.Context, a *archive, name string, list
 	a.add(name, content)
 }
 
-// selection decides which objects of the namespace belong to a LogCluster.
+// selection determines which objects in the namespace belong to a LogCluster.
 type selection struct {
 	cluster *v1alpha1.LogCluster
-	names   map[string]bool // "KIND/NAME" of the objects that were selected
+	names   map[string]bool // "KIND/NAME" of the objects selected so far
 }
 
-// has reports whether an object belongs to the LogCluster. An event does if its object was
-// selected, or is a broker's pod, which may be gone.
+// has reports whether an object belongs to the LogCluster. An event belongs to it if the event's
+// object was selected, or is a broker's pod, which may no longer exist.
 func (s *selection) has(object runtime.Object) bool {
 	var selected bool
 	switch o := object.(type) {
@@ -104,7 +104,8 @@ func (s *selection) has(object runtime.Object) bool {
 	return selected
 }
 
-// owns reports whether an object was made for the LogCluster: by its labels, or by its owner.
+// owns reports whether an object was created for the LogCluster, according to the object's labels
+// or owner.
 func (s *selection) owns(object runtime.Object) bool {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *selection) owns(object runtime.Object) bool {
 	if accessor.GetLabels()[v1alpha1.LabelCluster] == s.cluster.Name {
 		return true
 	}
-	// Volume claims have only the labels that select the pods.
+	// Persistent volume claims have only the labels that select the pods.
 	brokers := labels.SelectorFromSet(render.Selector(s.cluster))
 	return brokers.Matches(labels.Set(accessor.GetLabels())) ||
 		slices.ContainsFunc(accessor.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
@@ -121,12 +122,12 @@ func (s *selection) owns(object runtime.Object) bool {
 		})
 }
 
-// redact removes what an object may contain of secrets.
+// redact removes everything from an object that may contain secrets.
 func redact(object runtime.Object) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
-		// kubectl apply stores a copy of the object in this annotation. The copy of a Secret
-		// contains its values.
+		// This annotation contains a copy of the object, which kubectl apply stores there. The copy of a
+		// Secret contains the Secret's values.
 		delete(accessor.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
 	switch o := object.(type) {
@@ -141,7 +142,7 @@ func redact(object runtime.Object) {
 	}
 }
 
-// redactSecret replaces the values of a Secret by their sizes, and removes its annotations: tools
+// redactSecret replaces a Secret's values by their sizes. It removes the annotations, because tools
 // other than kubectl also store values there.
 func redactSecret(secret *corev1.Secret) {
 	sizes := map[string]string{}
@@ -156,8 +157,9 @@ func redactTemplate(template *corev1.PodTemplateSpec, own string) {
 	redactPod(&template.Spec, own)
 }
 
-// redactPod replaces the environment, arguments, commands and HTTP requests of containers that are
-// not Heartwood's, such as those that a webhook adds; own is the name of Heartwood's.
+// redactPod replaces the environment, arguments, commands and HTTP requests of all containers
+// except Heartwood's. Such containers may have been added by a webhook. Parameter own is the name
+// of Heartwood's container.
 func redactPod(pod *corev1.PodSpec, own string) {
 	for i := range pod.InitContainers {
 		redactContainer(&pod.InitContainers[i], own)
@@ -197,7 +199,7 @@ func redactContainer(c *corev1.Container, own string) {
 	}
 }
 
-// redactHandler redacts a probe or a lifecycle hook. The path of a request may contain a token.
+// redactHandler redacts a probe or a lifecycle hook, because a request's path may contain a token.
 func redactHandler(exec *corev1.ExecAction, get *corev1.HTTPGetAction) {
 	if exec != nil {
 		redactWords(exec.Command)

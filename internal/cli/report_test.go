@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// TestReportSelects: a report contains only objects of its LogCluster.
+// TestReportSelects checks that a report contains only objects of its LogCluster.
 func TestReportSelects(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "u"}}
 	other := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "v"}}
@@ -57,7 +57,8 @@ func TestReportSelects(t *testing.T) {
 	}
 }
 
-// TestReportRedactsOtherContainers: a webhook may add a container with secrets to a broker's pod.
+// TestReportRedactsOtherContainers checks that a report hides the secrets of a container that a
+// webhook has added to a broker's pod.
 func TestReportRedactsOtherContainers(t *testing.T) {
 	handler := func(kind, name string) corev1.ProbeHandler {
 		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{kind + "exec-" + name}},
@@ -94,7 +95,7 @@ func TestReportRedactsOtherContainers(t *testing.T) {
 	}
 }
 
-// readReport returns the files of a report.
+// readReport returns the files in a report.
 func readReport(t *testing.T, file string) map[string]string {
 	t.Helper()
 	archive, err := zip.OpenReader(file)
@@ -122,8 +123,8 @@ func unzipped(t *testing.T, archive *zip.Reader) map[string]string {
 	return contents
 }
 
-// createOperator creates the Deployment of an operator, to which an administrator has added a
-// container, and its pod.
+// createOperator creates an operator's Deployment with a container that an administrator has added,
+// and its pod.
 func (f *fixture) createOperator(t *testing.T) {
 	t.Helper()
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: operatorLabels},
@@ -139,7 +140,7 @@ func (f *fixture) createOperator(t *testing.T) {
 		Labels: operatorLabels}, Spec: running})
 }
 
-// testReport: the report contains no value of any Secret.
+// testReport checks the files in a report, and that it contains no value of any Secret.
 func (f *fixture) testReport(t *testing.T) {
 	secret := get(t, f, "app-logcluster", &corev1.Secret{})
 	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "hunter2",
@@ -170,7 +171,7 @@ func (f *fixture) testReport(t *testing.T) {
 		}
 	}
 	log := "operator/" + f.namespace + "/heartwood-operator-0.log"
-	if missing := contents["errors.txt"]; !strings.Contains(missing, log) { // there is no kubelet
+	if missing := contents["errors.txt"]; !strings.Contains(missing, log) { // no kubelet runs
 		t.Errorf("errors.txt does not contain %s: %s", log, missing)
 	}
 	f.run(t, "report", "--file", file).fails(t, "exists")

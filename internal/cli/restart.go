@@ -57,10 +57,10 @@ The operator restarts a broker only while every partition keeps enough in-sync r
 	return cmd
 }
 
-// pausedStep is the step of a plan for a LogCluster that is paused.
+// pausedStep is the only step of a plan while the LogCluster is paused.
 const pausedStep = "the LogCluster is paused: nothing happens before kubectl heartwood resume"
 
-// restartBrokers requests the restart of single brokers.
+// restartBrokers requests a restart of the given brokers.
 func (s *session) restartBrokers(ctx context.Context, cluster *v1alpha1.LogCluster,
 	consent *consent, brokers []int32) error {
 	var pods []*corev1.Pod
@@ -145,7 +145,7 @@ approval. With spec.rollout.window, the restarts begin in the window.`,
 	return cmd
 }
 
-// outdatedBrokers returns the ids of the brokers that are to be restarted.
+// outdatedBrokers returns the ids of the brokers that must be restarted.
 func outdatedBrokers(cluster *v1alpha1.LogCluster) (ids []int32) {
 	for i := range cluster.Status.Brokers {
 		if b := &cluster.Status.Brokers[i]; b.RestartReason != "" {

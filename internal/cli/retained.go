@@ -58,10 +58,10 @@ is Removing until all brokers have deleted the records.`,
 // retained is the output of command retained.
 type retained struct {
 	Topics []retainedTopic `json:"topics"`
-	// Others are retained logs of no such topic.
+	// Others are the retained logs that belong to none of the Topics.
 	Others  otherLogs `json:"others"`
 	Missing []silent  `json:"missing,omitempty"` // brokers that have not answered
-	// Unknown says why the brokers could not be asked; "" if they were.
+	// Unknown is the reason why the brokers' reports could not be requested, or "".
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -77,15 +77,15 @@ type retainedTopic struct {
 	Removing   bool    `json:"removing"`
 }
 
-// otherLogs are retained logs that no entry of a deleted topic names: of replicas that were moved
-// away, or of another cluster.
+// otherLogs counts retained logs that no deleted topic's entry mentions. They are logs of replicas
+// that were moved away, or logs of another cluster.
 type otherLogs struct {
 	Logs      int   `json:"logs"`
 	SizeBytes int64 `json:"sizeBytes"`
 }
 
-// retained reads the deleted topics of a LogCluster whose records are retained. The sizes are left
-// out if the brokers cannot be asked.
+// retained reads a LogCluster's deleted topics whose records are retained. It omits the sizes if
+// the brokers' reports cannot be requested.
 func (s *session) retained(ctx context.Context, cluster *v1alpha1.LogCluster,
 	account account) (*retained, error) {
 	partitions, err := s.retainedPartitions(ctx, cluster.Name)
@@ -137,12 +137,12 @@ func (s *session) retainedPartitions(ctx context.Context,
 	return all, nil
 }
 
-// has reports whether a log contains records of a partition of the topic.
+// has reports whether a log contains records of one of the topic's partitions.
 func (t *retainedTopic) has(log report.RetainedLog) bool {
 	return strings.HasPrefix(log.TopicID, t.ID) && slices.Contains(t.Partitions, log.Partition)
 }
 
-// measure adds what the brokers report about the topic's logs.
+// measure adds the sizes that the brokers report for the topic's logs.
 func (t *retainedTopic) measure(answers map[int32]report.RetainedLogs) {
 	slices.Sort(t.Brokers)
 	t.Brokers = slices.Compact(t.Brokers)
@@ -198,7 +198,7 @@ func retainedTable(topics []retainedTopic) *table {
 	return rows
 }
 
-// printNotes writes why numbers are incomplete, and what the table does not contain.
+// printNotes prints why numbers are incomplete, and what the table does not contain.
 func (r *retained) printNotes(s *session) {
 	if r.Unknown != "" {
 		_, _ = fmt.Fprintln(s.errOut, "Sizes are unknown:", printable(r.Unknown))

@@ -59,16 +59,17 @@ ends the command, but not the removal.`,
 	return cmd
 }
 
-// removal is a deleted topic whose retained records are to be removed.
+// removal is a deleted topic whose retained records the user wants to remove.
 type removal struct {
 	cluster *v1alpha1.LogCluster
 	name    string
-	topics  []retainedTopic // with the name, of different topic ids
+	topics  []retainedTopic // topics with this name and different topic ids
 	notes   *retained
 }
 
-// removal reads the retained records of a topic. The LogCluster is read before the records, so the
-// consent, which is written only if the LogCluster has not changed, was decided on its version.
+// removal reads a topic's retained records. It reads the LogCluster before the records. The consent
+// is written only if the LogCluster has not changed since, so it applies only to records that the
+// user has seen.
 func (s *session) removal(ctx context.Context, name string, account account) (*removal, error) {
 	cluster, err := s.logCluster(ctx)
 	if err != nil {
@@ -98,7 +99,7 @@ func (s *session) removal(ctx context.Context, name string, account account) (*r
 	return r, nil
 }
 
-// print shows what is removed.
+// print prints what will be removed.
 func (r *removal) print(s *session) error {
 	out := s.planOut()
 	_, _ = fmt.Fprintf(out, "The retained records of the deleted topic %s of LogCluster %s:\n", r.name,
@@ -112,7 +113,7 @@ func (r *removal) print(s *session) error {
 	return err
 }
 
-// confirm asks for the name of the topic, unless the flag has it.
+// confirm asks the user to enter the topic's name, unless the flag contains it.
 func (r *removal) confirm(s *session, name string, in io.Reader) error {
 	if name == "" {
 		if !terminal.Is(in) {
@@ -132,8 +133,8 @@ func (r *removal) confirm(s *session, name string, in io.Reader) error {
 	return nil
 }
 
-// request writes the consents, and waits for the removal if requested. It keeps the consents for
-// other topics.
+// request writes the consents to the annotation, and keeps the consents for other topics. If wait
+// is set, it waits for the removal.
 func (r *removal) request(ctx context.Context, s *session, wait bool) error {
 	words := strings.Fields(r.cluster.Annotations[v1alpha1.AnnotationRemoveRetained])
 	for _, topic := range r.topics {
@@ -160,8 +161,8 @@ func (r *removal) request(ctx context.Context, s *session, wait bool) error {
 	return err
 }
 
-// wait waits until no records of the topic ids are retained. It fails if the operator keeps them,
-// because the Topic was created again.
+// wait waits until no records of the topic ids are retained. It returns an error if the operator
+// keeps the records because the Topic was created again.
 func (r *removal) wait(ctx context.Context, s *session) error {
 	for began := false; ; {
 		cluster := &v1alpha1.LogCluster{}
@@ -181,7 +182,7 @@ func (r *removal) wait(ctx context.Context, s *session) error {
 		if len(left) == 0 {
 			return r.verify(ctx, s, began)
 		}
-		// The operator removes a consent only after the removal has begun, or to keep the records.
+		// The operator removes a consent in two cases: the removal has begun, or the records are kept.
 		if !began && !slices.ContainsFunc(cluster.GivenUp(),
 			func(g v1alpha1.GivenUp) bool { return g.Topic == r.name }) {
 			return fmt.Errorf("the operator has kept the records of topic %s: see the events of "+
@@ -195,8 +196,8 @@ func (r *removal) wait(ctx context.Context, s *session) error {
 	}
 }
 
-// verify fails if the records are not retained any more because a new Topic continues with them.
-// began reports whether their removal was seen.
+// verify returns an error if the records may no longer be retained because a new Topic continues
+// with them. Parameter began reports whether their removal was observed.
 func (r *removal) verify(ctx context.Context, s *session, began bool) error {
 	topics, err := s.topicsOf(ctx, r.cluster.Name)
 	if err != nil || began {

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// testRetained: retained records are shown, and given up with the name of the topic only. The test
-// acts as the operator, and the brokers' answers are real.
+// testRetained checks that retained records are listed, and are released for deletion only if the
+// topic's name is entered. The test acts as the operator; the brokers' responses are real.
 func (f *fixture) testRetained(t *testing.T) {
 	if out := f.run(t, "retained").ok(t); out != "TOPIC   ID   PARTITIONS   BROKERS   SIZE   "+
 		"RECORDS   STATE\n" {
@@ -42,7 +42,7 @@ func (f *fixture) testRetained(t *testing.T) {
 	f.testRemovalIsAwaited(t)
 }
 
-// retain sets the entry of partition orders/0, or removes it.
+// retain sets or removes the entry of partition orders/0.
 func (f *fixture) retain(t *testing.T, reclaim partitionset.Reclaim) {
 	t.Helper()
 	set := get(t, f, "main-0", &v1alpha1.PartitionSet{})
@@ -55,7 +55,7 @@ func (f *fixture) retain(t *testing.T, reclaim partitionset.Reclaim) {
 	}
 }
 
-// setConsent sets the annotation as the operator does.
+// setConsent sets the annotation in the same way as the operator.
 func (f *fixture) setConsent(t *testing.T, value string) {
 	t.Helper()
 	cluster := get(t, f, "main", &v1alpha1.LogCluster{})
@@ -65,8 +65,8 @@ func (f *fixture) setConsent(t *testing.T, value string) {
 	}
 }
 
-// testRemovalIsAwaited: --wait ends when the operator has removed the entries, and fails if the
-// operator keeps the records.
+// testRemovalIsAwaited checks that --wait ends when the operator has removed the entries, and fails
+// if the operator keeps the records.
 func (f *fixture) testRemovalIsAwaited(t *testing.T) {
 	for name, c := range map[string]struct {
 		act  func()

@@ -13,18 +13,18 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// ExitDegraded is the exit code of ErrDegraded.
+// ExitDegraded is the exit code for ErrDegraded.
 const ExitDegraded = 3
 
-// ErrDegraded is the error of a command that has shown a LogCluster that is degraded.
+// ErrDegraded means that the command has printed something degraded in a LogCluster.
 var ErrDegraded = errors.New("degraded")
 
-// misused is usage.Misused of a formatted message.
+// misused returns usage.Misused with a formatted message.
 func misused(cmd *cobra.Command, format string, args ...any) error {
 	return usage.Misused(cmd, fmt.Errorf(format, args...))
 }
 
-// IsPlugin reports whether the name of the program is that of the kubectl plugin.
+// IsPlugin reports whether the program's name is the name of the kubectl plugin.
 func IsPlugin(program string) bool {
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case "kubectl-heartwood", "kubectl_heartwood":
@@ -79,7 +79,7 @@ func Root() *cobra.Command {
 	return root
 }
 
-// oneOrNone accepts at most one argument.
+// oneOrNone checks that there is at most one argument.
 func oneOrNone(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -89,7 +89,7 @@ func oneOrNone(name string) cobra.PositionalArgs {
 	}
 }
 
-// exactArgs requires one argument for each name.
+// exactArgs checks that there is one argument for each name.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {

@@ -55,7 +55,7 @@ not the check. The command fails if the scrub is off.`,
 	return cmd
 }
 
-// scrubbed returns the LogCluster, and the Kafka name of the topic in args, or "".
+// scrubbed returns the LogCluster and the Kafka name of the topic in args, or "" without a topic.
 func (s *session) scrubbed(ctx context.Context, args []string) (cluster *v1alpha1.LogCluster,
 	topic string, err error) {
 	if len(args) == 0 {
@@ -69,16 +69,18 @@ func (s *session) scrubbed(ctx context.Context, args []string) (cluster *v1alpha
 	return cluster, found.KafkaName(), nil
 }
 
-// brokerScrub is a row of command scrub.
+// brokerScrub is one row in the output of command scrub.
 type brokerScrub struct {
 	ID int32 `json:"id"`
-	// Ready is that of the status. The report of a broker that is not ready is its last one.
+	// Ready is the broker's readiness in the status. If the broker is not ready, the row shows its
+	// last report.
 	Ready bool `json:"ready"`
-	// Scrub is absent until the broker has reported it.
+	// Scrub is absent until the broker has reported its scrub.
 	Scrub *v1alpha1.BrokerScrub `json:"scrub,omitempty"`
 }
 
-// scrubRows returns a row for each broker, with the findings of a topic, or all if topic is empty.
+// scrubRows returns a row for each broker. If topic is not empty, the rows contain only the topic's
+// findings.
 func scrubRows(cluster *v1alpha1.LogCluster, topic string) []brokerScrub {
 	rows := []brokerScrub{}
 	for _, b := range cluster.Status.Brokers {
@@ -93,15 +95,15 @@ func scrubRows(cluster *v1alpha1.LogCluster, topic string) []brokerScrub {
 	return rows
 }
 
-// ofTopic reports whether a finding is in a file of a topic.
+// ofTopic reports whether a finding is about a file of the topic.
 func ofTopic(f v1alpha1.ScrubFinding, topic string) bool {
 	number, found := strings.CutPrefix(f.Partition, topic+"-")
 	_, err := strconv.ParseUint(number, 10, 31)
 	return found && err == nil
 }
 
-// printScrub prints the state of the scrub. It fails with ErrDegraded if a broker has found damage
-// or has not reported.
+// printScrub prints the state of the scrub. It returns ErrDegraded if a broker has found damage or
+// has not reported.
 func (s *session) printScrub(out io.Writer, cluster *v1alpha1.LogCluster, topic string) error {
 	rows := scrubRows(cluster, topic)
 	var err error

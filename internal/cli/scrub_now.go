@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// scrubNow requests a check of a topic, or of everything if topic is empty, and with wait waits for
-// its end.
+// scrubNow requests a check of a topic, or of all files if topic is empty. If wait is set, it waits
+// until the check has ended.
 func (s *session) scrubNow(ctx context.Context, cluster *v1alpha1.LogCluster, topic string,
 	wait bool) error {
 	if err := scrubEnabled(cluster); err != nil {
@@ -34,7 +34,7 @@ func (s *session) scrubNow(ctx context.Context, cluster *v1alpha1.LogCluster, to
 	return err
 }
 
-// scrubEnabled fails if the scrub of a LogCluster is off.
+// scrubEnabled returns an error if the LogCluster's scrub is off.
 func scrubEnabled(cluster *v1alpha1.LogCluster) error {
 	if spec := cluster.Spec.Scrub; spec != nil && spec.Interval == v1alpha1.ScrubOff {
 		return fmt.Errorf("the scrub of LogCluster %s is off: set spec.scrub.interval to a duration, "+
@@ -43,8 +43,8 @@ func scrubEnabled(cluster *v1alpha1.LogCluster) error {
 	return nil
 }
 
-// awaitScrub waits until the status shows that every broker has served a request, and prints each
-// step of each broker.
+// awaitScrub waits until the status shows that every broker has completed the request, and prints
+// each broker's steps.
 func (s *session) awaitScrub(ctx context.Context, name, topic, value string) error {
 	printed := map[int32]string{}
 	for {
@@ -79,10 +79,10 @@ func (s *session) awaitScrub(ctx context.Context, name, topic, value string) err
 	}
 }
 
-// scrubDone is the step of a broker that has served the request.
+// scrubDone is the step of a broker that has completed the request.
 const scrubDone = "checked"
 
-// scrubStep returns the step of a broker for the request with a value.
+// scrubStep returns a broker's step for the request with the given value.
 func scrubStep(b brokerScrub, value string) string {
 	served := b.Scrub != nil && b.Scrub.Requested == value &&
 		b.Scrub.RequestState == v1alpha1.ScrubRequestDone

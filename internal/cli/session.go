@@ -16,7 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways in which kubectl authenticates
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's authentication methods
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +27,7 @@ import (
 	"heartwood.dev/heartwood/internal/restmapper"
 )
 
-// flags are the flags of all commands.
+// flags contains the flags that all commands share.
 type flags struct {
 	kubeconfig, context, namespace, cluster, output string
 }
@@ -53,11 +53,11 @@ type session struct {
 	pods   *forward.Pods
 	out    io.Writer
 	errOut io.Writer
-	// unread are the kinds that the user may not read, in the order of the attempts.
+	// unread contains the kinds that the user may not read, in the order of the attempts.
 	unread []string
 }
 
-// open connects to the API server. The caller closes the session.
+// open connects to the API server. The caller must close the session.
 func (f *flags) open(cmd *cobra.Command) (*session, error) {
 	if f.output != "text" && f.output != "json" {
 		return nil, misused(cmd, "invalid argument %q for --output: give text or json", f.output)
@@ -98,7 +98,7 @@ func (f *flags) open(cmd *cobra.Command) (*session, error) {
 
 func (s *session) close() { _ = s.pods.Close() }
 
-// run is the RunE of a command: it opens a session for the function.
+// run returns a function for a command's RunE. The function opens a session and calls do.
 func (f *flags) run(do func(ctx context.Context, s *session, args []string) error) func(
 	*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -111,7 +111,7 @@ func (f *flags) run(do func(ctx context.Context, s *session, args []string) erro
 	}
 }
 
-// logCluster returns the LogCluster of the flags, or the only one of the namespace.
+// logCluster returns the LogCluster that the flags name, or the only one in the namespace.
 func (s *session) logCluster(ctx context.Context) (*v1alpha1.LogCluster, error) {
 	if s.cluster != "" {
 		found := &v1alpha1.LogCluster{}
@@ -136,7 +136,7 @@ func (s *session) logCluster(ctx context.Context) (*v1alpha1.LogCluster, error) 
 		s.namespace, strings.Join(names, ", "))
 }
 
-// get reads an object of the namespace.
+// get reads an object in the session's namespace.
 func (s *session) get(ctx context.Context, kind, name string, into client.Object) error {
 	err := s.api.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
@@ -163,16 +163,17 @@ func (s *session) topicsOf(ctx context.Context, cluster string) ([]v1alpha1.Topi
 	return topics, nil
 }
 
-// errNoTopic is the error of topic if no Topic has the name.
+// errNoTopic means that no Topic has the name.
 var errNoTopic = errors.New("not found")
 
-// topic returns the Topic with a name, which is that of the resource or else that of the topic in
-// Kafka.
+// topic returns the Topic with the given name. The name of the resource has precedence over the
+// name in Kafka.
 func (s *session) topic(ctx context.Context, name string) (*v1alpha1.Topic, error) {
 	return s.topicIn(ctx, name, s.cluster)
 }
 
-// topicIn is topic for the Topics of a LogCluster, "" for all LogClusters of the namespace.
+// topicIn is like topic, but considers only the Topics of a LogCluster, or all Topics in the
+// namespace if cluster is "".
 func (s *session) topicIn(ctx context.Context, name, cluster string) (*v1alpha1.Topic, error) {
 	list := &v1alpha1.TopicList{}
 	if err := s.api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
@@ -193,9 +194,10 @@ func (s *session) topicIn(ctx context.Context, name, cluster string) (*v1alpha1.
 		"--cluster, or give the name of the Topic", name, s.namespace, strings.Join(texts, ", ")))
 }
 
-// matches returns the Topic whose resource has a name, or else the Topics that have the name in
-// Kafka, sorted by LogCluster. Parameter cluster selects a LogCluster, if not "". If several Topics
-// of a LogCluster claim one name in Kafka, matches returns the one that its brokers use.
+// matches returns the Topic whose resource has the given name. If there is none, it returns the
+// Topics with this name in Kafka, sorted by LogCluster. If cluster is not "", only that
+// LogCluster's Topics are considered. If several Topics of a LogCluster claim the same name in
+// Kafka, matches returns the one that the brokers use.
 func matches(topics []v1alpha1.Topic, name, cluster string) []*v1alpha1.Topic {
 	used := map[string]*v1alpha1.Topic{}
 	for i := range topics {
@@ -217,8 +219,8 @@ func matches(topics []v1alpha1.Topic, name, cluster string) []*v1alpha1.Topic {
 	return found
 }
 
-// usedBefore reports whether brokers use the Topic a and not b, which has the same name in Kafka:
-// the oldest one that is not being deleted.
+// usedBefore reports whether brokers use Topic a instead of b. Both have the same name in Kafka,
+// and brokers use the oldest Topic that is not being deleted.
 func usedBefore(a, b *v1alpha1.Topic) bool {
 	if deleted := !a.DeletionTimestamp.IsZero(); deleted != !b.DeletionTimestamp.IsZero() {
 		return !deleted
@@ -237,8 +239,8 @@ func (s *session) topicAndCluster(ctx context.Context, name string) (*v1alpha1.T
 	return topic, cluster, s.get(ctx, "LogCluster", topic.Spec.Cluster, cluster)
 }
 
-// optional lists objects of the namespace that a command can do without. It reports whether the
-// user may read them.
+// optional lists objects in the namespace that a command does not necessarily need. It reports
+// whether the user may read them.
 func (s *session) optional(ctx context.Context, kind string, into client.ObjectList,
 	options ...client.ListOption) (bool, error) {
 	err := s.api.List(ctx, into, append(options, client.InNamespace(s.namespace))...)
@@ -252,7 +254,7 @@ func (s *session) optional(ctx context.Context, kind string, into client.ObjectL
 	return true, nil
 }
 
-// patch changes an object: change modifies it, and the difference is sent.
+// patch changes an object: function change modifies it, and only the difference is sent.
 func patch[T client.Object](ctx context.Context, s *session, object T, change func(T)) error {
 	before, ok := object.DeepCopyObject().(T)
 	if !ok {
@@ -266,8 +268,8 @@ func patch[T client.Object](ctx context.Context, s *session, object T, change fu
 	return nil
 }
 
-// annotateLocked sets an annotation to a value that was computed from the object. It fails if the
-// object has been changed since it was read.
+// annotateLocked sets an annotation whose value was computed from the object. It fails if the
+// object has changed since it was read.
 func annotateLocked[T client.Object](ctx context.Context, s *session, object T, key,
 	value string) error {
 	before, ok := object.DeepCopyObject().(T)

@@ -10,7 +10,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestMatchingTopics: a command acts on the Topic that the user means, or asks which one.
+// TestMatchingTopics checks that a command acts on the Topic that the user means, or asks which one
+// is meant.
 func TestMatchingTopics(t *testing.T) {
 	now := time.Now()
 	topic := func(name, cluster, kafkaName string, age time.Duration) v1alpha1.Topic {

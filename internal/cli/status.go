@@ -68,10 +68,9 @@ type status struct {
 	Conditions      []metav1.Condition `json:"conditions"`
 	Brokers         []broker           `json:"brokers"`
 	Findings        []health.Finding   `json:"findings"`
-	// RetainedTopics are deleted topics whose records are retained, at most 20.
+	// RetainedTopics contains up to 20 deleted topics whose records are retained.
 	RetainedTopics []v1alpha1.RetainedTopic `json:"retainedTopics,omitempty"`
-	// Rebalance is the last or present run that moves replicas; absent until the operator has
-	// written it.
+	// Rebalance is the current or last rebalance run; absent until the operator has written it.
 	Rebalance *v1alpha1.RebalanceStatus `json:"rebalance,omitempty"`
 	// NextCertificateExpiry is the certificate that expires first; absent without TLS.
 	NextCertificateExpiry *v1alpha1.CertificateExpiry `json:"nextCertificateExpiry,omitempty"`
@@ -108,8 +107,8 @@ func (s *session) status(ctx context.Context) (*status, error) {
 		NextCertificateExpiry: cluster.Status.NextCertificateExpiry}, nil
 }
 
-// sortedConditions returns conditions by type, Ready first. The operator appends each condition
-// when it first decides it, so their order in the resource differs between LogClusters.
+// sortedConditions returns conditions by type, Ready first. In the resource, the order differs
+// between LogClusters, because the operator appends each condition when it first sets it.
 func sortedConditions(conditions []metav1.Condition) []metav1.Condition {
 	rank := func(c metav1.Condition) string {
 		if c.Type == v1alpha1.ConditionReady {
@@ -132,14 +131,14 @@ func (s *session) usersOf(ctx context.Context, cluster string) ([]v1alpha1.LogUs
 		func(u v1alpha1.LogUser) bool { return u.Spec.Cluster != cluster }), nil
 }
 
-// podsOf returns the pods of the brokers, or nil if the user may not list them.
+// podsOf returns the brokers' pods, or nil if the user may not list them.
 func (s *session) podsOf(ctx context.Context, cluster string) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	may, err := s.optional(ctx, "Pods", list, client.MatchingLabels{v1alpha1.LabelCluster: cluster})
 	if !may {
 		return nil, err
 	}
-	pods := append([]corev1.Pod{}, list.Items...) // not nil, also if there are none
+	pods := append([]corev1.Pod{}, list.Items...) // not nil, even if the list is empty
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return pods, nil
 }
@@ -201,8 +200,8 @@ func printFindings(out io.Writer, findings []health.Finding) {
 	}
 }
 
-// repeat calls show once, or with watch until ctx ends. On a terminal each output replaces the
-// previous one.
+// repeat calls show once or, if watch is set, repeatedly until ctx ends. On a terminal each output
+// replaces the previous one.
 func (s *session) repeat(ctx context.Context, watch bool, show func(io.Writer) error) error {
 	for {
 		if watch && terminal.Is(s.out) {

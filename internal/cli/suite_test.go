@@ -31,7 +31,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// manifests describe the cluster behind the forwarded ports. Its partition is written by the tests.
+// manifests describe the cluster behind the forwarded ports. The tests write the records of its
+// partition.
 const manifests = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: main}
@@ -43,23 +44,24 @@ metadata: {name: tickets}
 spec: {cluster: main, partitions: 2, replicas: 1, cleanupPolicy: Compact}
 `
 
-// user is the name of a user with the rights of userRole.
+// user is the name of a user who has the rights in userRole.
 const user = "alice"
 
-// userRole contains the rights that docs/operations/kubectl-heartwood.md names for reading.
+// userRole contains the rights that docs/operations/kubectl-heartwood.md requires for reading.
 var userRole = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logclusters", "topics"},
 		Verbs: []string{"get", "list"}},
 	{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}},
 }
 
-// fixture is a namespace with a LogCluster whose broker is that of a development cluster.
+// fixture is a namespace with a LogCluster. The LogCluster's broker belongs to a development
+// cluster.
 type fixture struct {
 	api        client.Client
 	config     *rest.Config
 	namespace  string
-	kubeconfig string // of an administrator
-	restricted string // of user
+	kubeconfig string // path of the administrator's kubeconfig
+	restricted string // path of user's kubeconfig
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -90,8 +92,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// write starts an API server with forwarded ports that acts as the user of a configuration, and
-// writes a kubeconfig for it.
+// write starts an API server with forwarded ports, which acts as the user in the configuration. It
+// writes a kubeconfig for that server and returns the file's path.
 func (f *fixture) write(t *testing.T, cluster *devcluster.Cluster, as *rest.Config) string {
 	t.Helper()
 	server := podforward.Start(t, as)
@@ -142,7 +144,7 @@ func get[T client.Object](t *testing.T, f *fixture, name string, into T) T {
 	return into
 }
 
-// result is the result of a command.
+// result is the outcome of a command.
 type result struct {
 	out, errOut string
 	err         error
@@ -174,7 +176,7 @@ func (r result) ok(t *testing.T) string {
 	return r.out
 }
 
-// fails fails the test unless the command failed with an error that contains a text.
+// fails fails the test unless the command failed with an error that contains want.
 func (r result) fails(t *testing.T, want string) {
 	t.Helper()
 	if r.err == nil || !strings.Contains(r.err.Error(), want) {
@@ -182,7 +184,7 @@ func (r result) fails(t *testing.T, want string) {
 	}
 }
 
-// degraded fails the test unless the command has shown something that is degraded.
+// degraded fails the test unless the command returned ErrDegraded. It returns the output.
 func (r result) degraded(t *testing.T) string {
 	t.Helper()
 	if !errors.Is(r.err, ErrDegraded) {
@@ -196,8 +198,7 @@ var (
 	timestamps = regexp.MustCompile(`"[0-9]{4}-[0-9]{2}-[0-9]{2}T[^"]*Z"`)
 )
 
-// golden compares an output with a golden file. Ages and times are replaced, and so is the
-// namespace.
+// golden compares an output with a golden file after replacing ages, times and the namespace.
 func (f *fixture) golden(t *testing.T, name, output string) {
 	t.Helper()
 	output = strings.ReplaceAll(output, f.namespace, "NAMESPACE")
@@ -218,7 +219,7 @@ func (f *fixture) golden(t *testing.T, name, output string) {
 	}
 }
 
-// pod returns a pod of a broker as the kubelet would report it.
+// pod returns a broker's pod with a status as a kubelet would write it.
 func pod(broker int32) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", broker),

@@ -16,7 +16,8 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// topOrders are the values of flag --sort. Each compares two replicas that are not being cleaned.
+// topOrders contains the orders that flag --sort accepts. They apply to replicas that are not being
+// cleaned.
 var topOrders = map[string]func(a, b *report.Partition) int{
 	"garbage": func(a, b *report.Partition) int { return cmp.Compare(garbage(b), garbage(a)) },
 	"dirty": func(a, b *report.Partition) int {
@@ -86,7 +87,8 @@ func garbage(p *report.Partition) int64 {
 	return *p.Compaction.ReclaimableBytes
 }
 
-// topRows returns the compacted replicas: those that are being cleaned first, then in an order.
+// topRows returns the compacted replicas: first those that are being cleaned, then the others in
+// the given order.
 func topRows(rows []report.Partition, order string) []report.Partition {
 	rows = slices.DeleteFunc(rows, func(p report.Partition) bool { return p.Compaction == nil })
 	idle := func(p *report.Partition) int {

@@ -56,7 +56,7 @@ reassigned are none.`,
 	return cmd
 }
 
-// topicRow is the JSON of a Topic.
+// topicRow is the JSON of one Topic.
 type topicRow struct {
 	Name   string               `json:"name"`
 	Topic  string               `json:"topic"` // its name in Kafka

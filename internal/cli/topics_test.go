@@ -18,7 +18,8 @@ func (f *fixture) testTopics(t *testing.T) {
 	f.testTopicsAgree(t)
 }
 
-// testTopicsAgree: topics and status have the same exit code for the same state of a Topic.
+// testTopicsAgree checks that commands topics and status have the same exit code for the same state
+// of a Topic.
 func (f *fixture) testTopicsAgree(t *testing.T) {
 	before := get(t, f, "tickets", &v1alpha1.Topic{}).Status
 	for reason, degraded := range map[string]bool{v1alpha1.ReasonReassigning: false,
@@ -41,7 +42,7 @@ func (f *fixture) testTopicsAgree(t *testing.T) {
 	change(t, f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) { topic.Status = before })
 }
 
-// testPressure: a volume that is almost full is shown by brokers, topics and status.
+// testPressure checks that commands brokers, topics and status show a volume that is almost full.
 func (f *fixture) testPressure(t *testing.T) {
 	before := get(t, f, "main", &v1alpha1.LogCluster{}).Status
 	const message = "Broker 0 is at level Reject"
@@ -63,8 +64,8 @@ func (f *fixture) testPressure(t *testing.T) {
 	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) { c.Status = before })
 }
 
-// testLeaderless: what why shows is degraded if a partition has no leader. The broker of the test
-// does not lead the partition of this Topic.
+// testLeaderless checks that the output of why is degraded if a partition has no leader. The test's
+// broker does not lead the partition of this Topic.
 func (f *fixture) testLeaderless(t *testing.T) {
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "leaderless"},
 		Spec: v1alpha1.TopicSpec{Cluster: "main", Partitions: 1}}
@@ -79,7 +80,8 @@ func (f *fixture) testLeaderless(t *testing.T) {
 	}
 }
 
-// TestPartitionsWithoutALeaderAreShown: in the order of the partitions.
+// TestPartitionsWithoutALeaderAreShown checks that partitions without a leader are included, in the
+// order of the partitions.
 func TestPartitionsWithoutALeaderAreShown(t *testing.T) {
 	rows := []report.Partition{{Partition: 0, Broker: 2}, {Partition: 1, Broker: 2},
 		{Partition: 1, Broker: 3, Leader: true}}

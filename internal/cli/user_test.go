@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCredentialsStayPrivate: a file that others can read is replaced, and a symbolic link refused.
+// TestCredentialsStayPrivate checks that a file that others can read is replaced, and that a
+// symbolic link is refused.
 func TestCredentialsStayPrivate(t *testing.T) {
 	dir := t.TempDir()
 	file, target := filepath.Join(dir, "password"), filepath.Join(dir, "target")

@@ -72,7 +72,7 @@ has not answered.`,
 	return cmd
 }
 
-// why is the explanation of one replica.
+// why explains one replica's cleaning state.
 type why struct {
 	Partition   int32  `json:"partition"`
 	Broker      int32  `json:"broker"`
@@ -84,10 +84,10 @@ type why struct {
 	report *report.Compaction // nil for a partition without a leader
 }
 
-// reasonNoLeader is the reason of a partition without a leader.
+// reasonNoLeader is the reason for a partition without a leader.
 const reasonNoLeader = "NoLeader"
 
-// whys returns the explanations of the leaders and of failed replicas, or of all replicas.
+// whys returns the explanations for leaders and failed replicas, or for all replicas if all is set.
 func whys(rows []report.Partition, settings *topicconfig.Settings, all bool,
 	now time.Time) []why {
 	found := []why{}
@@ -104,7 +104,7 @@ func whys(rows []report.Partition, settings *topicconfig.Settings, all bool,
 	return found
 }
 
-// withLeaderless adds the partitions that no broker leads, which have no report of a leader.
+// withLeaderless adds the partitions without a leader. No broker reports them as the leader.
 func withLeaderless(reasons []why, rows []report.Partition, partitions int32) []why {
 	led := map[int32]bool{}
 	for i := range rows {
@@ -147,7 +147,7 @@ func printWhy(s *session, topic *v1alpha1.Topic, reasons []why) error {
 
 func percent(ratio float64) string { return fmt.Sprintf("%.0f%%", 100*ratio) }
 
-// explain explains the state of a replica's cleaner in one sentence.
+// explain explains in one sentence the state of cleaning a replica.
 func explain(row *report.Partition, settings *topicconfig.Settings, now time.Time) string {
 	c := row.Compaction
 	text := reasonText(row, settings, now)
@@ -163,7 +163,7 @@ func explain(row *report.Partition, settings *topicconfig.Settings, now time.Tim
 	return text
 }
 
-// reasonText explains the reason of a replica.
+// reasonText explains the reason in a replica's report.
 func reasonText(row *report.Partition, settings *topicconfig.Settings, now time.Time) string {
 	c := row.Compaction
 	known, ok := summary.Explain(c.Reason)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// ErrToken is the error of a token that Kubernetes does not accept.
+// ErrToken means that Kubernetes does not accept the token.
 var ErrToken = errors.New("Kubernetes does not accept the token") //nolint:staticcheck // a name
 
-// ErrForbidden is the error of a request that Kubernetes does not permit to its user.
+// ErrForbidden means that Kubernetes does not permit the user to make the request.
 var ErrForbidden = errors.New("Kubernetes does not permit this") //nolint:staticcheck // a name
 
 // ClusterName is the name of a LogCluster.
@@ -20,12 +20,12 @@ type ClusterName struct{ Namespace, Name string }
 
 func (n ClusterName) String() string { return n.Namespace + "/" + n.Name }
 
-// Right is a permission of a user on a LogCluster.
+// Right is a user's permission on a LogCluster.
 type Right int
 
 // Rights. ReadReport is get logclusters/report, ReadRecords is get logclusters/records, and Clean
-// is patch topics in the namespace. CleanSome is a rule that permits this for the Topics that it
-// names (resourceNames): a user with Clean may have no such rule. WriteRecords is create
+// is patch topics in the namespace. CleanSome is the right to patch those Topics that an RBAC rule
+// names (resourceNames); a user with Clean may have no such rule. WriteRecords is create
 // logclusters/records, WriteGroups is update logclusters/groups, Abort is create logclusters/abort,
 // and ListUsers is list logusers in the namespace.
 const (
@@ -39,40 +39,40 @@ const (
 	ListUsers
 )
 
-// Authority authenticates the users of a console, and decides about their rights. Each method acts
-// with the token of the user, never with rights of the console. The methods fail with ErrToken if
-// the token is not accepted.
+// Authority authenticates the users of a console and decides about their rights. Each method uses
+// the user's token, never the console's own rights. A method fails with ErrToken if the token is
+// not accepted.
 type Authority interface {
-	// User returns the name of the user of a token.
+	// User returns the name of the user to whom the token belongs.
 	User(ctx context.Context, token string) (string, error)
 	// May reports whether the user has a right on a LogCluster.
 	May(ctx context.Context, token string, cluster ClusterName, right Right) (bool, error)
-	// Clean requests a pass of all replicas of a topic. It fails with ErrForbidden if the user may
-	// not.
+	// Clean requests a pass over all replicas of a topic. It fails with ErrForbidden if the user may
+	// not request it.
 	Clean(ctx context.Context, token string, cluster ClusterName, topic string) error
 	// LogUsers returns the LogUsers of a LogCluster, sorted by name. It fails with ErrForbidden if
 	// the user may not list them.
 	LogUsers(ctx context.Context, token string, cluster ClusterName) ([]LogUser, error)
 }
 
-// caller is the user of a request to a console with an Authority.
+// caller is the user who sent a request to a console with an Authority.
 type caller struct {
 	name, token string
-	// cookie is set if the token is that of the login page, which can be forgotten.
+	// cookie is set if the token is from the login page; such a token can be forgotten.
 	cookie bool
 }
 
-// callerKey is the key of the caller in the context of a request.
+// callerKey is the context key of a request's caller.
 type callerKey struct{}
 
-// callerOf returns the user of a request; the zero value without an Authority.
+// callerOf returns the caller of a request, or the zero value without an Authority.
 func callerOf(r *http.Request) caller {
 	user, _ := r.Context().Value(callerKey{}).(caller)
 	return user
 }
 
-// tokenOf returns the token of a request: that of the header Authorization, which an authenticating
-// proxy sets, or else that of the login page.
+// tokenOf returns the token in the Authorization header, which an authenticating proxy sets, or
+// otherwise the token from the login page. Result cookie reports whether it is from the login page.
 func tokenOf(r *http.Request) (token string, cookie bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); strings.EqualFold(scheme, "bearer") && token != "" {
@@ -85,8 +85,8 @@ func tokenOf(r *http.Request) (token string, cookie bool) {
 	return found.Value, true
 }
 
-// identified passes on a request, together with its caller, if the authority accepts the token. It
-// redirects other browsers to the login page, whose relative URL is login.
+// identified passes a request and its caller to next if the authority accepts the token. It
+// redirects browsers without a valid token to the login page, whose relative URL is login.
 func identified(authority Authority, login string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		token, cookie := tokenOf(r)
@@ -110,8 +110,8 @@ func identified(authority Authority, login string, next http.HandlerFunc) http.H
 	}
 }
 
-// authorized passes on the requests of users that may see the reports of the cluster. Without an
-// Authority it passes on all of them.
+// authorized passes a request to next if its user may see the reports of the cluster. Without an
+// Authority it passes on all requests.
 func (c *Console) authorized(next http.Handler) http.Handler {
 	if c.opts.Authority == nil {
 		return next
@@ -138,10 +138,10 @@ func (c *Console) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// streams are the pages whose responses do not end, with the right that their users must keep.
+// streams contains the pages whose responses do not end, and the right that their users must keep.
 var streams = map[string]Right{"/live": ReadReport, "/tail": ReadRecords}
 
-// permit returns nil if the user of a request has a right on the cluster.
+// permit returns nil if the user of a request has the right on the cluster.
 func (c *Console) permit(r *http.Request, right Right) error {
 	return permit(r, c.opts.Authority, c.opts.LogCluster, right)
 }
@@ -163,14 +163,14 @@ func permit(r *http.Request, authority Authority, cluster ClusterName, right Rig
 	return nil
 }
 
-// rightTexts are the texts for rights in refusals.
+// rightTexts contains the texts for rights in messages about refused requests.
 var rightTexts = map[Right]string{ReadReport: "get logclusters/report",
 	ReadRecords: "get logclusters/records", Clean: "patch topics", CleanSome: "patch topics",
 	WriteRecords: "create logclusters/records", WriteGroups: "update logclusters/groups",
 	Abort: "create logclusters/abort", ListUsers: "list logusers"}
 
-// whilePermitted returns a context for a stream. The context ends when the user has lost the right
-// to the stream. The caller must call stop, which waits for the end of the checks.
+// whilePermitted returns a context for a stream. The context ends when the user loses the right to
+// the stream. The caller must call stop, which waits until the checks have ended.
 func (c *Console) whilePermitted(r *http.Request, right Right) (ctx context.Context,
 	stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
@@ -195,16 +195,16 @@ func (c *Console) whilePermitted(r *http.Request, right Right) (ctx context.Cont
 	return ctx, func() { cancel(); <-ended }
 }
 
-// local reports whether a request comes from a user of this machine: the console listens on a
-// loopback address, is not configured for a proxy, and was opened by a loopback name and not
-// through a proxy.
+// local reports whether a request comes from a user of this machine. This is so if the console
+// listens on a loopback address, is not configured for a proxy, and was opened by a loopback name
+// and not through a proxy.
 func (c *Console) local(r *http.Request) bool {
 	return c.opts.Loopback && len(c.opts.Hosts) == 0 && c.opts.PathPrefix == "" &&
 		loopbackHost(r) && !proxied(r.Header)
 }
 
-// writesOf describes the topics that the user of a request may clean. Without an Authority, only
-// users of this machine may clean.
+// writesOf describes which topics the user of a request may clean. Without an Authority, only users
+// of this machine may clean topics.
 func (c *Console) writesOf(r *http.Request) string {
 	switch {
 	case c.opts.Authority == nil && !c.local(r):
@@ -216,7 +216,7 @@ func (c *Console) writesOf(r *http.Request) string {
 	return "read only"
 }
 
-// may reports whether the user of a request has a right.
+// may reports whether the user of a request has the right.
 func (c *Console) may(r *http.Request, right Right) bool {
 	if c.opts.Authority != nil {
 		return c.permit(r, right) == nil
@@ -230,8 +230,9 @@ func (c *Console) may(r *http.Request, right Right) bool {
 	return err == nil && allowed
 }
 
-// mayRead returns nil if the user of a request may see records (messages and keys). The user needs
-// the right to get logclusters/records or, without an Authority, must be a user of this machine.
+// mayRead returns nil if the user of a request may see records (messages and keys). With an
+// Authority the user needs the right get logclusters/records. Without one, the request must come
+// from a user of this machine.
 func (c *Console) mayRead(r *http.Request) error {
 	switch {
 	case c.opts.Authority != nil:
@@ -245,7 +246,7 @@ func (c *Console) mayRead(r *http.Request) error {
 		"machine, or use kubectl port-forward."}
 }
 
-// requestClean requests a pass of a topic with the rights of the caller.
+// requestClean requests a pass over a topic with the caller's rights.
 func (c *Console) requestClean(r *http.Request, topic string) error {
 	switch {
 	case c.opts.Authority != nil:
@@ -261,7 +262,7 @@ func (c *Console) requestClean(r *http.Request, topic string) error {
 	return err
 }
 
-// audit logs a request for a change, and its user.
+// audit logs a request for a change, and the user who made it.
 func (c *Console) audit(r *http.Request, what string, err error, subject ...any) {
 	args := append([]any{"audit", true, "change", what, "user", cmp.Or(callerOf(r).name, "local"),
 		"remote", r.RemoteAddr, "userAgent", r.UserAgent(), "accepted", err == nil}, subject...)

@@ -5,20 +5,22 @@ import (
 	"net/http"
 )
 
-// action is a change that a page offers: a form (GET) and its request (POST).
+// action is a change that a page offers: the page shows a form (GET), and submitting the form makes
+// the change (POST).
 type action struct {
 	change   string   // name in the audit log, such as "produce record"
-	subjects []string // names of the parameters that the audit log contains
+	subjects []string // names of the parameters to write to the audit log
 	right    Right
-	bytesMax int64 // of the body of a request
+	bytesMax int64 // maximum size of a request's body
 	form     func(r *http.Request) (view, error)
 	do       func(r *http.Request) (location string, err error)
 }
 
-// formBytesMax is the size of the largest form without records.
+// formBytesMax is the maximum size of a form that contains no records.
 const formBytesMax = 16 << 10
 
-// get returns the page of the form. For a user without the right, the page contains the reason.
+// get returns the page with the form. For a user without the right, the page contains the reason
+// instead.
 func (c *Console) get(a *action) func(*http.Request) (view, error) {
 	return func(r *http.Request) (view, error) {
 		v, err := a.form(r)
@@ -27,8 +29,8 @@ func (c *Console) get(a *action) func(*http.Request) (view, error) {
 	}
 }
 
-// post makes the change of a form, and redirects to the page that shows the change. If the change
-// fails, the form shows the reason.
+// post makes the change that a form requests, and redirects to the page that shows the change. If
+// the change fails, the form shows the reason.
 func (c *Console) post(a *action) http.HandlerFunc {
 	return c.page(func(r *http.Request) (view, error) {
 		if err := c.mayDo(r, a.right); err != nil {
@@ -54,7 +56,7 @@ func (c *Console) post(a *action) http.HandlerFunc {
 	})
 }
 
-// subjectsOf returns the parameters of a request for the audit log.
+// subjectsOf returns the request's parameters for the audit log.
 func (a *action) subjectsOf(r *http.Request) (args []any) {
 	for _, name := range a.subjects {
 		if value := r.PostForm.Get(name); value != "" {
@@ -64,7 +66,7 @@ func (a *action) subjectsOf(r *http.Request) (args []any) {
 	return args
 }
 
-// refusalOf returns the reason why the user of a request lacks a right; "" if the user has it.
+// refusalOf returns the reason why the user of a request lacks the right, or "" if the user has it.
 func (c *Console) refusalOf(r *http.Request, right Right) string {
 	if err := c.mayDo(r, right); err != nil {
 		return err.Error()
@@ -72,8 +74,8 @@ func (c *Console) refusalOf(r *http.Request, right Right) string {
 	return ""
 }
 
-// mayDo returns nil if the user of a request has a right. Without an Authority it returns nil for
-// users of this machine; the brokers then authorize the console.
+// mayDo returns nil if the user of a request has the right. Without an Authority it returns nil for
+// users of this machine, and the brokers authorize the console's requests.
 func (c *Console) mayDo(r *http.Request, right Right) error {
 	switch {
 	case c.opts.Authority != nil:
@@ -86,6 +88,6 @@ func (c *Console) mayDo(r *http.Request, right Right) error {
 		"proxy, or if it authenticates its users (--auth)."}
 }
 
-// actionTexts describe the actions that a right permits.
+// actionTexts contains the texts for the actions that a right permits.
 var actionTexts = map[Right]string{WriteRecords: "produces records",
 	WriteGroups: "changes groups", Abort: "aborts transactions", ListUsers: "shows users"}

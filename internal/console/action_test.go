@@ -11,12 +11,12 @@ import (
 var writes = map[string]Right{"produce?topic=t": WriteRecords, "offsets?group=g": WriteGroups,
 	"deletegroup?group=g": WriteGroups, "abort?id=a": Abort}
 
-// TestWritesNeedTheirRight: the API server decides about the caller before anything is sent. The
-// status 501 is that of a console without the Kafka protocol, and 409 and 502 those of one without
-// brokers: they are beyond the decision.
+// TestWritesNeedTheirRight checks that the API server decides about the caller before anything is
+// sent. An admitted request gets a later error: status 501 if the console has no Kafka connection,
+// and 409 or 502 if there are no brokers.
 func TestWritesNeedTheirRight(t *testing.T) {
 	for path, right := range writes {
-		authority := newRights() // with its own site, as answers are cached
+		authority := newRights() // a separate site, because decisions are cached
 		s := newTestSite(t, SiteOptions{Authority: authority})
 		page, form, _ := strings.Cut(path, "?")
 		authority.table["writer"] = map[ClusterName][]Right{blue: {ReadReport, right}}
@@ -38,7 +38,8 @@ func TestWritesNeedTheirRight(t *testing.T) {
 	}
 }
 
-// TestFormsSayWhyTheyAreRefused: a user without the right sees the reason in place of the form.
+// TestFormsSayWhyTheyAreRefused checks that a user without the right sees the reason instead of the
+// form.
 func TestFormsSayWhyTheyAreRefused(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	for path, right := range map[string]Right{"produce?topic=t": WriteRecords, "abort?id=a": Abort} {
@@ -50,7 +51,8 @@ func TestFormsSayWhyTheyAreRefused(t *testing.T) {
 	}
 }
 
-// TestUsersNeedTheirRight: LogUsers come from the API server, and need the right to list them.
+// TestUsersNeedTheirRight checks that only a user with the right to list LogUsers sees them. The
+// LogUsers come from the API server.
 func TestUsersNeedTheirRight(t *testing.T) {
 	authority := newRights()
 	authority.table["lister"] = map[ClusterName][]Right{blue: {ReadReport, ListUsers}}
@@ -63,7 +65,8 @@ func TestUsersNeedTheirRight(t *testing.T) {
 	}
 }
 
-// TestWritesNeedLoopback: a console without users accepts them only from this machine.
+// TestWritesNeedLoopback checks that a console without an Authority accepts writes only from this
+// machine.
 func TestWritesNeedLoopback(t *testing.T) {
 	for path := range writes {
 		page, form, _ := strings.Cut(path, "?")
@@ -86,7 +89,7 @@ func TestWritesNeedLoopback(t *testing.T) {
 	}
 }
 
-// TestChangesAreLogged: the audit log names the change, its user and what it concerns.
+// TestChangesAreLogged checks that the audit log contains the change, its user and its subject.
 func TestChangesAreLogged(t *testing.T) {
 	authority := newRights()
 	authority.table["writer"] = map[ClusterName][]Right{blue: {ReadReport, WriteGroups}}

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// post sends a form, and returns the status, the body and the URL of the page to which the response
-// leads.
+// post sends a form. It returns the status and the body of the response, and the URL of the page to
+// which the response redirects.
 func (c *cluster) post(path string, form url.Values, headers ...string) (status int, body,
 	position string) {
 	c.t.Helper()
@@ -41,7 +41,7 @@ func (c *cluster) post(path string, form url.Values, headers ...string) (status 
 	return response.StatusCode, string(content), response.Request.URL.String()
 }
 
-// posts sends a form until the cluster is ready for it, and fails the test if the response has
+// posts sends a form until the cluster is ready to accept it. It fails the test if the response has
 // another status or lacks one of the texts.
 func (c *cluster) posts(want int, path string, form url.Values, texts ...string) {
 	c.t.Helper()
@@ -61,8 +61,8 @@ func (c *cluster) posts(want int, path string, form url.Values, texts ...string)
 	}
 }
 
-// TestRecordsAreProduced: a record arrives as the form has it, in the partition that the form or
-// the hash of the key chooses.
+// TestRecordsAreProduced checks that a record is stored as entered in the form, in the partition
+// that the form or the key's hash selects.
 func TestRecordsAreProduced(t *testing.T) {
 	c := startCluster(t)
 	c.contains("produce?topic=tickets", "Produce a record to tickets", "<form")
@@ -104,7 +104,7 @@ func TestRecordsAreProduced(t *testing.T) {
 		"too large")
 }
 
-// TestWritesOfOtherSitesAreRefused: a page of another site cannot change anything.
+// TestWritesOfOtherSitesAreRefused checks that a page from another site cannot change anything.
 func TestWritesOfOtherSitesAreRefused(t *testing.T) {
 	c := startCluster(t)
 	for _, path := range []string{"produce", "offsets", "deletegroup", "abort", "clean"} {
@@ -120,8 +120,8 @@ func TestWritesOfOtherSitesAreRefused(t *testing.T) {
 	c.contains("topic?name=tickets", "found 0")
 }
 
-// TestOffsetsAreChanged: the form shows the changes before it makes them, and a group with members
-// keeps its offsets.
+// TestOffsetsAreChanged checks that the form shows the changes before it makes them, and that a
+// group with members keeps its offsets.
 func TestOffsetsAreChanged(t *testing.T) {
 	c := startCluster(t)
 	client := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -179,7 +179,7 @@ func TestOffsetsAreChanged(t *testing.T) {
 		if got := committed(); got != test.want {
 			t.Errorf("%v: got offset %d, want %d", test.form, got, test.want)
 		}
-		if test.want < 0 { // keeps the group
+		if test.want < 0 { // the group is kept
 			_ = admin.CommitAllOffsets(t.Context(), "readers", offsets)
 		}
 	}
@@ -202,8 +202,8 @@ func TestOffsetsAreChanged(t *testing.T) {
 	c.posts(200, "deletegroup", url.Values{"group": {"readers"}}, "There are no consumer groups")
 }
 
-// TestTransactionsAreShownAndAborted: a user finds the open transaction, aborts it, and its
-// producer is fenced.
+// TestTransactionsAreShownAndAborted checks that a user finds an open transaction and aborts it.
+// The abort fences its producer.
 func TestTransactionsAreShownAndAborted(t *testing.T) {
 	c := startCluster(t)
 	client := c.client(kgo.TransactionalID("payments"))
@@ -235,12 +235,13 @@ func TestTransactionsAreShownAndAborted(t *testing.T) {
 	c.containsWith(400, "abort?topic=events", "not a number")
 }
 
-// TestUsersOfAnOpenCluster: the page says that there are none.
+// TestUsersOfAnOpenCluster checks that the page says that the cluster has no users.
 func TestUsersOfAnOpenCluster(t *testing.T) {
 	startCluster(t).contains("users", "has no authorization")
 }
 
-// TestDownloadContainsEachRecord: one JSON object in each line, with bytes that are not text.
+// TestDownloadContainsEachRecord checks that a download contains one JSON object per line,
+// including bytes that are not text.
 func TestDownloadContainsEachRecord(t *testing.T) {
 	c := startCluster(t)
 	client := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))

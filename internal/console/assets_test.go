@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Limits of all assets together, in bytes.
+// Limits on the total size of all assets, in bytes.
 const (
 	assetsMax     = 60 << 10
 	assetsGzipMax = 20 << 10
@@ -36,7 +36,8 @@ func TestAssetsAreSmall(t *testing.T) {
 	}
 }
 
-// namespace is the only URL that a file may contain: it is a name, and nothing requests it.
+// namespace is the only URL that a file may contain. It is only an XML namespace name, so no
+// browser requests it.
 const namespace = "http://www.w3.org/2000/svg"
 
 var (
@@ -45,8 +46,8 @@ var (
 	rooted = regexp.MustCompile(`(?i)(href|src|action)="/`)
 )
 
-// TestNothingComesFromOtherOrigins: pages work without the internet, below any path, and under the
-// Content-Security-Policy.
+// TestNothingComesFromOtherOrigins checks that pages work without the internet, below any path, and
+// under the Content-Security-Policy.
 func TestNothingComesFromOtherOrigins(t *testing.T) {
 	check := func(name string, content []byte) {
 		text := strings.ReplaceAll(string(content), namespace, "")

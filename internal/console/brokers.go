@@ -17,11 +17,11 @@ type brokerRow struct {
 	Host            string
 	Up              bool
 	Leads, Replicas int
-	Lagging         int // replicas that are not in sync
+	Lagging         int // number of replicas that are not in sync
 	Bytes           int64
 	Garbage         int64
-	GarbageUnknown  bool // the garbage of a replica is unknown
-	Running, Queued int  // passes
+	GarbageUnknown  bool // true if the garbage of a replica is unknown
+	Running, Queued int  // numbers of passes
 	Disks           []kafka.Disk
 	Volume          *report.Volume // nil if unknown
 }
@@ -29,7 +29,7 @@ type brokerRow struct {
 // brokerList is the page Brokers.
 type brokerList struct {
 	Rows  []brokerRow
-	Fault string // reason to show no disks, or ""
+	Fault string // reason for showing no disks, or ""
 	Sort  sorting
 	Scrub scrubPanel
 }
@@ -51,7 +51,7 @@ var brokerColumns = []column[brokerRow]{
 	{"pressure", func(a, b *brokerRow) int { return cmp.Compare(a.usedPercent(), b.usedPercent()) }},
 }
 
-// knownGarbage returns the garbage, or nil if it is unknown.
+// knownGarbage returns the amount of garbage, or nil if it is unknown.
 func (b *brokerRow) knownGarbage() *int64 {
 	if b.GarbageUnknown {
 		return nil
@@ -59,7 +59,7 @@ func (b *brokerRow) knownGarbage() *int64 {
 	return &b.Garbage
 }
 
-// usedPercent returns the used share of the volume in percent; -1 if it is unknown.
+// usedPercent returns the used share of the volume in percent, or -1 if it is unknown.
 func (b *brokerRow) usedPercent() float64 {
 	if b.Volume == nil {
 		return -1
@@ -90,7 +90,8 @@ func (c *Console) brokers(r *http.Request) (view, error) {
 	return c.answered(view{Template: "brokers", Title: "Brokers", Body: page}, answers), nil
 }
 
-// brokersOf returns the brokers that are up, and those that should hold a replica, sorted by id.
+// brokersOf returns the brokers that are up and the brokers to which replicas are assigned, sorted
+// by id.
 func brokersOf(answers remote.Answers) []brokerRow {
 	byID := map[int32]*brokerRow{}
 	row := func(id int32) *brokerRow {

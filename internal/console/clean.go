@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// cleanPage is the form that requests a pass now.
+// cleanPage is the form for requesting a pass.
 type cleanPage struct {
 	Topic   string
 	Row     topicRow
-	Refusal string // reason against the request, or ""
-	Doubt   string // reason for which Kubernetes may refuse the request, or ""
-	Fault   string // failure of the request
+	Refusal string // reason why the user may not request a pass, or ""
+	Doubt   string // reason why Kubernetes may refuse the request, or ""
+	Fault   string // error of the request
 }
 
-// cleanRefusal returns the reason why the user of a request may not clean; "" if the user may. With
-// an Authority, the API server decides when it receives the request.
+// cleanRefusal returns the reason why the user of a request may not clean topics, or "" if there is
+// none. With an Authority, it returns "", because the API server decides when it receives the
+// request.
 func (c *Console) cleanRefusal(r *http.Request) string {
 	if c.opts.Authority != nil || c.local(r) {
 		return ""
@@ -53,7 +54,7 @@ func (c *Console) cleanView(r *http.Request, topic, failure string) (view, error
 		Body: page}, answers), nil
 }
 
-// clean requests a pass of all replicas of a topic, and redirects to the topic's map.
+// clean requests a pass over all replicas of a topic, and redirects to the topic's map.
 func (c *Console) clean(w http.ResponseWriter, r *http.Request) {
 	const formBytesMax = 4 << 10
 	r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)

@@ -13,41 +13,42 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// requestTimeout limits the time from the header of a request to the end of its response. The
-// stream of live updates has no limit.
+// requestTimeout limits the time from a request's header to the end of its response. The stream of
+// live updates has no limit.
 const requestTimeout = 30 * time.Second
 
 // Options configures a Console.
 type Options struct {
-	// Cluster is the name of the cluster, for the head of the pages; may be empty.
+	// Cluster is the name of the cluster in the head of the pages; may be empty.
 	Cluster string
-	// Fleet asks the brokers over HTTP.
+	// Fleet requests the brokers' reports over HTTP.
 	Fleet *remote.Fleet
-	// Kafka connects to the brokers by the Kafka protocol. The console calls it once, before the first
-	// page that needs the connection, and after an error again for the next page. The error contains
-	// the remedy.
+	// Kafka connects to the brokers over the Kafka protocol. The console calls it once, before the
+	// first page that needs the connection. After an error, the console calls it again for the next
+	// page. The error contains the remedy.
 	Kafka func() (*kafka.Client, error)
-	// Authority authenticates the users and decides about their rights. If it is nil, the console does
-	// not authenticate its users; Loopback, Hosts and PathPrefix then decide.
+	// Authority authenticates users and decides about their rights. If it is nil, the console does not
+	// authenticate users, and Loopback, Hosts and PathPrefix determine what they may do.
 	Authority Authority
-	// LogCluster is the name that Authority decides on.
+	// LogCluster is the LogCluster for which Authority is asked for rights.
 	LogCluster ClusterName
-	// Root is the relative URL of the Site that contains the console, such as ../; "" without one.
+	// Root is the relative URL of the Site that contains this console, such as ../; "": there is no
+	// Site.
 	Root string
-	// Clean requests a pass of a topic, if there is no Authority. Default: by Fleet.
+	// Clean requests a pass over a topic if there is no Authority. Default: a request through Fleet.
 	Clean func(ctx context.Context, topic string) error
-	// May reports whether the user of this machine has a right, for the head of pages; nil: every
-	// right. It is not used with an Authority, and decides about no request.
+	// May reports whether this machine's user has a right, for display in the head of pages; nil:
+	// every right. It is not used with an Authority, and does not decide about requests.
 	May func(ctx context.Context, right Right) (bool, error)
-	// Loopback is set if the console listens on a loopback address. Otherwise it shows no messages
-	// and accepts no writes, unless it has an Authority.
+	// Loopback is set if the console listens on a loopback address. Otherwise the console shows no
+	// messages and accepts no writes, unless it has an Authority.
 	Loopback bool
-	// Hosts are names under which the console may be opened, in lower case, besides addresses and
-	// localhost. With Hosts or PathPrefix the console is behind a proxy, whose clients may be any
-	// users: without an Authority it then shows no messages and accepts no writes.
+	// Hosts contains the names under which the console may be opened, in lower case, in addition to
+	// addresses and localhost. If Hosts or PathPrefix is set, the console is behind a proxy whose
+	// clients can be any users. Without an Authority it then shows no messages and accepts no writes.
 	Hosts []string
-	// PathPrefix is the path below which a proxy serves the console if the proxy does not remove
-	// it, such as /heartwood. Requests without the prefix are served, too.
+	// PathPrefix is the path below which a proxy serves the console, such as /heartwood, if the proxy
+	// does not remove it. Requests without the prefix are also served.
 	PathPrefix string
 	Logger     *slog.Logger // default: discards everything
 }
@@ -57,7 +58,7 @@ type Console struct {
 	opts    Options
 	handler http.Handler
 	watches watches
-	viewers chan struct{} // one element for each stream of updates
+	viewers chan struct{} // with one element for each open stream of updates
 
 	mu struct {
 		sync.Mutex
@@ -78,8 +79,8 @@ func New(opts Options) *Console {
 	return c
 }
 
-// Close ends all watches of topics and closes the connections to the brokers. Streams to pages end
-// with their connections.
+// Close ends all watches of topics and closes the connections to the brokers. A stream to a page
+// ends when the page's connection ends.
 func (c *Console) Close() {
 	c.watches.close()
 	c.mu.Lock()
@@ -94,7 +95,7 @@ func (c *Console) Close() {
 // ServeHTTP implements http.Handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
-// belowPrefix serves next at the root, and below the path of a prefix.
+// belowPrefix serves next both at the root and below the prefix.
 func belowPrefix(prefix string, next http.Handler) http.Handler {
 	if prefix = strings.TrimSuffix(prefix, "/"); prefix == "" {
 		return next
@@ -103,7 +104,8 @@ func belowPrefix(prefix string, next http.Handler) http.Handler {
 		rest, below := strings.CutPrefix(r.URL.Path, prefix)
 		switch {
 		case below && rest == "":
-			// relative, as the proxy in front of this server may have removed a part of the path
+			// The location is relative, because the proxy in front of this server may have removed a part of
+			// the path.
 			redirect(w, prefix[strings.LastIndex(prefix, "/")+1:]+"/")
 			return
 		case below && strings.HasPrefix(rest, "/"):
@@ -113,15 +115,17 @@ func belowPrefix(prefix string, next http.Handler) http.Handler {
 	})
 }
 
-// withPath returns the request with another path: decoded, and as the browser has sent it.
+// withPath returns the request with another path. Parameter path is the decoded path, and raw the
+// path as the browser has sent it.
 func withPath(r *http.Request, path, raw string) *http.Request {
 	request := r.Clone(r.Context())
 	request.URL.Path, request.URL.RawPath = path, raw
 	return request
 }
 
-// cleanPaths passes on the requests whose paths http.ServeMux would not redirect because of empty
-// segments. Its redirect is absolute, and leads out of a console below another path.
+// cleanPaths passes a request to mux only if its path has no empty segments. For empty segments,
+// http.ServeMux would send an absolute redirect, which leads out of a console that is served below
+// another path.
 func cleanPaths(mux http.Handler, unknown http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "//") {
@@ -132,14 +136,14 @@ func cleanPaths(mux http.Handler, unknown http.HandlerFunc) http.Handler {
 	})
 }
 
-// redirect sends the browser to a relative location. http.Redirect would make the location absolute
-// by the path of the request, which a proxy may have shortened.
+// redirect sends the browser to a relative location. http.Redirect would use the request's path to
+// make the location absolute, but a proxy may have shortened that path.
 func redirect(w http.ResponseWriter, location string) {
 	w.Header().Set("Location", location)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// routes returns the pages.
+// routes returns a handler for all pages.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, page := range map[string]func(*http.Request) (view, error){
@@ -180,10 +184,10 @@ func unknownPage(r *http.Request) (view, error) {
 		cause: errors.New(r.Method + " " + r.URL.Path)}
 }
 
-// fault is an error that a page shows with a status.
+// fault is an error that a page shows, with the response's status.
 type fault struct {
 	status int
-	text   string // one sentence: what happened, and what to do
+	text   string // one sentence: what happened and what to do
 	cause  error  // optional
 }
 
@@ -196,12 +200,12 @@ func (f *fault) Error() string {
 
 func (f *fault) Unwrap() error { return f.cause }
 
-// page returns the handler of a page.
+// page returns a handler for a page that build creates.
 func (c *Console) page(build func(*http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		deadline := time.Now().Add(requestTimeout)
-		// fails only if w is not a connection, as in tests
+		// The calls fail only if w is not a connection, as in tests.
 		_, _ = control.SetReadDeadline(deadline), control.SetWriteDeadline(deadline)
 		ctx, cancel := context.WithDeadline(r.Context(), deadline)
 		defer cancel()
@@ -213,14 +217,15 @@ func (c *Console) page(build func(*http.Request) (view, error)) http.HandlerFunc
 	}
 }
 
-// failed returns the page of an error.
+// failed returns the page that shows an error.
 func (c *Console) failed(r *http.Request, err error) view {
 	return view{Template: "fault", Title: "Not available", Status: statusOfError(err),
 		Page: pageOf(r), Body: err.Error()}
 }
 
-// statusOfError returns the status of a page that shows an error: the status of a fault, 404 or 403
-// after such a response of a broker, and otherwise 502, because the cluster has failed.
+// statusOfError returns the status of the page that shows an error. A fault has its own status. A
+// broker's response 404 or 403 keeps its status. Any other error has status 502, because the
+// cluster has failed.
 func statusOfError(err error) int {
 	var known *fault
 	if errors.As(err, &known) {
@@ -237,7 +242,7 @@ func statusOfError(err error) int {
 	return http.StatusBadGateway
 }
 
-// kafka returns the connection by the Kafka protocol.
+// kafka returns the connection that uses the Kafka protocol.
 func (c *Console) kafka() (*kafka.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

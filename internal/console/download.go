@@ -15,11 +15,11 @@ import (
 // Limits of a download.
 const (
 	downloadRecords = 10_000
-	downloadBytes   = 64 << 20 // of keys and values
+	downloadBytes   = 64 << 20 // limit on the total size of keys and values
 	downloadTime    = 20 * time.Second
 )
 
-// recordLine is a record in a download. Bytes that are not UTF-8 are in the fields with base64.
+// recordLine is one record in a download. Bytes that are not UTF-8 are in the base64 fields.
 type recordLine struct {
 	Partition   int32        `json:"partition"`
 	Offset      int64        `json:"offset"`
@@ -37,13 +37,13 @@ type headerLine struct {
 	ValueBase64 []byte  `json:"valueBase64,omitempty"`
 }
 
-// endLine is the last line of a download that lacks records.
+// endLine is the last line of a download that does not contain all records.
 type endLine struct {
 	Truncated string          `json:"truncated"`      // reason
 	Next      map[int32]int64 `json:"next,omitempty"` // the position of the rest, by partition
 }
 
-// textOrBytes returns UTF-8 as text, and anything else as bytes.
+// textOrBytes returns raw as text if it is UTF-8, and otherwise as bytes.
 func textOrBytes(raw []byte) (text *string, other []byte) {
 	switch {
 	case raw == nil:
@@ -66,7 +66,7 @@ func lineOf(r *kafka.Record) recordLine {
 	return line
 }
 
-// download sends the records that the form of the tab Messages selects as JSON, one in each line.
+// download sends the records that the form on the tab Messages selects, one JSON object per line.
 func (c *Console) download(w http.ResponseWriter, r *http.Request) {
 	client, query, err := c.downloadOf(r)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Console) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	deadline := time.Now().Add(requestTimeout)
-	// fails only if w is not a connection, as in tests
+	// The call fails only if w is not a connection, as in tests.
 	_ = http.NewResponseController(w).SetWriteDeadline(deadline)
 	page, err := client.Browse(r.Context(), query)
 	if err != nil {
@@ -120,7 +120,7 @@ func (c *Console) download(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// downloadOf returns what a request for a download selects.
+// downloadOf returns the client and the query for a requested download.
 func (c *Console) downloadOf(r *http.Request) (*kafka.Client, kafka.Query, error) {
 	if err := c.mayRead(r); err != nil {
 		return nil, kafka.Query{}, err

@@ -11,10 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// none is the text of a value that is unknown or does not apply.
+// none is the text for a value that is unknown or does not apply.
 const none = "–"
 
-// formatCount formats a number with a comma between each three digits.
+// formatCount formats a number with a comma between groups of three digits.
 func formatCount[T ~int | ~int32 | ~int64](n T) string {
 	text := strconv.FormatInt(int64(n), 10)
 	sign := ""
@@ -30,7 +30,7 @@ func formatCount[T ~int | ~int32 | ~int64](n T) string {
 // formatBytes formats a size with three significant digits and a binary unit.
 func formatBytes[T ~int | ~int32 | ~int64](n T) string { return remote.Bytes(int64(n)) }
 
-// formatPercent formats a ratio between 0 and 1. Only 0 is shown as 0 %, and only 1 as 100 %.
+// formatPercent formats a ratio between 0 and 1. Only 0 is formatted as 0 %, and only 1 as 100 %.
 func formatPercent(ratio float64) string {
 	percent := math.Round(ratio * 100)
 	switch {
@@ -65,7 +65,7 @@ func formatDuration(d time.Duration) string {
 	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }
 
-// formatRemaining formats an estimate of the time that is left. It is not precise to milliseconds.
+// formatRemaining formats an estimate of the remaining time, without milliseconds.
 func formatRemaining(d time.Duration) string {
 	if d >= 0 && d < time.Second {
 		return "under 1 s"
@@ -73,7 +73,7 @@ func formatRemaining(d time.Duration) string {
 	return formatDuration(d)
 }
 
-// seconds converts a number of seconds, which may be any float, to a duration.
+// seconds converts a number of seconds to a duration. s can be any float.
 func seconds(s float64) time.Duration {
 	if math.IsNaN(s) || math.Abs(s) > math.MaxInt64/float64(time.Second)/2 {
 		return -1
@@ -81,11 +81,11 @@ func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second))
 }
 
-// instant is a time on a page: HTML's <time> with the text in UTC, which a script replaces by the
-// local time of the reader.
+// instant is a time on a page. It becomes an HTML <time> element with the text in UTC, which a
+// script replaces by the reader's local time.
 type instant struct{ time.Time }
 
-// at returns the instant of a Unix time in seconds; the zero instant if it is absent.
+// at returns the instant for a Unix time in seconds, or the zero instant if unix is nil.
 func at(unix *float64) instant {
 	if unix == nil || math.IsNaN(*unix) || math.Abs(*unix) > 1<<40 {
 		return instant{}
@@ -93,7 +93,7 @@ func at(unix *float64) instant {
 	return instant{time.UnixMilli(int64(*unix * 1000)).UTC()}
 }
 
-// Machine returns the value of attribute datetime.
+// Machine returns the value of the attribute datetime.
 func (i instant) Machine() string { return i.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Text returns the time in UTC.
@@ -104,7 +104,7 @@ func (i instant) Text() string {
 	return i.UTC().Format("2006-01-02 15:04:05")
 }
 
-// plural returns a count with a noun: "1 broker", "3 brokers".
+// plural returns a count with a noun, such as "1 broker" and "3 brokers".
 func plural[T ~int | ~int32 | ~int64](n T, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -112,7 +112,8 @@ func plural[T ~int | ~int32 | ~int64](n T, noun string) string {
 	return formatCount(n) + " " + noun + "s"
 }
 
-// cut shortens text to at most max bytes without cutting a character, and reports whether it did.
+// cut truncates text to at most most bytes without splitting a character, and reports whether it
+// did.
 func cut(text string, most int) (string, bool) {
 	if len(text) <= most {
 		return text, false
@@ -123,7 +124,7 @@ func cut(text string, most int) (string, bool) {
 	return text[:most], true
 }
 
-// printable returns bytes as text: UTF-8 as it is, without control characters, and anything else
+// printable returns bytes as text. UTF-8 is returned without control characters, and anything else
 // as hexadecimal digits.
 func printable(raw []byte) (text string, hex bool) {
 	if !utf8.Valid(raw) {
@@ -134,11 +135,11 @@ func printable(raw []byte) (text string, hex bool) {
 		case r == '\n' || r == '\t':
 			return r
 		case r < ' ':
-			return 0x2400 + r // the pictures of control characters
+			return 0x2400 + r // the symbol for the control character
 		case r == 0x7f:
 			return 0x2421
 		case bidirectional(r):
-			return 0xfffd // could make text appear in another order than it is
+			return 0xfffd // r could make text appear in another order
 		}
 		return r
 	}, string(raw)), false

@@ -14,15 +14,15 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// mapFrame is the cleaner map of a topic at one moment: what templates/map.html renders, and what
-// the stream of updates sends as JSON to web/map.ts.
+// mapFrame is a topic's cleaner map at one moment. templates/map.html renders it, and the stream of
+// updates sends it as JSON to web/map.ts.
 type mapFrame struct {
 	Cards   []card   `json:"cards"`
 	Rows    []mapRow `json:"rows"`
 	Missing string   `json:"missing"` // brokers that did not respond; "" if all did
 }
 
-// mapRow is one replica.
+// mapRow is the row of one replica.
 type mapRow struct {
 	ID     string     `json:"id"` // partition, and the broker of a follower: "3" or "3@1"
 	Name   string     `json:"name"`
@@ -43,7 +43,8 @@ type mapRow struct {
 	Replica  string `json:"replica"` // as in a parameter open
 }
 
-// mapBlock is one block of a row. The names are short, as a frame has up to 1,500 of them.
+// mapBlock is one block in a row. The JSON names are short, because a frame contains up to 1,500
+// blocks.
 type mapBlock struct {
 	Key     string  `json:"k"` // base offset, unique in its row
 	X       float64 `json:"x"` // percent of the width of the map
@@ -56,16 +57,16 @@ type mapBlock struct {
 	Link    string  `json:"h"` // relative URL of the details
 }
 
-// frameOf computes the frame of a view. It has one row for each leader. With followers, the row of
-// a leader is followed by the rows of the other replicas. For a partition without a leader, the
-// preferred leader has the row.
+// frameOf computes a view's frame. It has one row for each leader. If the view shows followers,
+// each leader's row is followed by the rows of the other replicas. A partition without a leader has
+// a row for its preferred leader.
 func frameOf(shown *mapView, answers *remote.Answers, logs map[replicaID]*cleanermap.Log,
 	now time.Time) *mapFrame {
 	frame := &mapFrame{}
 	var pieces [][]cleanermap.Piece
-	var ids []replicaID // of the rows
+	var ids []replicaID // of the replicas that have a row
 	open := map[int]cleanermap.Span{}
-	counted := int64(0) // garbage in the blocks of the leaders
+	counted := int64(0) // garbage in the leaders' blocks
 	for i := range answers.Placement.Partitions {
 		p := &answers.Placement.Partitions[i]
 		brokers := slices.Clone(p.Replicas)
@@ -151,8 +152,8 @@ func rowOf(topic string, p *report.PlacedPartition, broker int32, log *cleanerma
 	return row, log.Pieces()
 }
 
-// thinWidth is the width below which a block has thin outlines, in percent of the width of the map,
-// because normal outlines would hide the block.
+// thinWidth is the width below which a block has thin outlines, in percent of the map's width.
+// Normal outlines would hide such a block.
 const thinWidth = 0.8
 
 // draw sets the blocks of a row.
@@ -164,7 +165,7 @@ func (row *mapRow) draw(topic string, blocks []cleanermap.Block) {
 	labelBlocks(blocks, row.Blocks, row.Open)
 }
 
-// blockOf describes a block, without its label.
+// blockOf returns the description of a block, without its label.
 func blockOf(topic string, row *mapRow, b *cleanermap.Block) mapBlock {
 	shown := mapBlock{Key: strconv.FormatInt(b.Base, 10), X: round3(b.X), Width: round3(b.Width),
 		Class: classOf(&b.Piece, b.Segments), Title: titleOf(row, b)}
@@ -186,7 +187,7 @@ func blockOf(topic string, row *mapRow, b *cleanermap.Block) mapBlock {
 
 func round3(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// classOf returns the classes of a block, for the style sheet.
+// classOf returns a block's CSS classes.
 func classOf(p *cleanermap.Piece, segments int) string {
 	classes := []string{p.State}
 	for _, mark := range []struct {
@@ -201,7 +202,7 @@ func classOf(p *cleanermap.Piece, segments int) string {
 	return strings.Join(classes, " ")
 }
 
-// titleOf describes a block in one line.
+// titleOf returns a one-line description of a block.
 func titleOf(row *mapRow, b *cleanermap.Block) string {
 	text := "Segment " + strconv.FormatInt(b.Base, 10)
 	if b.Segments > 1 {
@@ -224,7 +225,7 @@ func titleOf(row *mapRow, b *cleanermap.Block) string {
 	return text
 }
 
-// missingText names the brokers that did not respond.
+// missingText returns a text that names the brokers that did not respond.
 func missingText(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -243,9 +244,9 @@ func garbageOf(pieces []cleanermap.Piece) (sum int64) {
 	return sum
 }
 
-// mapCards returns the sums over the leaders' logs. counted is the garbage that the blocks show.
-// While passes run it exceeds the reported garbage, because brokers report the garbage of complete
-// passes only.
+// mapCards returns cards with the sums over the leaders' logs. Parameter counted is the garbage in
+// the blocks. While passes run, it differs from the reported garbage, because brokers report only
+// the garbage that complete passes have counted.
 func mapCards(answers *remote.Answers, counted int64, now time.Time) []card {
 	rows := topicsOf(*answers, now)
 	if len(rows) == 0 {

@@ -13,12 +13,12 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// queried are the pages that read a query.
+// queried contains the pages that read a query.
 var queried = []string{"", "topics", "topic", "message", "groups", "group", "brokers", "map",
 	"segment", "replay", "clean", "live", "tail", "frames", "download", "produce", "offsets",
 	"deletegroup", "users", "transactions", "transaction", "abort", "unknown"}
 
-// goodQueries are queries that pages understand, by page.
+// goodQueries contains valid queries by page.
 var goodQueries = map[string][]string{
 	"":       {"", "fragment=1"},
 	"topics": {"search=tick&internal=1", "search=%00%ff"},
@@ -43,7 +43,7 @@ var goodQueries = map[string][]string{
 	"tail":    {"name=tickets&from=0:1,1:0", "name=tickets&partition=0&key=T&value=p&latest=1"},
 }
 
-// badQueries are queries with a fault.
+// badQueries contains invalid queries by page.
 var badQueries = map[string][]string{
 	"topic": {"", "name=unknown", "name=tickets&partition=99", "name=tickets&partition=-1",
 		"name=tickets&partition=2147483648", "name=tickets&cursor=7:1", "name=tickets&cursor=0:-5",
@@ -76,11 +76,11 @@ var badQueries = map[string][]string{
 		"name=tickets&from=0:-5,7:9223372036854775807"},
 }
 
-// tags are the tags of a page.
+// tags matches the tags in a page.
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// FuzzQueries: no query makes a page fail. A page that cannot show what was asked for has a status
-// 4xx, and says why.
+// FuzzQueries checks that no query makes a page fail. A page that cannot show what was requested
+// has a 4xx status and shows the reason.
 func FuzzQueries(f *testing.F) {
 	c := startCluster(f)
 	records := []*kgo.Record{{Topic: "tickets", Key: []byte("T-1"), Value: []byte("printer")},
@@ -118,7 +118,7 @@ func FuzzQueries(f *testing.F) {
 	})
 }
 
-// exchange returns the status and the body of a response. Of a stream it reads only the status.
+// exchange returns the status and the body of a response. For a stream it reads only the status.
 func exchange(t *testing.T, request *http.Request) (int, string) {
 	t.Helper()
 	response, err := http.DefaultClient.Do(request)

@@ -23,13 +23,13 @@ import (
 
 var updateGolden = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// goldenNow is the time of all golden pages.
+// goldenNow is the current time in all golden pages.
 var goldenNow = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// ago returns a Unix time before goldenNow.
+// ago returns the Unix time that is d before goldenNow.
 func ago(d time.Duration) float64 { return float64(goldenNow.Add(-d).UnixMilli()) / 1000 }
 
-// goldenAnswers are the reports of two brokers, one of which does not respond.
+// goldenAnswers returns the reports of two brokers, one of which does not respond.
 func goldenAnswers() remote.Answers {
 	placed := func(topic string, partition, leader int32, reason string) report.PlacedPartition {
 		return report.PlacedPartition{Topic: topic, Partition: partition, Leader: leader,
@@ -79,7 +79,7 @@ func goldenIdle() *report.Compaction {
 		Reason: "BelowDirtyRatio", LastSuccess: &last, OverdueSeconds: 7200}
 }
 
-// goldenLog is the log of customers-0 while a pass rewrites its second segment.
+// goldenLog returns the log customers-0 while a pass rewrites its second segment.
 func goldenLog() *cleanermap.Log {
 	segment := func(base int64, state, blocked string, garbage int64) report.Segment {
 		s := report.Segment{Base: base, LastOffset: base + 9_999, Bytes: 3 << 20, State: state,
@@ -102,7 +102,7 @@ func goldenLog() *cleanermap.Log {
 	return log
 }
 
-// goldenPass is a pass over customers-0 that has ended.
+// goldenPass returns a pass over customers-0 that has ended.
 func goldenPass() *report.PartitionPass {
 	step := func(base, garbage int64, chosen bool) report.StepSegment {
 		return report.StepSegment{Base: base, Bytes: 3 << 20, GarbageBytes: garbage, Chosen: chosen}
@@ -174,7 +174,7 @@ func goldenGroups() []kafka.Group {
 		{Name: hostileText, Type: "classic", State: "Empty", Err: errors.New("not the coordinator")}}
 }
 
-// goldenTopic returns the page of topic customers with a tab.
+// goldenTopic returns the page of topic customers with the given tab.
 func goldenTopic(tab string) topicPage {
 	answers := goldenAnswers()
 	page := topicPage{Name: "customers", Tab: tab, Row: topicsOf(answers, goldenNow)[1]}
@@ -234,7 +234,7 @@ func goldenTail() view {
 		Refresh: tailRefresh}
 }
 
-// goldenViews returns the views of all pages, by the name of their file.
+// goldenViews returns the views of all pages, by the name of the golden file.
 func goldenViews() map[string]view {
 	answers := goldenAnswers()
 	topics := topicsOf(answers, goldenNow)
@@ -317,8 +317,8 @@ func goldenViews() map[string]view {
 	return views
 }
 
-// TestPagesMatchTheirGoldenFiles renders each page from fixed data. Review a change of a file as
-// one of the page. The browser tests check these pages for accessibility.
+// TestPagesMatchTheirGoldenFiles renders each page from fixed data. Review a change of a golden
+// file as a change of the page. The browser tests check these pages for accessibility.
 func TestPagesMatchTheirGoldenFiles(t *testing.T) {
 	c := New(Options{Cluster: "demo", Loopback: true, Fleet: remote.NewFleet(&remote.Client{},
 		[]string{"127.0.0.1:1"}, false)})
@@ -344,7 +344,7 @@ func TestPagesMatchTheirGoldenFiles(t *testing.T) {
 	}
 }
 
-// compareGolden fails the test if a response differs from the golden file, or has another status.
+// compareGolden fails the test if the response has another status or differs from the golden file.
 func compareGolden(t *testing.T, name string, response *httptest.ResponseRecorder, status int) {
 	t.Helper()
 	if response.Code != status {

@@ -11,7 +11,7 @@ import (
 // groupList is the page Groups.
 type groupList struct {
 	Groups []groupRow
-	More   bool // true if the page shows only a part of the groups
+	More   bool // true if the page shows only some of the groups
 	Sort   sorting
 }
 
@@ -25,21 +25,21 @@ var groupColumns = []column[groupRow]{
 	{"wait", func(a, b *groupRow) int { return cmp.Compare(a.longest, b.longest) }},
 }
 
-// groupRow is a group with its lag in time as text.
+// groupRow is a group, with its lag in time as text.
 type groupRow struct {
 	kafka.Group
 	Wait    string
 	Rows    []offsetRow
-	longest time.Duration // as far as it is known
+	longest time.Duration // longest lag in time, as far as it is known
 }
 
-// offsetRow is a committed offset with its lag in time as text.
+// offsetRow is a committed offset, with its lag in time as text.
 type offsetRow struct {
 	kafka.GroupOffset
 	Wait string
 }
 
-// groupRows describes groups.
+// groupRows returns the rows for groups.
 func groupRows(groups []kafka.Group, now time.Time) []groupRow {
 	rows := make([]groupRow, 0, len(groups))
 	for i := range groups {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// contentSecurityPolicy permits the console's own files and nothing else: no inline script, no
-// style attribute, no frame around the console.
+// contentSecurityPolicy permits only the console's own files. It permits no inline script, no style
+// attribute, and no frame around the console.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; " +
 	"img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
 	"frame-ancestors 'none'"
 
-// guard sets the security headers of every response, and refuses requests that a web page of
+// guard sets the security headers in every response, and refuses requests that a web page from
 // another site may have caused. Parameter hosts is Options.Hosts.
 func guard(hosts []string, next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
@@ -47,8 +47,8 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n")) // fails only if the client has disconnected
 }
 
-// CrossSite reports whether a page of another site has caused the request. A link that a user
-// follows is permitted: it opens a page that the other site cannot read.
+// CrossSite reports whether a page from another site caused the request. A link that a user follows
+// is permitted, because it opens a page that the other site cannot read.
 func CrossSite(r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") != "cross-site" {
 		return false
@@ -58,10 +58,11 @@ func CrossSite(r *http.Request) bool {
 	return !followed
 }
 
-// KnownHost reports whether a server may respond to a request with a Host header: if it contains an
-// address, localhost or one of names, which are in lower case. A page of another site can make its
-// own name resolve to the server's address (DNS rebinding), and then read responses as those of its
-// own origin. Such an attack needs a name, so addresses are accepted.
+// KnownHost reports whether a server may respond to a request with this Host header. The header
+// must contain an address, localhost or one of names, which are in lower case. A page from another
+// site can make its own name resolve to the server's address (DNS rebinding), and then read
+// responses as if they were from its own origin. Such an attack needs a name, so addresses are
+// accepted.
 func KnownHost(host string, names []string) bool {
 	name := hostName(host)
 	if loopbackName(name) || name != "" && slices.Contains(names, name) {
@@ -71,11 +72,11 @@ func KnownHost(host string, names []string) bool {
 	return err == nil
 }
 
-// loopbackHost reports whether a request names the console by a loopback name or address.
+// loopbackHost reports whether the request's Host header is a loopback name or address.
 func loopbackHost(r *http.Request) bool { return loopbackName(hostName(r.Host)) }
 
-// proxied reports whether a request has a header that a reverse proxy adds. The client of a proxy
-// may be any user, although the proxy itself connects from this machine.
+// proxied reports whether a request has a header that a reverse proxy adds. A proxy's client can be
+// any user, although the proxy itself connects from this machine.
 func proxied(header http.Header) bool {
 	for name := range header {
 		switch {
@@ -92,7 +93,7 @@ func loopbackName(name string) bool {
 	return name == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// hostName returns a Host header without its port, in lower case.
+// hostName returns a Host header without the port, in lower case.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

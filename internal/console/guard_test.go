@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// request sends a request with headers (name, value, ...) to a console and returns the response.
+// request sends a request with the given headers (name, value, ...) to a console and returns the
+// response.
 func request(t *testing.T, c *Console, method, url string,
 	headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -25,14 +26,14 @@ func request(t *testing.T, c *Console, method, url string,
 	return recorder
 }
 
-// unreachable is a console whose broker does not respond.
+// unreachable returns a console whose broker does not respond.
 func unreachable(opts Options) *Console {
 	opts.Fleet = remote.NewFleet(&remote.Client{}, []string{"127.0.0.1:1"}, false)
 	return New(opts)
 }
 
-// TestHostsAreChecked: a page of another site that makes its own name resolve to the console (DNS
-// rebinding) gets no page.
+// TestHostsAreChecked checks that a page from another site gets no page of the console if it makes
+// its own name resolve to the console (DNS rebinding).
 func TestHostsAreChecked(t *testing.T) {
 	c := unreachable(Options{Loopback: true, Hosts: []string{"console.example.com"}})
 	for host, known := range map[string]bool{
@@ -55,7 +56,8 @@ func TestHostsAreChecked(t *testing.T) {
 	}
 }
 
-// TestOtherSitesGetNothing: only a link that a user follows may come from another site.
+// TestOtherSitesGetNothing checks that the only request from another site that is served is a link
+// that a user follows.
 func TestOtherSitesGetNothing(t *testing.T) {
 	c := unreachable(Options{Loopback: true})
 	for _, test := range []struct {
@@ -100,8 +102,8 @@ func TestEveryResponseHasSecurityHeaders(t *testing.T) {
 	}
 }
 
-// TestMessagesNeedLoopback: a console that other machines reach shows no messages, because it does
-// not authenticate its users.
+// TestMessagesNeedLoopback checks that a console that other machines can reach shows no messages,
+// because it does not authenticate its users.
 func TestMessagesNeedLoopback(t *testing.T) {
 	for _, test := range []struct {
 		loopback bool
@@ -121,8 +123,8 @@ func TestMessagesNeedLoopback(t *testing.T) {
 	}
 }
 
-// TestMessagesAreNotForProxies: a reverse proxy on this machine connects by a loopback address, but
-// its clients may be any users.
+// TestMessagesAreNotForProxies checks that requests through a reverse proxy on this machine get no
+// messages. The proxy connects from a loopback address, but its clients can be any users.
 func TestMessagesAreNotForProxies(t *testing.T) {
 	for _, test := range []struct {
 		opts   Options
@@ -149,7 +151,7 @@ func TestMessagesAreNotForProxies(t *testing.T) {
 	}
 }
 
-// TestPathPrefix: a proxy may keep the prefix of the path, or remove it.
+// TestPathPrefix checks that a proxy may keep or remove the path prefix.
 func TestPathPrefix(t *testing.T) {
 	c := unreachable(Options{Loopback: true, PathPrefix: "/team/heartwood/"})
 	for url, want := range map[string]int{"/team/heartwood/assets/console.css": 200,
@@ -170,15 +172,16 @@ var (
 	pageLink   = regexp.MustCompile(`<a href="([^"]+)">Topics<`)
 )
 
-// TestUnknownPathsHaveStyles: the page of a path that does not exist finds the style sheet and the
-// other pages, at any depth, below a prefix, and in a console of several LogClusters.
+// TestUnknownPathsHaveStyles checks that the page for an unknown path finds the style sheet and the
+// other pages. This must work at any depth, below a prefix, and in a console with several
+// LogClusters.
 func TestUnknownPathsHaveStyles(t *testing.T) {
 	one := unreachable(Options{Loopback: true, PathPrefix: "/team/heartwood"})
 	several := newTestSite(t, SiteOptions{Prefix: "/team"})
 	for _, test := range []struct {
 		to   http.Handler
 		root string
-		page bool // a page with links to pages
+		page bool // true for a page that contains links to pages
 	}{{one, "/", true}, {one, "/team/heartwood/", true}, {several, "/", false},
 		{several, "/team/", false}, {several, "/clusters/logs/blue/", true},
 		{several, "/team/clusters/logs/blue/", true},
@@ -192,14 +195,15 @@ func TestUnknownPathsHaveStyles(t *testing.T) {
 			}
 			expectLink(t, test.to, test.root+path, styleSheet.FindStringSubmatch(got.Body.String()))
 			empty := strings.Contains(path, "//") || strings.Contains(path, "/%2F")
-			if test.page && (test.to == one || !empty) { // for these a site answers, without links
+			if test.page && (test.to == one || !empty) { // here the site itself responds, without links
 				expectLink(t, test.to, test.root+path, pageLink.FindStringSubmatch(got.Body.String()))
 			}
 		}
 	}
 }
 
-// expectLink fails the test if a link of a page does not exist, or leads to an error.
+// expectLink fails the test if the page does not contain the link, or if the link leads to an
+// error.
 func expectLink(t *testing.T, to http.Handler, page string, link []string) {
 	t.Helper()
 	from, err := url.Parse("http://localhost" + page)

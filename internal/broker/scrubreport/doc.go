@@ -1,3 +1,3 @@
-// Package scrubreport describes the state of a broker's scrub: for the HTTP port (row.go), and for
-// the status of the LogCluster (status.go). It is pure.
+// Package scrubreport describes the state of a broker's scrub for the HTTP port (row.go) and for
+// the LogCluster's status (status.go). It is pure.
 package scrubreport

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/scrub"
 )
 
-// Row returns the row of GET /api/v1/scrub for the broker with a data directory.
+// Row returns the broker's row of GET /api/v1/scrub.
 func Row(broker int32, dataDir string, status scrub.Status) report.Scrub {
 	answer := report.Scrub{Broker: broker, State: report.ScrubRunning,
 		CheckedBytes: status.Bytes, Began: seconds(status.Began),
@@ -34,7 +34,7 @@ func Row(broker int32, dataDir string, status scrub.Status) report.Scrub {
 	return answer
 }
 
-// places returns the places of damaged targets, with files relative to the data directory.
+// places returns where the targets are damaged. File names are relative to the data directory.
 func places(dataDir string, damaged []scrub.Damaged) []report.ScrubDamage {
 	all := []report.ScrubDamage{}
 	for _, d := range damaged {
@@ -51,7 +51,7 @@ func places(dataDir string, damaged []scrub.Damaged) []report.ScrubDamage {
 	return all
 }
 
-// seconds returns a time in Unix seconds, or nil for the zero time.
+// seconds returns t in Unix seconds, or nil for the zero time.
 func seconds(t time.Time) *float64 {
 	if t.IsZero() {
 		return nil

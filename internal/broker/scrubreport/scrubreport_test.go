@@ -26,7 +26,8 @@ func damaged(t scrub.Target, found time.Time, files ...string) scrub.Damaged {
 	return d
 }
 
-// status is that of a broker in its second round, with damage in a topic and the data directory.
+// status returns the status of a scrub in its second round, with damage in a topic and in the data
+// directory.
 func status() scrub.Status {
 	last := target("a", 0, 7)
 	mended := damaged(target("b", 1, 30), now.Add(-time.Hour), "b-1/30.index")
@@ -77,8 +78,8 @@ func TestRowDescribesTheRound(t *testing.T) {
 	}
 }
 
-// TestStatusListsEachFileOnce: the findings are sorted by the time of their last change, and there
-// is one for each file.
+// TestStatusListsEachFileOnce checks that the findings are sorted by the time of their last change,
+// with one finding for each file.
 func TestStatusListsEachFileOnce(t *testing.T) {
 	got := Status("/data", status())
 	if got.State != v1alpha1.ScrubStateRunning || got.Damaged != 2 {
@@ -125,7 +126,7 @@ func TestRequestStates(t *testing.T) {
 		}
 	}
 	s := status()
-	s.Requests = nil // the broker has no replica of the topic any more
+	s.Requests = nil // the broker no longer has a replica of the topic
 	if got := Status("/data", s); got.RequestState != v1alpha1.ScrubRequestDone {
 		t.Errorf("%+v", got)
 	}

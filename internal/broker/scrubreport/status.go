@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/scrub"
 )
 
-// Status returns the state of the scrub for the status of the LogCluster.
+// Status returns the scrub's state for the LogCluster's status.
 func Status(dataDir string, status scrub.Status) v1alpha1.BrokerScrub {
 	answer := v1alpha1.BrokerScrub{State: v1alpha1.ScrubStateRunning,
 		Damaged: int32(len(status.Damaged)), Findings: findings(dataDir, status)}
@@ -36,7 +36,7 @@ func Status(dataDir string, status scrub.Status) v1alpha1.BrokerScrub {
 	return answer
 }
 
-// requestState returns the state of the request by annotation.
+// requestState returns the state of the scrub that the annotation requested.
 func requestState(state scrub.State) string {
 	for _, r := range state.Requests {
 		switch {
@@ -50,7 +50,7 @@ func requestState(state scrub.State) string {
 	return v1alpha1.ScrubRequestDone
 }
 
-// findings returns the damaged files that were found or repaired last, the oldest first.
+// findings returns the files that were most recently found damaged or repaired, the oldest first.
 func findings(dataDir string, status scrub.Status) []v1alpha1.ScrubFinding {
 	var all []v1alpha1.ScrubFinding
 	files := map[string]bool{}
@@ -68,7 +68,7 @@ func findings(dataDir string, status scrub.Status) []v1alpha1.ScrubFinding {
 	return all[max(0, len(all)-v1alpha1.ScrubFindingsMax):]
 }
 
-// changed returns when a finding has changed last.
+// changed returns the time at which a finding last changed.
 func changed(f v1alpha1.ScrubFinding) time.Time {
 	if f.Repaired != nil {
 		return f.Repaired.Time

@@ -12,15 +12,15 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// httpDefault is the HTTP address of heartwood dev, and of a broker for a client in the same pod.
+// httpDefault is the default HTTP address of heartwood dev, and of a broker for a client in the
+// same pod.
 const httpDefault = "127.0.0.1:9644"
 
-// certificatesDefault is the directory of certificates in the pod of a broker of a secured
-// LogCluster.
+// certificatesDefault is the certificate directory in a broker pod of a secured LogCluster.
 const certificatesDefault = "/etc/heartwood/certificates"
 
-// Addresses are the flags of commands that send requests to brokers over HTTP. It is the value of
-// flag --address.
+// Addresses contains the flags of commands that send HTTP requests to brokers. It is also the value
+// of flag --address.
 type Addresses struct {
 	list     []string
 	security remote.Security
@@ -44,7 +44,7 @@ func (a *Addresses) Set(text string) error {
 	return nil
 }
 
-// OrDefault returns the addresses of the flag, or httpDefault if the flag was not set.
+// OrDefault returns the addresses in the flag, or httpDefault if the flag was not set.
 func (a *Addresses) OrDefault() []string {
 	if len(a.list) == 0 {
 		return []string{httpDefault}
@@ -52,8 +52,9 @@ func (a *Addresses) OrDefault() []string {
 	return a.list
 }
 
-// ask calls f with the addresses. If the process at an address runs no broker, as the parent of
-// heartwood dev --processes, and names those of its brokers, ask calls f again with these.
+// ask calls f with the addresses. The process at an address may run no broker, but name the
+// addresses of its brokers, as the parent process of heartwood dev --processes does. Then ask calls
+// f again with those addresses.
 func (a *Addresses) ask(f func(addresses []string) error) error {
 	err := f(a.OrDefault())
 	var refused *remote.Refused
@@ -71,7 +72,7 @@ func (a *Addresses) Add(cmd *cobra.Command) {
 	a.addSecurity(cmd)
 }
 
-// addSecurity adds the flags of secured LogClusters.
+// addSecurity adds the flags for secured LogClusters.
 func (a *Addresses) addSecurity(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&a.security.CAFile, "ca-file", "", "`FILE` connect with TLS, and verify "+
@@ -83,7 +84,7 @@ func (a *Addresses) addSecurity(cmd *cobra.Command) {
 		certificatesDefault+" if it exists)")
 }
 
-// Client returns the client of the flags.
+// Client returns an HTTP client that uses the flags.
 func (a *Addresses) Client(cmd *cobra.Command) (*remote.Client, error) {
 	security := a.security
 	if security.CAFile == "" && security.TokenFile == "" && security.Certificates == "" {
@@ -108,7 +109,7 @@ func (a *Addresses) Client(cmd *cobra.Command) (*remote.Client, error) {
 	return client, nil
 }
 
-// addOne adds flag --address to a command that uses one address only.
+// addOne adds flag --address to a command that uses only one address.
 func (a *Addresses) addOne(cmd *cobra.Command) {
 	cmd.Flags().Var(a, "address", "`HOST:PORT` HTTP server of a broker (default "+httpDefault+")")
 	a.addSecurity(cmd)

@@ -72,7 +72,7 @@ heartwood log clean.`,
 	}
 	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil,
 		"`NUMBER` clean only this partition; repeatable")
-	cmd.Flags().Lookup("partition").DefValue = "" // omits the default [] from the help text
+	cmd.Flags().Lookup("partition").DefValue = "" // keeps the default [] out of the help text
 	addresses.Add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false,
 		"wait until the topic is clean, and show the progress")
@@ -80,7 +80,7 @@ heartwood log clean.`,
 	return cmd
 }
 
-// oneTopic requires exactly one argument, the topic.
+// oneTopic checks that the only argument is a topic name.
 func oneTopic(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
@@ -89,7 +89,7 @@ func oneTopic(cmd *cobra.Command, args []string) error {
 }
 
 // progressTo returns a function that prints a line of progress to standard output. With --json it
-// prints to standard error, so that standard output contains only JSON.
+// prints to standard error, because standard output may contain only JSON.
 func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	out := cmd.OutOrStdout()
 	if asJSON {
@@ -98,9 +98,9 @@ func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	return func(line string) { _, _ = fmt.Fprintln(out, line) }
 }
 
-// cleanTopic requests a clean. If the argument wait is true, it then waits until the clean ends. If
-// cleanTopic fails after some replicas accepted the request, it returns these replicas together
-// with the error.
+// cleanTopic requests a clean. If wait is true, it then waits until the clean has ended. If it
+// fails after some replicas have accepted the request, it returns these replicas together with the
+// error.
 func cleanTopic(ctx context.Context, client *remote.Client, clean remote.Clean, wait bool,
 	progress func(string)) (*remote.Cleaning, error) {
 	cleaning, err := client.Start(ctx, clean)
@@ -116,8 +116,8 @@ func cleanTopic(ctx context.Context, client *remote.Client, clean remote.Clean, 
 	return cleaning, err
 }
 
-// printSummary prints one line about all replicas: how many were cleaned if waited is true,
-// otherwise how many accepted the request.
+// printSummary prints one line about all replicas. If waited is true, it prints how many were
+// cleaned, otherwise how many accepted the request.
 func printSummary(out io.Writer, cleaning *remote.Cleaning, waited bool) (err error) {
 	asked, freed := 0, int64(0)
 	for _, replica := range cleaning.Replicas {

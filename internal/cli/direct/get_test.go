@@ -2,7 +2,7 @@ package direct
 
 import "testing"
 
-// TestValuesDoNotControlTheTerminal: escape sequences of a value are printed as text.
+// TestValuesDoNotControlTheTerminal checks that escape sequences in a value are printed as text.
 func TestValuesDoNotControlTheTerminal(t *testing.T) {
 	for value, want := range map[string]string{
 		"plain text, \u00fc\n\tline": "plain text, \u00fc\n\tline",

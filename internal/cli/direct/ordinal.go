@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Ordinal returns the number at the end of the name of a StatefulSet's pod, which is the node id: 0
-// to 2^31-1.
+// Ordinal returns the number at the end of a StatefulSet pod's name, which is the node id: 0 to
+// 2^31-1.
 func Ordinal(podName string) (int32, error) {
 	number := podName[strings.LastIndex(podName, "-")+1:]
 	id, err := strconv.ParseUint(number, 10, 31)

@@ -62,8 +62,8 @@ The exit code is 1 if a TOPIC does not exist, or with --retained has no retained
 	return cmd
 }
 
-// printPlacement prints the partitions, or the retained ones. It returns an error that names the
-// topics of names that have none.
+// printPlacement prints the partitions, or the retained partitions. It returns an error that lists
+// the names for which there are no partitions.
 func printPlacement(out io.Writer, answer report.Placement, names []string,
 	retained, asJSON bool) (err error) {
 	var found []string
@@ -82,7 +82,7 @@ func printPlacement(out io.Writer, answer report.Placement, names []string,
 	switch {
 	case asJSON:
 		err = json.NewEncoder(out).Encode(answer)
-	case unknown != nil && len(found) == 0: // no table without a line
+	case unknown != nil && len(found) == 0: // no rows, so print no table
 	case retained:
 		err = remote.PrintRetained(out, answer.Retained)
 	default:

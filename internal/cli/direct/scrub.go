@@ -67,7 +67,7 @@ fails if the scrub is off.`,
 	return cmd
 }
 
-// topicOrNone accepts at most one argument, which is not empty.
+// topicOrNone checks that there is at most one argument, and that it is not empty.
 func topicOrNone(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || len(args) == 1 && args[0] != "" {
 		return nil
@@ -75,9 +75,9 @@ func topicOrNone(cmd *cobra.Command, args []string) error {
 	return usage.Misused(cmd, errors.New("give one TOPIC, or none for everything"))
 }
 
-// scrubNow requests a check of a topic, or of everything. If the argument wait is true, it then
-// waits until the check ends. If it fails after some brokers accepted the request, it returns these
-// together with the error.
+// scrubNow requests a check of a topic, or of all files if topic is "". If wait is true, it then
+// waits until the check has ended. If it fails after some brokers have accepted the request, it
+// returns these brokers together with the error.
 func scrubNow(ctx context.Context, client *remote.Client, addresses []string, topic string,
 	wait bool, progress func(string)) (*remote.Scrubbing, error) {
 	scrubbing, err := client.StartScrub(ctx, addresses, topic)
@@ -118,7 +118,7 @@ func printScrubbing(out io.Writer, scrubbing *remote.Scrubbing, waited bool) err
 	return err
 }
 
-// printPlaces prints a line for each place. The argument what precedes the broker.
+// printPlaces prints a line for each damaged place. The text what precedes the broker id.
 func printPlaces(out io.Writer, what string, broker int32, places []report.ScrubDamage) error {
 	for _, d := range places {
 		if _, err := fmt.Fprintf(out, "%s broker %d: %s: position %d: %s\n", what, broker, d.File,

@@ -14,13 +14,13 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// topicsAnswer is the JSON of the command.
+// topicsAnswer is the JSON output of the command.
 type topicsAnswer struct {
 	summary.Topics
 	Volumes []report.Volume `json:"volumes"`
 }
 
-// printPressure writes a line for each volume that is almost full.
+// printPressure prints a line for each volume that is almost full.
 func printPressure(out io.Writer, volumes []report.Volume) {
 	for i := range volumes {
 		if text := volumes[i].Message; text != "" {

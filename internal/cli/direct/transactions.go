@@ -20,7 +20,7 @@ type transactionsFlags struct {
 	asJSON bool
 }
 
-// print prints a value as JSON, or else by the function table.
+// print prints value as JSON if the flag is set, and otherwise with the function table.
 func (f *transactionsFlags) print(cmd *cobra.Command, value any,
 	table func(io.Writer) error) error {
 	if f.asJSON {
@@ -29,7 +29,7 @@ func (f *transactionsFlags) print(cmd *cobra.Command, value any,
 	return table(cmd.OutOrStdout())
 }
 
-// transactions requests the transactions that match.
+// transactions requests the transactions that match the parameters.
 func (f *transactionsFlags) transactions(cmd *cobra.Command, states []string,
 	olderThan time.Duration) (all *remote.Transactions, err error) {
 	client, err := f.Client(cmd)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// errClosed is the error of Dial after Close.
+// errClosed is the error that Dial returns after Close.
 var errClosed = errors.New("the connections to pods are closed")
 
 // Pods connects to the pods of one namespace.
@@ -25,12 +25,12 @@ type Pods struct {
 	namespace string
 	mu        struct {
 		sync.Mutex
-		links  map[string]*link // by pod
+		links  map[string]*link // by name of the pod
 		closed bool
 	}
 }
 
-// New returns a Pods that acts as the user of a configuration.
+// New returns Pods that act as the user in the configuration.
 func New(config *rest.Config, namespace string) *Pods {
 	p := &Pods{config: config, namespace: namespace}
 	p.mu.links = map[string]*link{}
@@ -38,8 +38,9 @@ func New(config *rest.Config, namespace string) *Pods {
 }
 
 // Dial connects to a port of a pod. The user needs the right to create pods/portforward. If nothing
-// listens on the port, Dial succeeds, and the first Read returns the error. Both errors are of type
-// *net.OpError with operation dial, by which clients know that another server may be tried.
+// listens on the port, Dial succeeds, and the first Read returns the error. Errors of Dial and of
+// that Read have type *net.OpError with operation dial. Clients recognize by this type that they
+// may try another server.
 func (p *Pods) Dial(ctx context.Context, pod string, port int32) (net.Conn, error) {
 	l, err := p.link(pod)
 	if err == nil {
@@ -55,10 +56,10 @@ func (p *Pods) Dial(ctx context.Context, pod string, port int32) (net.Conn, erro
 	return conn, nil
 }
 
-// dialError returns an error as that of a failed dial.
+// dialError wraps an error so that it looks like the error of a failed dial.
 func dialError(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 
-// link returns the link to a pod, or begins a new one if there is none or it has ended.
+// link returns the pod's link. If there is none or it has ended, link starts a new one.
 func (p *Pods) link(pod string) (*link, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

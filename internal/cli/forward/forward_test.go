@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/podforward"
 )
 
-// echo starts a TCP server that returns what it receives, and returns its address.
+// echo starts a TCP server that sends back what it receives, and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
 	var config net.ListenConfig
@@ -47,7 +47,7 @@ func pods(t *testing.T, server *podforward.Server) *Pods {
 	return p
 }
 
-// exchange sends a text through a connection and reads it back.
+// exchange sends a text over a connection and reads it back.
 func exchange(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
 	go func() { _, _ = io.WriteString(conn, text) }()
@@ -57,8 +57,8 @@ func exchange(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// TestConnectionsOfAPodShareALink: many connections to a pod at the same time use one link, and
-// large data of one of them does not reach the others.
+// TestConnectionsOfAPodShareALink checks that many concurrent connections to a pod use one link.
+// Large data on one connection must not reach the others.
 func TestConnectionsOfAPodShareALink(t *testing.T) {
 	server := podforward.Start(t, nil)
 	server.Forward("main-broker-0", 9092, echo(t))
@@ -100,7 +100,8 @@ func TestRefusedPortIsReported(t *testing.T) {
 	exchange(t, conn, "still")
 }
 
-// TestDeadlinesAreSupported: Kafka clients limit each request by deadlines of the connection.
+// TestDeadlinesAreSupported checks that connections support deadlines, because Kafka clients limit
+// each request with deadlines.
 func TestDeadlinesAreSupported(t *testing.T) {
 	server := podforward.Start(t, nil)
 	server.Forward("p", 1, echo(t))

@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// messageBytesMax limits the error message of a kubelet.
+	// messageBytesMax limits the size of the kubelet's error message.
 	messageBytesMax = 4 << 10
-	// messageWait is how long a connection that has ended waits for the error message.
+	// messageWait is how long a connection that has ended waits for the kubelet's error message.
 	messageWait = time.Second
 )
 
-// link is the connection to the API server for one pod.
+// link is the connection to the API server that is used for one pod.
 type link struct {
-	requests atomic.Int64 // number of connections so far
+	requests atomic.Int64 // number of connections opened so far
 	ready    chan struct{}
 	mu       struct {
 		sync.Mutex
 		closed  bool
-		streams httpstream.Connection // nil until ready, and if err is set
+		streams httpstream.Connection // nil while connecting, and if err is set
 		err     error
 	}
 }
 
 func newLink() *link { return &link{ready: make(chan struct{})} }
 
-// connect connects to the API server. It closes ready.
+// connect connects to the API server and then closes the channel ready.
 func (l *link) connect(dialer httpstream.Dialer) {
 	streams, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err == nil && protocol != portforward.PortForwardProtocolV1Name {
@@ -52,11 +52,11 @@ func (l *link) connect(dialer httpstream.Dialer) {
 	l.mu.Unlock()
 	close(l.ready)
 	if closed && err == nil {
-		_ = streams.Close() // nobody uses it
+		_ = streams.Close() // the link was closed in the meantime
 	}
 }
 
-// wait waits until the link is ready. It returns the error of the connection.
+// wait waits until the link is ready. It returns an error if connecting failed.
 func (l *link) wait(ctx context.Context) error {
 	select {
 	case <-l.ready:
@@ -99,7 +99,7 @@ func (l *link) close() error {
 	return streams.Close()
 }
 
-// open opens the streams of a connection to a port. The link must be ready.
+// open opens the streams for a connection to a port. The link must be ready.
 func (l *link) open(port int32) (net.Conn, error) {
 	l.mu.Lock()
 	streams := l.mu.streams
@@ -125,7 +125,7 @@ func (l *link) open(port int32) (net.Conn, error) {
 	go func() {
 		_, _ = io.Copy(data, far)
 		_ = data.Close()
-		// discards what the pod still sends, which would block the other connections of the link
+		// Discard what the pod still sends, because it would block the other connections of the link.
 		_ = data.Reset()
 	}()
 	go func() {
@@ -141,15 +141,15 @@ func (l *link) open(port int32) (net.Conn, error) {
 	return c, nil
 }
 
-// conn is a connection to a port of a pod. It is one end of a net.Pipe, which supports deadlines;
-// streams do not.
+// conn is a connection to a port of a pod. It is one end of a net.Pipe, because net.Pipe supports
+// deadlines and streams do not.
 type conn struct {
 	net.Conn
-	failure error         // message of the kubelet; read it after failed is closed
-	failed  chan struct{} // closed when the stream of messages has ended
+	failure error         // the kubelet's message; read it only after failed is closed
+	failed  chan struct{} // closed when the stream of error messages has ended
 }
 
-// awaitMessage reads the message of the kubelet, which is empty if the connection succeeds.
+// awaitMessage reads the kubelet's error message, which is empty if the connection succeeds.
 func (c *conn) awaitMessage(messages io.Reader) {
 	text, _ := io.ReadAll(io.LimitReader(messages, messageBytesMax))
 	if len(text) > 0 {
@@ -158,7 +158,7 @@ func (c *conn) awaitMessage(messages io.Reader) {
 	close(c.failed)
 }
 
-// Read returns the message of the kubelet if the connection has failed.
+// Read reads data. If the connection has failed, it returns the kubelet's message as an error.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if errors.Is(err, io.EOF) {

@@ -8,18 +8,18 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// rule says when a condition of a LogCluster is a finding.
+// rule determines when a condition of a LogCluster is a finding.
 type rule struct {
 	healthy   bool // the condition is True when the LogCluster is healthy, otherwise it is False
 	otherwise Severity
-	reasons   map[string]Severity // severities that differ from otherwise
-	// notable is the reason with which a healthy condition is a finding too, "" if there is none.
+	reasons   map[string]Severity // severities by reason, where they differ from otherwise
+	// notable is the reason for which even a healthy condition is a finding; "" if there is none.
 	notable string
-	// next returns the command that helps, or "". It may be nil.
+	// next returns a command that helps, or ""; nil: no command helps.
 	next func(c *v1alpha1.LogCluster, reason string) string
 }
 
-// rules are by type of the condition.
+// rules are the rules by condition type.
 var rules = map[string]rule{
 	v1alpha1.ConditionReady: {healthy: true, otherwise: Warning, next: command("brokers")},
 	v1alpha1.ConditionReplicated: {healthy: true, otherwise: Warning,
@@ -59,9 +59,9 @@ var rules = map[string]rule{
 		reasons: map[string]Severity{v1alpha1.ReasonStuck: Warning}, next: approve},
 }
 
-// concerns reports whether a condition is a finding. An unknown state is one only for VolumeLost:
-// the operator cannot read the volumes then. Condition Applied is False while the LogCluster is
-// paused, which is a finding of its own.
+// concerns reports whether a condition is a finding. Status Unknown is a finding only for condition
+// VolumeLost, because then the operator cannot read the volumes. Condition Applied is ignored while
+// the LogCluster is paused, because the pause is a separate finding.
 func (r *rule) concerns(condition *metav1.Condition) bool {
 	if r.notable != "" && condition.Reason == r.notable {
 		return true
@@ -82,8 +82,8 @@ func (r *rule) severity(reason string) Severity {
 	return r.otherwise
 }
 
-// scoped adds to a command the flags with which it acts on the same LogCluster from
-// any namespace: the namespace, and for kubectl heartwood the LogCluster.
+// scoped adds flags to a command, so that it acts on the same LogCluster from any namespace. The
+// flags are the namespace and, for kubectl heartwood, the LogCluster.
 func scoped(c *v1alpha1.LogCluster, command string) string {
 	command += " -n " + c.Namespace
 	if strings.HasPrefix(command, "kubectl heartwood ") {
@@ -92,7 +92,7 @@ func scoped(c *v1alpha1.LogCluster, command string) string {
 	return command
 }
 
-// command returns a function that always returns a command of kubectl heartwood.
+// command returns a function that always returns the given command of kubectl heartwood.
 func command(name string) func(*v1alpha1.LogCluster, string) string {
 	return func(c *v1alpha1.LogCluster, _ string) string {
 		return scoped(c, "kubectl heartwood "+name)
@@ -106,8 +106,8 @@ func approve(c *v1alpha1.LogCluster, reason string) string {
 	return ""
 }
 
-// replaceVolume returns the command for the first lost volume for which somebody must act; "" if
-// there is none. The commands of v1alpha1 contain the namespace.
+// replaceVolume returns the command for the first lost volume that needs an administrator's action,
+// or "" if there is none. The commands from package v1alpha1 contain the namespace.
 func replaceVolume(c *v1alpha1.LogCluster, _ string) string {
 	for _, v := range c.Status.LostVolumes {
 		switch {

@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// consequencesMax is the number of subjects of each reason that Caused names.
+// consequencesMax is the maximum number of subjects that Caused names for each reason.
 const consequencesMax = 3
 
-// Caused describes the consequences of a finding in one line; "" if it has none.
+// Caused returns a description of the finding's consequences in one line, or "" if there are none.
 func (f *Finding) Caused() string {
 	var texts []string
 	for _, reason := range reasons(f.Consequences) {
@@ -30,7 +30,7 @@ func (f *Finding) Caused() string {
 	return strings.Join(texts, ", ")
 }
 
-// reasons returns the reasons of findings in the order of their first occurrence.
+// reasons returns the distinct reasons of findings, in the order of their first occurrence.
 func reasons(findings []Finding) (found []string) {
 	for i := range findings {
 		if !slices.Contains(found, findings[i].Reason) {
@@ -40,10 +40,11 @@ func reasons(findings []Finding) (found []string) {
 	return found
 }
 
-// group moves what a broker that is down causes into the finding that says why it is down: its pod
-// does not start or, if no pod explains it, the LogCluster's condition Ready. Otherwise one broker
-// that is down would be a finding of every partition that has a replica on it. The cause is as
-// severe as its worst consequence.
+// group moves the consequences of a broker that is down into the finding that explains why it is
+// down. That finding is about the pod that does not start or, if no pod explains it, the
+// LogCluster's condition Ready. Otherwise one broker that is down would cause a finding for every
+// partition with a replica on it. The explaining finding becomes as severe as its worst
+// consequence.
 func group(in Input, findings []Finding) []Finding {
 	down := downBrokers(in, findings)
 	if len(down) == 0 {
@@ -66,7 +67,8 @@ func group(in Input, findings []Finding) []Finding {
 	return grouped
 }
 
-// downBrokers returns the ids of the brokers that are not ready, by the status or by their pods.
+// downBrokers returns the ids of the brokers that are not ready according to the status or their
+// pods.
 func downBrokers(in Input, findings []Finding) []int32 {
 	var down []int32
 	for id := range in.Cluster.Spec.Brokers {
@@ -80,18 +82,18 @@ func downBrokers(in Input, findings []Finding) []int32 {
 	return down
 }
 
-// ofPod selects the findings of the pod of a broker.
+// ofPod returns a function that selects the findings about a broker's pod.
 func ofPod(in Input, broker int32) func(Finding) bool {
 	return func(f Finding) bool {
 		return f.Subject == "Pod "+v1alpha1.BrokerLeaseName(in.Cluster.Name, broker)
 	}
 }
 
-// causes are the findings that say why brokers are down.
+// causes contains the findings that explain why brokers are down.
 type causes struct {
 	all     bool               // all brokers are down
-	brokers map[int32]*Finding // by the id of a broker that is down
-	indexes map[int]bool       // the causes, as indexes of all findings
+	brokers map[int32]*Finding // findings by the id of the broker that is down
+	indexes map[int]bool       // indexes of the causes in all findings
 }
 
 func causesOf(in Input, down []int32, findings []Finding) causes {
@@ -111,8 +113,8 @@ func causesOf(in Input, down []int32, findings []Finding) causes {
 	return c
 }
 
-// of returns the cause of a finding, the one with an index; nil if no broker that is down explains
-// it, or if it needs an action of its own.
+// of returns the cause of finding f, which has the given index. It returns nil if no broker that is
+// down explains f, or if f needs an action of its own.
 func (c *causes) of(index int, f *Finding) *Finding {
 	if c.indexes[index] || len(c.brokers) == 0 {
 		return nil

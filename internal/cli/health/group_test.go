@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// threeBrokers returns a LogCluster of which some brokers are down.
+// threeBrokers returns a LogCluster with three brokers, of which the given ones are down.
 func threeBrokers(down ...int32) *v1alpha1.LogCluster {
 	c := healthy(condition("RollingOut", "True", "Stuck", ""),
 		condition("ListenersReady", "False", "AddressPending", ""))
@@ -30,8 +30,9 @@ func behind(partition int32, reason string, brokers ...int32) v1alpha1.Partition
 	return v1alpha1.PartitionProblem{Partition: partition, Reason: reason, Brokers: brokers}
 }
 
-// TestOneBrokerThatIsDownIsOneFinding: what it causes is part of the finding that says why it is
-// down. What other brokers cause, or what needs an action of its own, is not.
+// TestOneBrokerThatIsDownIsOneFinding checks that the consequences of a broker that is down are
+// part of the finding that explains it. Consequences of other brokers, and findings that need an
+// action of their own, are not.
 func TestOneBrokerThatIsDownIsOneFinding(t *testing.T) {
 	crashed := corev1.Pod{}
 	crashed.Name = "main-broker-1"
@@ -82,7 +83,8 @@ func TestOneBrokerThatIsDownIsOneFinding(t *testing.T) {
 	}
 }
 
-// TestEveryWaitHasItsRemedy: a container that has never run has no earlier log.
+// TestEveryWaitHasItsRemedy checks the advice for every reason. A container that has never run has
+// no earlier log.
 func TestEveryWaitHasItsRemedy(t *testing.T) {
 	for reason, want := range map[string]string{
 		"ErrImagePull":               "kubectl edit logcluster main -n here",

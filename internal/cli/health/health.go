@@ -17,7 +17,7 @@ import (
 type Severity string
 
 // Severities, the most urgent first. Critical: clients are refused, or data is at risk. Warning:
-// somebody should act, or there is less redundancy than the resources request. Info: work in
+// somebody should act, or there is less redundancy than the resources request. Info: work is in
 // progress.
 const (
 	Critical Severity = "critical"
@@ -27,7 +27,7 @@ const (
 
 var severities = []Severity{Critical, Warning, Info}
 
-// Finding is something that is not as the resources request it.
+// Finding describes one respect in which the state differs from what the resources request.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Subject  string   `json:"subject"` // such as "Topic tickets"
@@ -35,9 +35,9 @@ type Finding struct {
 	Message  string   `json:"message"`
 	// Next is a command that helps; "" if there is none.
 	Next string `json:"next,omitempty"`
-	// Brokers are the brokers for which a partition waits.
+	// Brokers are the brokers that a partition waits for.
 	Brokers []int32 `json:"brokers,omitempty"`
-	// Consequences are the findings that end when this one does.
+	// Consequences are the findings that end when this finding ends.
 	Consequences []Finding `json:"consequences,omitempty"`
 }
 
@@ -45,12 +45,13 @@ func newFinding(severity Severity, subject, reason, message, next string) Findin
 	return Finding{Severity: severity, Subject: subject, Reason: reason, Message: message, Next: next}
 }
 
-// Input is what the findings depend on. A nil slice means that it could not be read.
+// Input contains the resources from which the findings are derived. A nil slice means that the
+// resources could not be read.
 type Input struct {
 	Cluster *v1alpha1.LogCluster
 	Topics  []v1alpha1.Topic
 	Users   []v1alpha1.LogUser
-	Pods    []corev1.Pod // of the brokers
+	Pods    []corev1.Pod // pods of the brokers
 	Now     time.Time
 }
 
@@ -74,13 +75,13 @@ func Degraded(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity != Info })
 }
 
-// lacksReplicas reports whether the findings of a Topic include its partitions that are not
-// replicated.
+// lacksReplicas reports whether the Topic's findings already contain the partitions that are not
+// fully replicated.
 func lacksReplicas(topic v1alpha1.Topic) bool {
 	return meta.IsStatusConditionFalse(topic.Status.Conditions, v1alpha1.ConditionReplicated)
 }
 
-// cluster returns the findings of the conditions of a LogCluster. Replicated is left out if the
+// cluster returns the findings from a LogCluster's conditions. It omits condition Replicated if the
 // findings of Topics explain it.
 func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 	var found []Finding
@@ -107,7 +108,7 @@ func cluster(c *v1alpha1.LogCluster, explained bool) []Finding {
 	return found
 }
 
-// Storage returns the finding of condition StoragePressure of a LogCluster, if there is one.
+// Storage returns the finding from a LogCluster's condition StoragePressure, if there is one.
 func Storage(c *v1alpha1.LogCluster) []Finding {
 	condition := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStoragePressure)
 	if condition == nil {
@@ -119,7 +120,7 @@ func Storage(c *v1alpha1.LogCluster) []Finding {
 	return nil
 }
 
-// ofCondition returns the finding of a condition of a LogCluster, and whether there is one.
+// ofCondition returns the finding from a LogCluster's condition, and whether there is one.
 func ofCondition(c *v1alpha1.LogCluster, condition *metav1.Condition) (f Finding, concerns bool) {
 	rule, known := rules[condition.Type]
 	if !known || !rule.concerns(condition) {
@@ -133,7 +134,7 @@ func ofCondition(c *v1alpha1.LogCluster, condition *metav1.Condition) (f Finding
 	return f, true
 }
 
-// replicas returns the findings of replicas that are being moved or removed.
+// replicas returns the findings about replicas that are being moved or removed.
 func replicas(c *v1alpha1.LogCluster) []Finding {
 	var found []Finding
 	if r := c.Status.Rebalance; r != nil && r.Phase.Active() {
@@ -151,7 +152,7 @@ func replicas(c *v1alpha1.LogCluster) []Finding {
 	return found
 }
 
-// Topics returns the findings of Topics.
+// Topics returns the findings about Topics.
 func Topics(in Input) []Finding {
 	var found []Finding
 	for i := range in.Topics {
@@ -170,7 +171,7 @@ func Topics(in Input) []Finding {
 	return found
 }
 
-// noStatus returns the finding of a Topic without a status, which a new Topic does not have yet.
+// noStatus returns the finding for a Topic without a status. A new Topic has none yet.
 func noStatus(topic *v1alpha1.Topic, now time.Time) Finding {
 	f := newFinding(Warning, "Topic "+topic.Name, "NoStatus",
 		"The operator has not written a status of the Topic.", checkOperator)
@@ -180,7 +181,7 @@ func noStatus(topic *v1alpha1.Topic, now time.Time) Finding {
 	return f
 }
 
-// partitions returns the findings of a Topic's partitions.
+// partitions returns the findings about a Topic's partitions.
 func partitions(c *v1alpha1.LogCluster, topic *v1alpha1.Topic) []Finding {
 	var found []Finding
 	for _, p := range topic.Status.Problems {
@@ -201,7 +202,7 @@ func partitions(c *v1alpha1.LogCluster, topic *v1alpha1.Topic) []Finding {
 	return found
 }
 
-// topicCondition returns the finding of a condition. Ready and Replicated are left out if the
+// topicCondition returns the finding from a Topic's condition. It omits Ready and Replicated if the
 // partitions themselves have findings.
 func topicCondition(c *v1alpha1.LogCluster, topic *v1alpha1.Topic, condition metav1.Condition,
 	explained bool) (Finding, bool) {
@@ -229,7 +230,7 @@ func topicCondition(c *v1alpha1.LogCluster, topic *v1alpha1.Topic, condition met
 	return Finding{}, false
 }
 
-// users returns the findings of LogUsers.
+// users returns the findings about LogUsers.
 func users(users []v1alpha1.LogUser) []Finding {
 	var found []Finding
 	for i := range users {

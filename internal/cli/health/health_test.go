@@ -55,10 +55,11 @@ func TestHealthyClusterHasNoFindings(t *testing.T) {
 	}
 }
 
-// scope is the end of the commands for the LogCluster of healthy.
+// scope is the end of each command for the LogCluster that healthy returns.
 const scope = " -n here --cluster main"
 
-// TestFindings: each row is an input, and the findings as severity, subject, reason and next step.
+// TestFindings checks the findings for each input. They are written as severity, subject, reason
+// and next step.
 func TestFindings(t *testing.T) {
 	lost := []v1alpha1.PartitionProblem{
 		{Partition: 3, Reason: "ReplicaLost", Message: "gone", Consent: "d1"},

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// unobserved returns the finding of a spec that is not applied. It is a warning if the operator has
+// unobserved returns the finding that the spec is not applied. It is a warning if the operator has
 // not even observed the spec, and has changed nothing for longer than statusDelay.
 func unobserved(in Input) []Finding {
 	c := in.Cluster
@@ -30,7 +30,7 @@ func unobserved(in Input) []Finding {
 	return []Finding{f}
 }
 
-// changed returns the time of the last known change of a LogCluster or of its status.
+// changed returns the time of the last known change of a LogCluster or its status.
 func changed(c *v1alpha1.LogCluster) time.Time {
 	last := c.CreationTimestamp.Time
 	for _, condition := range c.Status.Conditions {
@@ -46,8 +46,9 @@ func changed(c *v1alpha1.LogCluster) time.Time {
 	return last
 }
 
-// certificates returns the finding of a certificate that has expired. It is left out if a condition
-// reports it. The operator decides the condition, so a condition is outdated if it does not run.
+// certificates returns the finding that a certificate has expired. It omits the finding if a
+// condition already reports it. The operator sets the condition, so the condition is outdated while
+// the operator does not run.
 func certificates(in Input) []Finding {
 	c, next := in.Cluster, in.Cluster.Status.NextCertificateExpiry
 	if next == nil || in.Now.Before(next.Time.Time) {

@@ -14,16 +14,16 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// restartsMany is the number of restarts of a container from which on a pod that is not ready is a
+// restartsMany is the number of container restarts from which on a pod that is not ready is a
 // finding.
 const restartsMany = 3
 
-// statusDelay is longer than the operator takes to write what it has observed to the status.
+// statusDelay is longer than the operator needs to write an observation to the status.
 const statusDelay = time.Minute
 
-// Pods returns the findings of the pods of brokers; none if the pods could not be read. The status
-// can be outdated, because an operator that does not run leaves it as it was. So a pod that is not
-// ready is a finding if the status says that its broker is.
+// Pods returns the findings about brokers' pods, or none if the pods could not be read. The status
+// can be outdated, because it does not change while the operator does not run. So a pod that is not
+// ready is a finding if the broker is ready according to the status.
 func Pods(in Input) []Finding {
 	if in.Pods == nil {
 		return nil
@@ -47,7 +47,7 @@ func Pods(in Input) []Finding {
 	return found
 }
 
-// PodOf returns the pod of a broker, or nil.
+// PodOf returns a broker's pod, or nil if it does not exist.
 func PodOf(pods []corev1.Pod, cluster string, broker int32) *corev1.Pod {
 	for i := range pods {
 		if pods[i].Name == v1alpha1.BrokerLeaseName(cluster, broker) {
@@ -60,14 +60,14 @@ func PodOf(pods []corev1.Pod, cluster string, broker int32) *corev1.Pod {
 // PodReady reports whether a pod exists, is ready and is not being deleted.
 func PodReady(pod *corev1.Pod) bool { return unready(pod, time.Time{}) == nil }
 
-// podProblem is why a pod is not ready.
+// podProblem is the reason why a pod is not ready.
 type podProblem struct {
 	reason, message string
 	since           time.Time
 }
 
-// unready returns why the pod of a broker is not ready, or nil if it is. A pod that does not exist
-// (nil) is missing since now.
+// unready returns why a broker's pod is not ready, or nil if it is ready. A pod that does not exist
+// (nil) counts as missing since now.
 func unready(pod *corev1.Pod, now time.Time) *podProblem {
 	if pod == nil {
 		return &podProblem{"PodMissing", "The pod does not exist.", now}
@@ -95,14 +95,14 @@ func unready(pod *corev1.Pod, now time.Time) *podProblem {
 	return problem
 }
 
-// restarting reports whether a rolling update explains that the pod of a broker is not ready. The
-// operator deletes the pod before it writes that the broker is not ready.
+// restarting reports whether a rolling update explains why the broker's pod is not ready. The
+// operator deletes the pod before it writes to the status that the broker is not ready.
 func restarting(in Input, b v1alpha1.BrokerStatus, problem *podProblem) bool {
 	return b.RestartReason != "" && in.Now.Sub(problem.since) < statusDelay &&
 		meta.IsStatusConditionTrue(in.Cluster.Status.Conditions, v1alpha1.ConditionRollingOut)
 }
 
-// starts returns the findings of a pod that does not start.
+// starts returns the findings about a pod that does not start.
 func starts(c *v1alpha1.LogCluster, pod *corev1.Pod) []Finding {
 	var found []Finding
 	add := func(reason, message, next string) {
@@ -141,18 +141,18 @@ func starts(c *v1alpha1.LogCluster, pod *corev1.Pod) []Finding {
 	return found
 }
 
-// outOfMemory is the reason of a container that was killed because of its memory limit.
+// outOfMemory is the reason if a container was killed because of its memory limit.
 const outOfMemory = "OOMKilled"
 
-// wait is what to do about a container that does not run.
+// wait describes what to do about a container that does not run.
 type wait struct {
-	crashed bool   // the container has run: its last log says why it ended
+	crashed bool   // the container has run, so its last log shows why it ended
 	edit    bool   // the LogCluster must be changed
 	text    string // advice
 }
 
-// waits are by the reason why a container does not run. For other reasons, the events of the pod
-// say more.
+// waits contains the advice by the reason why a container does not run. For other reasons, the
+// pod's events contain more information.
 var waits = map[string]wait{
 	"CrashLoopBackOff": {crashed: true}, "RestartedOften": {crashed: true},
 	outOfMemory: {edit: true, text: "It was killed because it used more memory than its limit: " +

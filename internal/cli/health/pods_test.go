@@ -13,7 +13,7 @@ import (
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// brokerPod returns the pod of broker 1, whose condition Ready has changed a time ago.
+// brokerPod returns the pod of broker 1. Its condition Ready changed the given time ago.
 func brokerPod(ready corev1.ConditionStatus, ago time.Duration) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "main-broker-1"}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready,
@@ -21,7 +21,7 @@ func brokerPod(ready corev1.ConditionStatus, ago time.Duration) corev1.Pod {
 	return pod
 }
 
-// deleted returns a pod whose deletion was requested a time ago.
+// deleted returns the pod with a deletion that was requested the given time ago.
 func deleted(pod corev1.Pod, ago time.Duration) corev1.Pod {
 	const grace = 30
 	pod.DeletionGracePeriodSeconds = new(int64(grace))
@@ -29,7 +29,8 @@ func deleted(pod corev1.Pod, ago time.Duration) corev1.Pod {
 	return pod
 }
 
-// TestPodsThatContradictTheStatus: without an operator, the status keeps the brokers that it had.
+// TestPodsThatContradictTheStatus checks findings about pods while the status is outdated. Without
+// an operator, the status keeps the last state of the brokers.
 func TestPodsThatContradictTheStatus(t *testing.T) {
 	const soon, later = 10 * time.Second, 10 * time.Minute
 	ready, failed := brokerPod("True", later), brokerPod("False", later)
@@ -38,7 +39,7 @@ func TestPodsThatContradictTheStatus(t *testing.T) {
 	pending := corev1.Pod{ObjectMeta: failed.ObjectMeta}
 	for name, c := range map[string]struct {
 		pods             []corev1.Pod
-		notReady, rolled bool // in the status: the broker, and a rolling update that restarts it
+		notReady, rolled bool // in the status: the broker is not ready; a rolling update restarts it
 		want             string
 	}{
 		"ready":               {pods: []corev1.Pod{ready}},
@@ -75,7 +76,7 @@ func TestPodsThatContradictTheStatus(t *testing.T) {
 	}
 }
 
-// TestMessageOfAPodThatIsNotReady: it contains that of the kubelet.
+// TestMessageOfAPodThatIsNotReady checks that the finding's message contains the kubelet's message.
 func TestMessageOfAPodThatIsNotReady(t *testing.T) {
 	cluster, pod := healthy(), brokerPod("False", time.Hour)
 	cluster.Status.Brokers = []v1alpha1.BrokerStatus{{ID: 1, Ready: true}}

@@ -12,13 +12,13 @@ import (
 // Columns is the maximum width of help texts.
 const Columns = 100
 
-// template is the name of flagUsages in cobra's usage templates.
+// template is the name under which the usage templates of cobra call flagUsages.
 const template = "flagUsages"
 
-// register adds flagUsages to cobra's global list of functions, once.
+// register adds flagUsages to cobra's global list of template functions, once.
 var register = sync.OnceFunc(func() { cobra.AddTemplateFunc(template, flagUsages) })
 
-// Install changes how the command and its subcommands describe their flags.
+// Install changes how the help of the command and its subcommands describes flags.
 func Install(root *cobra.Command) {
 	register()
 	text := root.UsageTemplate()
@@ -28,7 +28,7 @@ func Install(root *cobra.Command) {
 	root.SetUsageTemplate(text)
 }
 
-// Text returns the description of a flag without its placeholder.
+// Text returns a flag's description without its placeholder.
 func Text(flag *pflag.Flag) string {
 	_, text := cut(flag)
 	return strings.ReplaceAll(text, "`", "")

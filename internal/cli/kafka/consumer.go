@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
-// consumerGroups returns groups of the consumer protocol with their lag. kadm.Lag describes only
-// groups of the classic protocol.
+// consumerGroups returns consumer protocol groups with their lag. kadm.Lag describes only groups of
+// the classic protocol.
 func consumerGroups(ctx context.Context, admin *kadm.Client,
 	described []kadm.DescribedConsumerGroup) ([]Group, error) {
 	names, topics := make([]string, len(described)), map[string]bool{}
@@ -50,8 +50,8 @@ func consumerGroups(ctx context.Context, admin *kadm.Client,
 	return groups, nil
 }
 
-// logBounds returns the bounds of topics. It omits topics that do not exist and brokers that did
-// not answer: the lag of their partitions is unknown.
+// logBounds returns the start and end offsets of the topics' partitions. It omits topics that do
+// not exist and partitions whose broker did not answer, because their lag is unknown.
 func logBounds(ctx context.Context, admin *kadm.Client,
 	topics []string) (bounds kafkaclient.Bounds, err error) {
 	if len(topics) == 0 {
@@ -63,14 +63,14 @@ func logBounds(ctx context.Context, admin *kadm.Client,
 	}
 	for _, listed := range []kadm.ListedOffsets{bounds.Starts, bounds.Ends} {
 		for _, partitions := range listed {
-			delete(partitions, -1) // stands for a topic that does not exist
+			delete(partitions, -1) // the entry for a topic that does not exist
 		}
 	}
 	return bounds, nil
 }
 
-// withAssigned returns committed offsets with all partitions that members consume: those without a
-// committed offset have -1.
+// withAssigned returns the committed offsets, and adds all partitions that members consume without
+// a committed offset; their offset is -1.
 func withAssigned(committed kadm.OffsetResponses,
 	group kadm.DescribedConsumerGroup) kadm.OffsetResponses {
 	all := kadm.OffsetResponses{}
@@ -87,7 +87,7 @@ func withAssigned(committed kadm.OffsetResponses,
 	return all
 }
 
-// addOwners adds the member that consumes each partition.
+// addOwners sets the member that consumes each partition.
 func (g *Group) addOwners(members []kadm.ConsumerGroupMember) {
 	for i := range g.Partitions {
 		p := &g.Partitions[i]

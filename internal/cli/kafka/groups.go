@@ -22,36 +22,37 @@ type Group struct {
 	State       string `json:"state"`
 	Coordinator int32  `json:"coordinator"`
 	Members     int    `json:"members"`
-	// Lag is the number of offsets between the committed offsets and the ends of the partitions. A
-	// compacted partition has fewer records than offsets. It is -1 if it is unknown.
+	// Lag is the number of offsets from the committed offsets to the ends of the partitions, or -1 if
+	// it is unknown. A compacted partition has fewer records than offsets.
 	Lag        int64            `json:"lag"`
 	Partitions []GroupPartition `json:"partitions"`
 	Error      string           `json:"error,omitempty"`
 }
 
-// Absent reports whether the group does not exist: a coordinator describes a group that it does not
+// Absent reports whether the group does not exist. A coordinator describes a group that it does not
 // know as dead.
 func (g *Group) Absent() bool { return g.State == "Dead" && len(g.Partitions) == 0 }
 
-// GroupPartition is a partition that a group has committed, or that a member consumes.
+// GroupPartition is a partition for which the group has a committed offset, or that a member
+// consumes.
 type GroupPartition struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	// Committed is the committed offset, -1 without one. Start and End are the first offset of the
-	// partition and the one after the last. Lag is -1 if it is unknown.
+	// Committed is the committed offset, or -1 if there is none. Start is the partition's first
+	// offset, and End is its last offset plus one. Lag is -1 if it is unknown.
 	Committed int64 `json:"committed"`
 	Start     int64 `json:"start"`
 	End       int64 `json:"end"`
 	Lag       int64 `json:"lag"`
-	// BelowStart is true if the committed offset is below the start: records were deleted before
-	// the group has read them.
+	// BelowStart is true if the committed offset is below Start: records were deleted before the group
+	// has read them.
 	BelowStart bool   `json:"belowStart,omitempty"`
 	Member     string `json:"member,omitempty"`
 	Host       string `json:"host,omitempty"`
 }
 
-// Groups returns the groups with these names, or all groups, sorted by name. If a broker does not
-// answer, the list of all groups lacks its groups, and missing contains the cause.
+// Groups returns the groups with the given names, or all groups, sorted by name. If a broker does
+// not answer, its groups are missing in the list of all groups, and missing contains the cause.
 func Groups(ctx context.Context, o kafkaclient.Options, names []string) (groups []Group,
 	missing, err error) {
 	client, err := kafkaclient.Connect(ctx, o)
@@ -121,14 +122,14 @@ func newGroup(lag kadm.DescribedGroupLag) Group {
 	return g
 }
 
-// Reset says to which offsets a group is to be reset.
+// Reset describes the offsets to which a group will be reset.
 type Reset struct {
 	Group string
-	Topic string // "": every topic that the group has committed
+	Topic string // "": every topic for which the group has committed offsets
 	// To is Earliest, Latest, AtTime or AtOffset.
 	To     kafkaclient.Position
-	Millis int64 // of AtTime, Unix milliseconds
-	Offset int64 // of AtOffset
+	Millis int64 // time for AtTime, Unix milliseconds
+	Offset int64 // offset for AtOffset
 }
 
 // Change is the change of one committed offset.
@@ -139,8 +140,9 @@ type Change struct {
 	To        int64  `json:"to"`
 }
 
-// PlanReset returns the changes of a reset, sorted by topic and partition. It fails if the group
-// has members: their commits would undo the reset, and the coordinator refuses it.
+// PlanReset returns the changes that a reset makes, sorted by topic and partition. It fails if the
+// group has members, because their commits would undo the reset, and because the coordinator
+// refuses it.
 func PlanReset(ctx context.Context, o kafkaclient.Options, reset Reset) ([]Change, error) {
 	client, err := kafkaclient.Connect(ctx, o)
 	if err != nil {
@@ -168,7 +170,7 @@ func PlanReset(ctx context.Context, o kafkaclient.Options, reset Reset) ([]Chang
 	return reset.changes(ctx, admin, committed, topics)
 }
 
-// inactive returns an error if a group of either protocol has members, or if this is unknown.
+// inactive returns an error if the group has members, in either protocol, or if this is unknown.
 func inactive(ctx context.Context, admin *kadm.Client, name string) error {
 	group := kafkaclient.DescribeConsumer(ctx, admin, name)[name]
 	if !kafkaclient.Classic(group) {
@@ -181,7 +183,7 @@ func inactive(ctx context.Context, admin *kadm.Client, name string) error {
 	return inactiveClassic(described, name)
 }
 
-// inactiveClassic fails if a group of the classic protocol has members, or may have some. A group
+// inactiveClassic returns an error if a classic protocol group has or may have members. A group
 // that does not exist has none.
 func inactiveClassic(described kadm.DescribedGroups, name string) error {
 	group, found := described[name]
@@ -234,7 +236,7 @@ func (r Reset) changes(ctx context.Context, admin *kadm.Client, committed kadm.O
 	return changes, nil
 }
 
-// Commit commits the offsets of changes for a group.
+// Commit commits the changed offsets for the group.
 func Commit(ctx context.Context, o kafkaclient.Options, group string, changes []Change) error {
 	client, err := kafkaclient.Connect(ctx, o)
 	if err != nil {

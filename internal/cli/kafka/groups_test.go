@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TestResetNeedsGroupWithoutMembers: a group that the coordinator does not describe may have
-// members.
+// TestResetNeedsGroupWithoutMembers checks that a group is not reset if the coordinator does not
+// describe it, because it may have members.
 func TestResetNeedsGroupWithoutMembers(t *testing.T) {
 	member := []kadm.DescribedGroupMember{{MemberID: "m"}}
 	for _, test := range []struct {

@@ -34,8 +34,8 @@ metadata: {name: tickets}
 spec: {cluster: main, partitions: 3, replicas: 3, cleanupPolicy: Compact}
 `
 
-// unroutable returns options by which no advertised address can be reached: the names of the pods
-// do not resolve, and every connection goes through Dial, as to forwarded ports.
+// unroutable returns client options with which no advertised address is reachable: the pods' names
+// do not resolve, and every connection uses Dial, as with forwarded ports.
 func unroutable(c *devcluster.Cluster) kafkaclient.Options {
 	o := kafkaclient.Options{Addresses: map[int32]string{}}
 	for id := range c.Bootstrap {
@@ -48,7 +48,7 @@ func unroutable(c *devcluster.Cluster) kafkaclient.Options {
 	return o
 }
 
-// read returns the records as partition/key=value, sorted.
+// read returns the records as sorted strings partition/key=value.
 func read(t *testing.T, o kafkaclient.Options, tail Tail) []string {
 	t.Helper()
 	var got []string
@@ -91,8 +91,8 @@ func TestRecordsAreWrittenAndRead(t *testing.T) {
 	t.Run("groups", func(t *testing.T) { testGroups(t, o) })
 }
 
-// TestOneBrokerIsDown: a broker that does not answer is no obstacle, in whichever order clients try
-// the brokers. It is the first one of some of the attempts.
+// TestOneBrokerIsDown checks that a broker that does not answer does not prevent the commands from
+// working, in whichever order clients try the brokers. In some attempts it is the first one.
 func TestOneBrokerIsDown(t *testing.T) {
 	c := devcluster.Start(t, 3, strings.Replace(manifests, "partitions: 3, replicas: 3",
 		"partitions: 1, replicas: 1", 1))
@@ -180,7 +180,7 @@ func testErrors(t *testing.T, o kafkaclient.Options) {
 	}
 }
 
-// testFollow reads the record of testErrors, and then one that is written while Read follows.
+// testFollow reads the record of testErrors, and then a record that is written while Read follows.
 func testFollow(t *testing.T, o kafkaclient.Options) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -277,7 +277,8 @@ func testGroups(t *testing.T, o kafkaclient.Options) {
 	testBothProtocols(t, o)
 }
 
-// testMembers: a group with members is shown with them, and is not reset. Without them it is reset.
+// testMembers checks that a group with members is shown with its members and is not reset. Without
+// members it is reset.
 func testMembers(t *testing.T, o kafkaclient.Options, group string, opts ...kgo.Opt) {
 	client, err := kafkaclient.Connect(t.Context(), o, append(opts, kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
@@ -325,7 +326,7 @@ func testMembers(t *testing.T, o kafkaclient.Options, group string, opts ...kgo.
 	}
 }
 
-// testBothProtocols: all groups are shown, sorted by name, whatever their protocols are.
+// testBothProtocols checks that all groups are shown, sorted by name, whatever their protocols are.
 func testBothProtocols(t *testing.T, o kafkaclient.Options) {
 	groups, _, err := Groups(t.Context(), o, nil)
 	var names []string
@@ -378,7 +379,7 @@ func TestSecuredListener(t *testing.T) {
 		return content
 	}
 	o := unroutable(c)
-	o.Addresses[0] = "localhost:9093" // a name in the certificate
+	o.Addresses[0] = "localhost:9093" // a name that the certificate contains
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	o.TLS.RootCAs.AppendCertsFromPEM(file("ca.crt"))
 	o.SASL = scram.Auth{User: "app", Pass: string(file("password"))}.AsSha512Mechanism()

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// lineBytesMax limits the length of a line.
+	// lineBytesMax is the maximum length of a line.
 	lineBytesMax = 64 << 20
 	// deliveryTimeout limits the time until a record is acknowledged.
 	deliveryTimeout = time.Minute
 )
 
-// Produce says how to write records.
+// Produce describes how to write records.
 type Produce struct {
 	Topic string
-	// Partition is the partition of all records, or -1: the hash of the key decides.
+	// Partition is the partition for all records; -1: the key's hash selects the partition.
 	Partition int32
-	// Separator ends the key in each line; with "" the records have no keys.
+	// Separator separates the key from the value in each line; "": the records have no keys.
 	Separator string
-	// Tombstones writes a null value for an empty value, which deletes the key.
+	// Tombstones makes an empty value a null value, which deletes the key.
 	Tombstones bool
 }
 
-// record returns the record of a line.
+// record returns the record for a line.
 func (p Produce) record(line []byte) (*kgo.Record, error) {
 	r := &kgo.Record{Value: bytes.Clone(line)}
 	if p.Partition >= 0 {
@@ -52,11 +52,11 @@ func (p Produce) record(line []byte) (*kgo.Record, error) {
 	return r, nil
 }
 
-// results collects the results of records. It is safe for concurrent use.
+// results collects the results of sending records. It is safe for concurrent use.
 type results struct {
 	mu      sync.Mutex
 	written int
-	err     error // the first one
+	err     error // the first error
 }
 
 func (r *results) add(_ *kgo.Record, err error) {
@@ -75,8 +75,8 @@ func (r *results) get() (int, error) {
 	return r.written, r.err
 }
 
-// Write writes each line of in as a record with acks=all. It stops at the first error, and returns
-// how many records were acknowledged.
+// Write writes each line of in as a record with acks=all. It stops at the first error. It returns
+// the number of acknowledged records.
 func Write(ctx context.Context, o kafkaclient.Options, produce Produce, in io.Reader) (int, error) {
 	options := []kgo.Opt{kgo.DefaultProduceTopic(produce.Topic),
 		kgo.RecordDeliveryTimeout(deliveryTimeout)}

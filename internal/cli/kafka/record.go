@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Record is a record as tail prints it. Key and Value are nil if they are null.
+// Record is a record in the output of tail. Key and Value are nil if they are null.
 type Record struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
@@ -19,13 +19,13 @@ type Record struct {
 	Headers   []Header  `json:"headers,omitempty"`
 }
 
-// Header is a header of a record.
+// Header is a record header.
 type Header struct {
 	Key   string `json:"key"`
 	Value *Text  `json:"value"`
 }
 
-// Text is a key or a value. Its JSON is {"text": "..."}, or {"base64": "..."} if it is not UTF-8.
+// Text is a key or a value. In JSON it is {"text": "..."}, or {"base64": "..."} if it is not UTF-8.
 type Text []byte
 
 // MarshalJSON implements json.Marshaler.

@@ -16,32 +16,31 @@ import (
 )
 
 const (
-	// fetchBytesMax is the number of bytes of one fetch request.
+	// fetchBytesMax is the maximum number of bytes in one fetch response.
 	fetchBytesMax = 8 << 20
 	fetchWait     = 500 * time.Millisecond
 	// retryInterval is the time between attempts while a partition has no leader.
 	retryInterval = 250 * time.Millisecond
 )
 
-// Tail says which records to read.
+// Tail describes which records to read.
 type Tail struct {
 	Topic      string
-	Partitions []int32 // empty: all
-	// Last is the number of offsets before the end of each partition from which on records are
-	// read. A compacted partition has fewer records than offsets. FromStart reads all records
-	// instead.
+	Partitions []int32 // empty: all partitions
+	// Last is how many offsets before its end reading a partition begins. A compacted partition has
+	// fewer records than offsets. FromStart reads all records instead.
 	Last      int64
 	FromStart bool
-	// Follow reads further records until the context ends. Otherwise Read ends at the end that the
-	// partitions had when it began.
+	// Follow makes Read continue with new records until ctx ends. Otherwise Read ends at the end
+	// offsets that the partitions had when it began.
 	Follow bool
 	// Committed omits records of open and aborted transactions.
 	Committed bool
 }
 
-// Read reads records, one partition after the other up to their ends, and then with Follow the
-// later ones of all partitions. It passes each record to function each and stops if that fails.
-// With Follow it returns nil when ctx ends.
+// Read reads one partition after the other up to its end. With Follow, it then reads new records of
+// all partitions. It passes each record to each, and stops if each fails. With Follow it returns
+// nil when ctx ends.
 func Read(ctx context.Context, o kafkaclient.Options, tail Tail, each func(Record) error) error {
 	client, err := kafkaclient.Connect(ctx, o,
 		kgo.FetchIsolationLevel(kafkaclient.Isolation(tail.Committed)))
@@ -67,7 +66,7 @@ func Read(ctx context.Context, o kafkaclient.Options, tail Tail, each func(Recor
 	return follow(ctx, client, tail.Topic, ends, each)
 }
 
-// spans returns the offsets to read before following, by partition.
+// spans returns the offset ranges to read before following, by partition.
 func spans(ctx context.Context, admin *kadm.Client, tail Tail) (map[int32]kafkaclient.Span, error) {
 	bounds, err := kafkaclient.Ask{Committed: tail.Committed}.List(ctx, admin, tail.Topic)
 	if err != nil {
@@ -95,7 +94,7 @@ func spans(ctx context.Context, admin *kadm.Client, tail Tail) (map[int32]kafkac
 	return spans, nil
 }
 
-// readSpan reads the records of a span.
+// readSpan reads the records in an offset range.
 func readSpan(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
 	s kafkaclient.Span, each func(Record) error) error {
 	for offset := s.Begin; offset < s.End; {
@@ -124,7 +123,7 @@ func readSpan(ctx context.Context, client *kgo.Client, tail Tail, partition int3
 	return nil
 }
 
-// fetch requests records of a partition from an offset on. It returns the next offset to request.
+// fetch requests a partition's records from an offset on. It returns the next offset to request.
 func fetch(ctx context.Context, client *kgo.Client, tail Tail, partition int32,
 	offset int64) ([]*kgo.Record, int64, error) {
 	topics, err := kadm.NewClient(client).Metadata(ctx, tail.Topic)

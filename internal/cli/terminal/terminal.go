@@ -1,4 +1,4 @@
-// Package terminal recognizes the terminals of heartwood and kubectl heartwood.
+// Package terminal detects terminals for heartwood and kubectl heartwood.
 package terminal
 
 import "os"

@@ -1,5 +1,4 @@
-// Package usage contains the errors of commands that are called in a wrong way, for heartwood and
-// kubectl heartwood.
+// Package usage contains the errors for incorrect command lines of heartwood and kubectl heartwood.
 package usage
 
 import (
@@ -9,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit is the exit code of an Error.
+// Exit is the exit code for an Error.
 const Exit = 2
 
 // Error is an error in flags, arguments or manifests.
@@ -24,15 +23,15 @@ func (e Error) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e Error) Unwrap() error { return e.cause }
 
-// Is reports whether an error is an Error.
+// Is reports whether err is or wraps an Error.
 func Is(err error) bool { return errors.As(err, new(Error)) }
 
-// Misused returns an Error: err, followed by a line that refers to the command's --help.
+// Misused returns an Error with the text of err and a line that refers to the command's --help.
 func Misused(cmd *cobra.Command, err error) error {
 	return New(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
 }
 
-// NoArgs rejects arguments.
+// NoArgs returns an error if there are arguments.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

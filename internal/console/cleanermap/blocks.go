@@ -6,34 +6,36 @@ type Piece struct {
 	Bytes, Garbage int64  // Garbage <= Bytes
 	State          string // report.Segment.State
 	BlockedBy      string // report.Segment.BlockedBy
-	Chosen, Forced bool   // the running pass rewrites it, and must do so
-	Current        bool   // the running pass rewrites it now
-	Read           int64  // bytes that the rewrite has read, <= Bytes
+	Chosen, Forced bool   // the running pass rewrites it; Forced: must rewrite it
+	Current        bool   // the running pass is rewriting it now
+	Read           int64  // bytes that the rewrite has read so far, <= Bytes
 	Written        bool   // the running pass has written it
 	Known          bool   // the running pass has announced it, chosen or not
 }
 
-// Block is one block of a row: one segment, or several neighbouring ones that folded.
+// Block is one block in a row of the map. It shows one segment, or several neighbouring segments
+// that were folded.
 type Block struct {
-	Piece            // of a folded block: the first base offset, and the sums
+	Piece            // for a folded block: the first base offset, and the sums
 	Segments int     // number of segments, at least 1
-	Open     bool    // member of the unfolded span of its row
-	X, Width float64 // percent of the width of the map
+	Open     bool    // part of the unfolded span of its row
+	X, Width float64 // percent of the map's width
 }
 
-// Limits of a map.
+// Limits on a map.
 const (
-	// BlocksMax is the number of blocks on a page without unfolded ones. A browser draws as many in
-	// a few milliseconds.
+	// BlocksMax is the maximum number of blocks on a page without unfolded blocks. A browser draws
+	// that many blocks in a few milliseconds.
 	BlocksMax = 1500
-	// rowBlocksMax is the number of blocks in a row: a block needs some pixels to be seen.
+	// rowBlocksMax is the maximum number of blocks in a row, because a block must be some pixels wide
+	// to be visible.
 	rowBlocksMax = 240
-	// widthMin is the smallest width of a block, in percent of the width of the map.
+	// widthMin is the minimum width of a block, in percent of the map's width.
 	widthMin = 0.35
 )
 
-// Blocks returns the blocks of several rows. The width of the longest row is at most 100 percent.
-// open contains the span that is unfolded in a row, by the index of the row.
+// Blocks returns the blocks of several rows. The longest row is at most 100 percent wide. Parameter
+// open contains the unfolded span of each row that has one, by the row's index.
 func Blocks(rows [][]Piece, open map[int]Span) [][]Block {
 	most := min(rowBlocksMax, max(1, BlocksMax/max(1, len(rows))))
 	blocks := make([][]Block, len(rows))
@@ -52,7 +54,7 @@ func Blocks(rows [][]Piece, open map[int]Span) [][]Block {
 	return blocks
 }
 
-// scale returns the width of one byte, in percent, if no block had the minimum width.
+// scale returns the width of one byte in percent, if minimum widths are ignored.
 func scale(rows [][]Piece) float64 {
 	most := int64(1)
 	for _, row := range rows {
@@ -72,8 +74,8 @@ func lengthOf(blocks []Block, perByte float64) (sum float64) {
 	return sum
 }
 
-// place sets the positions and widths of the blocks of a row. If minimum widths make the longest
-// row longer than the map, all blocks become narrower.
+// place sets the positions and widths of a row's blocks. If minimum widths make the longest row
+// wider than the map, all blocks become narrower.
 func place(blocks []Block, perByte, longest float64) {
 	shrink := 1.0
 	if longest > 100 {
@@ -85,7 +87,7 @@ func place(blocks []Block, perByte, longest float64) {
 	align(blocks)
 }
 
-// align sets the positions of blocks that have their widths.
+// align sets the positions of blocks from their widths.
 func align(blocks []Block) {
 	x := 0.0
 	for i := range blocks {
@@ -98,15 +100,15 @@ func align(blocks []Block) {
 type likeness int
 
 const (
-	sameWork     likeness = iota // the same state, and the pass does the same with them
-	notRewritten                 // the same state, and the pass rewrites neither now
+	sameWork     likeness = iota // the same state, and the pass treats both alike
+	notRewritten                 // the same state, and the pass is rewriting neither
 	sameState
 )
 
-// fold combines neighbouring pieces until the parts of a row have at most limit blocks together.
-// Each block combines at most a power of two of pieces, so that blocks of one state stay
-// comparable. Pieces of different states never share a block: a row has few changes of the state.
-// No block contains pieces of two parts.
+// fold combines neighbouring pieces until the parts of a row together have at most limit blocks.
+// The maximum number of pieces per block is a power of two, so that blocks with the same state
+// remain comparable. Pieces with different states never share a block, because the state rarely
+// changes within a row. No block contains pieces of two parts.
 func fold(limit int, parts ...[]Piece) (blocks []Block) {
 	longest := 0
 	for _, part := range parts {
@@ -129,7 +131,7 @@ func fold(limit int, parts ...[]Piece) (blocks []Block) {
 	return blocks
 }
 
-// foldBy appends the blocks of a part of a row.
+// foldBy appends the blocks for one part of a row, with at most size pieces per block.
 func foldBy(blocks []Block, part []Piece, size int, like likeness) []Block {
 	first := len(blocks)
 	for i := range part {
@@ -153,8 +155,9 @@ func foldBy(blocks []Block, part []Piece, size int, like likeness) []Block {
 	return blocks
 }
 
-// holds reports whether two pieces may share a block. Segments that are being rewritten share one
-// only with sameState, so that their progress is visible; the active segment is always alone.
+// holds reports whether two pieces may share a block. A segment that is being rewritten may share a
+// block only under sameState, so that its progress is visible. The active segment never shares a
+// block.
 func (l likeness) holds(a, b *Piece) bool {
 	if a.State != b.State || a.BlockedBy != b.BlockedBy {
 		return false

@@ -26,7 +26,7 @@ func randomRow(random *rand.Rand, n int) []Piece {
 	return row
 }
 
-// TestBlocksContainEverySegmentOnce checks the invariants of doc.go with random rows.
+// TestBlocksContainEverySegmentOnce checks the invariants in doc.go with random rows.
 func TestBlocksContainEverySegmentOnce(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 200 {
@@ -42,7 +42,7 @@ func TestBlocksContainEverySegmentOnce(t *testing.T) {
 	}
 }
 
-// check compares the blocks of a row with its pieces.
+// check checks that the blocks match the pieces of the row.
 func check(row []Piece, blocks []Block) error {
 	index, end := 0, 0.0
 	for i := range blocks {
@@ -74,8 +74,9 @@ func check(row []Piece, blocks []Block) error {
 	return nil
 }
 
-// TestEveryLargeLogFolds: a row has at most rowBlocksMax blocks even if no segment may be cleaned,
-// the pass rewrites every other segment, or it rewrites all of them at once.
+// TestEveryLargeLogFolds checks that a row has at most rowBlocksMax blocks. This also holds if no
+// segment may be cleaned, if the pass rewrites every other segment, and if it rewrites all segments
+// at once.
 func TestEveryLargeLogFolds(t *testing.T) {
 	for name, change := range map[string]func(p *Piece){
 		"blocked": func(p *Piece) { p.State, p.BlockedBy = report.SegmentBlocked, "min_lag" },
@@ -101,7 +102,8 @@ func TestEveryLargeLogFolds(t *testing.T) {
 	}
 }
 
-// TestLargeLogsFold: segments of one state fold until a page has at most BlocksMax blocks.
+// TestLargeLogsFold checks that segments with the same state fold until a page has at most
+// BlocksMax blocks.
 func TestLargeLogsFold(t *testing.T) {
 	rows := make([][]Piece, 6)
 	for i := range rows {
@@ -127,7 +129,7 @@ func TestLargeLogsFold(t *testing.T) {
 	}
 }
 
-// TestWidthsAreComparable: a byte has the same width in all rows.
+// TestWidthsAreComparable checks that a byte has the same width in all rows.
 func TestWidthsAreComparable(t *testing.T) {
 	blocks := Blocks([][]Piece{{{Bytes: 600, State: "clean"}, {Base: 1, Bytes: 400, State: "dirty"}},
 		{{Bytes: 500, State: "clean"}}, {}}, nil)

@@ -7,21 +7,22 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// Log is one partition replica as its broker reported it last. The zero value is an unknown log.
+// Log is one partition replica according to its broker's last report. The zero value is a log of
+// which nothing is known.
 type Log struct {
 	Of       report.SegmentsOf
 	Segments []report.Segment // ascending by Base
-	Pass     *Progress        // the running pass; nil while none runs
+	Pass     *Progress        // the running pass; nil if none runs
 }
 
 // Progress is the progress of the running pass.
 type Progress struct {
 	ID       int64
 	Announce map[int64]report.StepSegment // the segments as the pass found them, by base offset
-	// From and To are the range of offsets of the group that is being rewritten; both are 0 before
-	// the first group and after each replacement.
+	// From and To are the offset range of the group of segments that is being rewritten. Both are 0
+	// before the first group and after each replacement.
 	From, To int64
-	Read     map[int64]int64 // position up to which a segment of the group was read, by base offset
+	Read     map[int64]int64 // position up to which each segment of the group was read, by base offset
 	Written  map[int64]bool  // base offsets of the segments that this pass has written
 }
 
@@ -30,7 +31,7 @@ func newProgress(id int64) *Progress {
 		Written: map[int64]bool{}}
 }
 
-// ApplySegments applies an event of kind segments.
+// ApplySegments applies a segments event.
 func (l *Log) ApplySegments(event *report.SegmentsEvent) {
 	l.Of = event.SegmentsOf
 	if event.Whole {
@@ -60,7 +61,7 @@ func (l *Log) find(base int64) (index int, found bool) {
 		func(s report.Segment, base int64) int { return cmp.Compare(s.Base, base) })
 }
 
-// ApplyPass applies an event of kind pass: a pass has begun, with the steps so far, or has ended.
+// ApplyPass applies a pass event: a pass has begun, with its steps so far, or a pass has ended.
 func (l *Log) ApplyPass(pass *report.PartitionPass) {
 	if pass.Result != "" {
 		if l.Pass != nil && l.Pass.ID <= pass.ID {
@@ -76,7 +77,7 @@ func (l *Log) ApplyPass(pass *report.PartitionPass) {
 	}
 }
 
-// ApplyStep applies an event of kind step.
+// ApplyStep applies a step event.
 func (l *Log) ApplyStep(event *report.StepEvent) {
 	if event.Kind == report.StepEnd {
 		if l.Pass != nil && l.Pass.ID == event.Pass {
@@ -124,7 +125,7 @@ func value(n *int64) int64 {
 	return *n
 }
 
-// Pieces returns the segments of the log as the map draws them.
+// Pieces returns the log's segments as the map shows them.
 func (l *Log) Pieces() []Piece {
 	pieces := make([]Piece, len(l.Segments))
 	for i := range l.Segments {
@@ -137,19 +138,20 @@ func (l *Log) Pieces() []Piece {
 	return pieces
 }
 
-// mark adds the work of the running pass on a segment to its piece.
+// mark sets the fields of a piece that describe the running pass's work on its segment.
 func (p *Progress) mark(piece *Piece) {
 	if p == nil {
 		return
 	}
 	if p.Written[piece.Base] {
-		// A segment that this pass has written may have the base offset of one that it has read.
+		// A segment that this pass has written may have the same base offset as a segment that it has
+		// read.
 		piece.Written, piece.Chosen, piece.Forced = true, false, false
 		return
 	}
 	if found, ok := p.Announce[piece.Base]; ok {
 		piece.Known, piece.Chosen, piece.Forced = true, found.Chosen, found.Forced
-		// The pass has just counted the garbage; the value in the segment's row is older.
+		// The pass has just counted the garbage; the value in the segment's report is older.
 		piece.Garbage = min(found.GarbageBytes, piece.Bytes)
 	}
 	if p.From <= piece.Base && piece.Base < p.To {

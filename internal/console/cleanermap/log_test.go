@@ -16,8 +16,8 @@ func segments(bases ...int64) (rows []report.Segment) {
 	return rows
 }
 
-// text shows the pieces of a log: base offset, c chosen, > being rewritten with the bytes read, and
-// w written.
+// text describes the pieces of a log. Each piece is its base offset with a mark: c if it is chosen,
+// > and the bytes read if it is being rewritten, and w if it was written.
 func (l *Log) text() string {
 	var words []string
 	for _, p := range l.Pieces() {
@@ -45,7 +45,7 @@ func announce(bases ...int64) report.Step {
 	return step
 }
 
-// TestLogFollowsEvents plays the events of a pass that rewrites two of three segments.
+// TestLogFollowsEvents applies the events of a pass that rewrites two of three segments.
 func TestLogFollowsEvents(t *testing.T) {
 	var log Log
 	step := func(s report.Step) func() {
@@ -86,8 +86,8 @@ func TestLogFollowsEvents(t *testing.T) {
 	}
 }
 
-// TestGarbageOfTheRunningPassIsNewer: the row of a segment has the garbage that an earlier pass has
-// left; the running pass has counted it again.
+// TestGarbageOfTheRunningPassIsNewer checks that the map shows the garbage that the running pass
+// has counted. The segment's report has the older value from after the previous pass.
 func TestGarbageOfTheRunningPassIsNewer(t *testing.T) {
 	log := Log{Segments: segments(0)}
 	if got := log.Pieces()[0].Garbage; got != 10 {
@@ -99,8 +99,8 @@ func TestGarbageOfTheRunningPassIsNewer(t *testing.T) {
 	}
 }
 
-// TestReplayEndsWithTheNewSegments: the last frame contains the segments that the pass left and
-// those that it wrote, and the freed bytes are the difference.
+// TestReplayEndsWithTheNewSegments checks the last frame of a replay. It contains the segments that
+// the pass kept and the segments that it wrote. The freed bytes are the difference.
 func TestReplayEndsWithTheNewSegments(t *testing.T) {
 	pass := &report.PartitionPass{Steps: []report.Step{announce(0, 10, 20),
 		{Kind: report.StepGroup, From: new(int64(10)), To: new(int64(30))},
@@ -126,7 +126,7 @@ func TestReplayEndsWithTheNewSegments(t *testing.T) {
 	}
 }
 
-// TestLongPassesAreThinned: only steps of kind read are omitted.
+// TestLongPassesAreThinned checks that only steps of kind read are omitted from a long replay.
 func TestLongPassesAreThinned(t *testing.T) {
 	pass := &report.PartitionPass{Steps: []report.Step{announce(0, 10)}}
 	for i := range 1000 {

@@ -7,24 +7,24 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// FramesMax is the number of frames of a replay. Steps of kind read are omitted above it.
+// FramesMax is the number of frames above which a replay omits steps of kind read.
 const FramesMax = 240
 
-// Frame is the log at one step of a pass.
+// Frame is the state of the log at one step of a pass.
 type Frame struct {
 	Step   int // index of the step
 	Kind   string
-	After  float64 // seconds since the pass began
+	After  float64 // seconds since the start of the pass
 	Pieces []Piece
 	Freed  int64 // bytes that the pass has freed so far
-	// Base is the segment that is being read, by kind read; From and To are the range of offsets of
+	// Base is the segment that is being read, for kind read. From and To are the offset range, for
 	// kinds group and replace.
 	Base, From, To int64
-	Group          int // number of segments of a group; of kind replace: of new segments
+	Group          int // number of segments in the group; for kind replace: of new segments
 }
 
-// Replay returns the frames of a pass: one for each step, at most FramesMax. A pass whose steps
-// were not kept has none.
+// Replay returns the frames of a pass, one for each step. If there are more than FramesMax steps,
+// it omits steps of kind read. A pass whose steps were not kept has no frames.
 func Replay(pass *report.PartitionPass) (frames []Frame) {
 	keep := thin(pass.Steps)
 	var r replay
@@ -38,8 +38,9 @@ func Replay(pass *report.PartitionPass) (frames []Frame) {
 	return frames
 }
 
-// thin returns a function that reports whether a step gets a frame: all steps but those of kind
-// read, and of these as many as fit, evenly.
+// thin returns a function that reports whether a step gets a frame. All steps of other kinds than
+// read get a frame. Of the steps of kind read, as many get one as fit into FramesMax, evenly
+// distributed.
 func thin(steps []report.Step) func(i int) bool {
 	reads := make([]int, len(steps)) // number of steps of kind read before each step
 	count := 0
@@ -56,7 +57,7 @@ func thin(steps []report.Step) func(i int) bool {
 	}
 }
 
-// replay is the log while a pass is replayed.
+// replay is the state of the log while a pass is replayed.
 type replay struct {
 	pieces []Piece // ascending by Base
 	freed  int64
@@ -82,7 +83,7 @@ func (r *replay) apply(step *report.Step) {
 	}
 }
 
-// announce adds the segments of a window.
+// announce adds the segments that a step announces.
 func (r *replay) announce(segments []report.StepSegment) {
 	for _, s := range segments {
 		piece := Piece{Base: s.Base, Bytes: s.Bytes, Garbage: min(s.GarbageBytes, s.Bytes),
@@ -100,7 +101,7 @@ func (r *replay) find(base int64) (int, bool) {
 		func(p Piece, base int64) int { return cmp.Compare(p.Base, base) })
 }
 
-// read sets the position up to which a segment was read. Earlier segments of the group were read
+// read sets the position up to which a segment was read. The group's earlier segments were read
 // completely.
 func (r *replay) read(base, position int64) {
 	for i := range r.pieces {

@@ -2,32 +2,34 @@ package cleanermap
 
 import "slices"
 
-// Span is the range of offsets of a folded block: its segments have base offsets in [From, To].
+// Span is an offset range: the segments with base offsets in [From, To]. It identifies a folded
+// block.
 type Span struct{ From, To int64 }
 
 const (
-	// OpenMax is the number of blocks of an unfolded block. One with more segments unfolds to
-	// folded blocks.
+	// OpenMax is the maximum number of blocks into which a block unfolds. A block with more segments
+	// unfolds into folded blocks.
 	OpenMax = 64
-	// openWidthMin and openWidthMax are limits of the width to which these blocks are enlarged, in
-	// percent of the width of the map. Within them, they have openAim together.
+	// openWidthMin and openWidthMax limit the width to which each unfolded block is enlarged, in
+	// percent of the map's width. Within these limits, all unfolded blocks together have width
+	// openAim.
 	openWidthMin = 0.9
 	openWidthMax = 2
 	openAim      = 40
-	// openShare is the part of the map that the unfolded blocks of a row may take from the others,
+	// openShare is the share of the map that a row's unfolded blocks may take from its other blocks,
 	// in percent.
 	openShare = 75
 )
 
-// foldAround returns the blocks of a row with one unfolded span. If the span is one block of the
-// folded row, the other blocks of that row are unchanged.
+// foldAround returns a row's blocks with one unfolded span. If the span is a block of the folded
+// row, the row's other blocks do not change.
 func foldAround(row []Piece, limit int, open Span) []Block {
 	from := slices.IndexFunc(row, func(p Piece) bool { return p.Base >= open.From })
 	to := from
 	for to >= 0 && to < len(row) && row[to].Base <= open.To {
 		to++
 	}
-	if to-from < 2 { // a pass may have replaced its segments
+	if to-from < 2 { // a pass may have replaced the span's segments
 		return fold(limit, row)
 	}
 	outside := fold(limit-1, row[:from], row[to:])
@@ -42,7 +44,7 @@ func foldAround(row []Piece, limit int, open Span) []Block {
 	return slices.Insert(outside, index, inside...)
 }
 
-// enlarge widens the unfolded blocks of a row. It uses the free space on the right; if that is too
+// enlarge widens a row's unfolded blocks. It uses the free space at the right end; if that is too
 // small, the other blocks become narrower.
 func enlarge(blocks []Block) {
 	count := 0.0

@@ -20,8 +20,8 @@ func cleanRow(n int) []Piece {
 
 func spanOf(b *Block) Span { return Span{b.Base, b.Last} }
 
-// TestUnfoldedBlockShowsItsSegments: each segment of an unfolded block has a block that is wide
-// enough to be seen, and the other blocks stay those that they were.
+// TestUnfoldedBlockShowsItsSegments checks that each segment of an unfolded block has its own
+// block, which is wide enough to be visible. The row's other blocks must not change.
 func TestUnfoldedBlockShowsItsSegments(t *testing.T) {
 	rows := [][]Piece{cleanRow(10_000), cleanRow(300)}
 	folded := Blocks(rows, nil)
@@ -40,7 +40,7 @@ func TestUnfoldedBlockShowsItsSegments(t *testing.T) {
 				t.Fatalf("block %d unfolds to %+v", index, b)
 			case !b.Open:
 				if others == index {
-					others++ // the unfolded one
+					others++ // the unfolded block
 				}
 				if was := &folded[0][others]; was.Base != b.Base || was.Last != b.Last {
 					t.Fatalf("block %d: another block is %+v, before %+v", index, b, was)
@@ -57,8 +57,8 @@ func TestUnfoldedBlockShowsItsSegments(t *testing.T) {
 	}
 }
 
-// TestUnfoldedBlocksUnfoldFurther: a block with more than OpenMax segments unfolds to folded ones,
-// and these lead to single segments.
+// TestUnfoldedBlocksUnfoldFurther checks that a block with more than OpenMax segments unfolds into
+// folded blocks, and that these unfold to single segments.
 func TestUnfoldedBlocksUnfoldFurther(t *testing.T) {
 	rows := [][]Piece{cleanRow(100_000)}
 	blocks, size := Blocks(rows, nil)[0], 0
@@ -95,7 +95,8 @@ func TestUnfoldedBlocksUnfoldFurther(t *testing.T) {
 	}
 }
 
-// TestAnySpanKeepsEverySegment: a span that is no block, as the log has changed, loses no segment.
+// TestAnySpanKeepsEverySegment checks that no segment is lost if the span is not a block, for
+// example because the log has changed.
 func TestAnySpanKeepsEverySegment(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 300 {

@@ -1,5 +1,5 @@
-// Package connect chooses the listener of a LogCluster that accepts given credentials, and connects
-// clients of the Kafka protocol to it.
+// Package connect chooses a listener of a LogCluster that accepts given credentials, and connects
+// Kafka clients to it.
 package connect
 
 import (
@@ -24,17 +24,17 @@ import (
 	"heartwood.dev/heartwood/internal/tokens"
 )
 
-// Credentials are the credentials of a client. The zero value contains none.
+// Credentials are a Kafka client's credentials. The zero value contains none.
 type Credentials struct {
-	// User contains the keys of the Secret of a LogUser (package credentials); may be nil.
+	// User contains the data of a LogUser's Secret, by key (package credentials); may be nil.
 	User map[string][]byte
-	// Token returns a token of a ServiceAccount with the audience of the LogCluster; may be nil.
+	// Token returns a ServiceAccount's token with the LogCluster's audience; may be nil.
 	Token func(ctx context.Context) (string, error)
 }
 
-// Choose returns the listener with a name, or with "" the first one that accepts the credentials.
-// If no listener does, it returns the first listener without authentication; there the client has
-// only the ACLs of ANONYMOUS.
+// Choose returns the listener with the given name or, if name is "", the first listener that
+// accepts the credentials. If no listener accepts them, it returns the first listener without
+// authentication, where the client has only the ACLs of ANONYMOUS.
 func (c Credentials) Choose(listeners []v1alpha1.Listener, name string) (*v1alpha1.Listener,
 	error) {
 	if name != "" {
@@ -59,7 +59,7 @@ func (c Credentials) Choose(listeners []v1alpha1.Listener, name string) (*v1alph
 	return nil, errors.New("no listener of the LogCluster accepts these credentials")
 }
 
-// First returns the first listener that authenticates with the credentials; nil if there is none.
+// First returns the first listener that accepts the credentials, or nil if there is none.
 func (c Credentials) First(listeners []v1alpha1.Listener) *v1alpha1.Listener {
 	for i := range listeners {
 		if c.Accepted(&listeners[i]) != "" {
@@ -69,8 +69,8 @@ func (c Credentials) First(listeners []v1alpha1.Listener) *v1alpha1.Listener {
 	return nil
 }
 
-// Accepted returns the type of authentication that a listener performs with the credentials; "" if
-// it does not accept them or has no authentication.
+// Accepted returns the authentication type that a listener uses with the credentials. It returns ""
+// if the listener does not accept them or has no authentication.
 func (c Credentials) Accepted(listener *v1alpha1.Listener) v1alpha1.AuthenticationType {
 	for _, way := range listener.Authentication {
 		switch way.Type {
@@ -91,7 +91,7 @@ func (c Credentials) Accepted(listener *v1alpha1.Listener) v1alpha1.Authenticati
 	return ""
 }
 
-// SASL returns the mechanism of a way to authenticate; nil for none.
+// SASL returns the SASL mechanism for an authentication type, or nil if the type does not use SASL.
 func (c Credentials) SASL(how v1alpha1.AuthenticationType) sasl.Mechanism {
 	switch how {
 	case v1alpha1.AuthenticationScramSha256:
@@ -107,14 +107,15 @@ func (c Credentials) SASL(how v1alpha1.AuthenticationType) sasl.Mechanism {
 	return nil
 }
 
-// password returns the name and password of the user.
+// password returns the user's name and password.
 func (c Credentials) password() scram.Auth {
 	return scram.Auth{User: string(c.User[credentials.KeyUserName]),
 		Pass: string(c.User[credentials.KeyPassword])}
 }
 
-// TLS returns the configuration of connections to a listener. The brokers are verified by the CA in
-// the Secret of the user or, if it contains none, by ca (PEM); without any, by the public CAs.
+// TLS returns the TLS configuration for connections to a listener. It verifies brokers by the CA in
+// the user's Secret. If the Secret contains no CA, it uses parameter ca (PEM), and without that the
+// public CAs.
 func (c Credentials) TLS(ca []byte) (*tls.Config, error) {
 	config := tlsconfig.New()
 	config.RootCAs = tokens.PublicRoots()
@@ -137,9 +138,9 @@ func (c Credentials) TLS(ca []byte) (*tls.Config, error) {
 	return config, nil
 }
 
-// Options returns the options of connections to a listener. If config is not nil, they use TLS; it
-// is called for each connection. Function own returns the credentials, and is called for each
-// authentication, so that changed ones are used.
+// Options returns the options for connections to a listener. If config is not nil, connections use
+// TLS; config is called for each connection. Function own returns the credentials. It is called for
+// each authentication, so that changed credentials are used.
 func Options(config func(context.Context) (*tls.Config, error), how v1alpha1.AuthenticationType,
 	own func(context.Context) (Credentials, error)) (options []kgo.Opt) {
 	if config != nil {
@@ -167,7 +168,7 @@ func Options(config func(context.Context) (*tls.Config, error), how v1alpha1.Aut
 	return options
 }
 
-// BrokerIDs returns the ids of the brokers that run or are to run.
+// BrokerIDs returns the ids of the brokers that run or are supposed to run.
 func BrokerIDs(cluster *v1alpha1.LogCluster) []int32 {
 	ids := map[int32]bool{}
 	for id := range cluster.Spec.Brokers {
@@ -179,11 +180,11 @@ func BrokerIDs(cluster *v1alpha1.LogCluster) []int32 {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// dialTimeout limits the time of one connection, with its handshake.
+// dialTimeout limits the time to establish one connection, including the TLS handshake.
 const dialTimeout = 3 * time.Second
 
-// dialTLS returns a function that connects with TLS. It calls config for each connection, so that a
-// changed CA or certificate is used.
+// dialTLS returns a function that connects with TLS. The function calls config for each connection,
+// so that a changed CA or certificate is used.
 func dialTLS(config func(context.Context) (*tls.Config, error)) func(context.Context, string,
 	string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -193,7 +194,7 @@ func dialTLS(config func(context.Context) (*tls.Config, error)) func(context.Con
 		if err != nil {
 			return nil, err
 		}
-		dialer := tls.Dialer{Config: settings} // its server name is that of the address
+		dialer := tls.Dialer{Config: settings} // the server name is taken from the address
 		return dialer.DialContext(ctx, network, address)
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"heartwood.dev/heartwood/internal/credentials"
 )
 
-// fileBytesMax limits the size of one file of a Secret.
+// fileBytesMax limits the size of one file.
 const fileBytesMax = 1 << 20
 
-// Directory connects with the Secret of a LogUser whose keys are files in a directory, as a pod
-// mounts it, and as heartwood dev writes it. It reads the files again for each connection.
+// Directory is a directory with the files of a LogUser's Secret, as a pod mounts it and as
+// heartwood dev writes it. The files are read again for each connection.
 type Directory string
 
-// read returns the Secret.
+// read reads the Secret's files.
 func (d Directory) read() (Credentials, error) {
 	files := map[string][]byte{}
 	for _, key := range []string{credentials.KeyUserName, credentials.KeyPassword,
@@ -48,7 +48,7 @@ func (d Directory) read() (Credentials, error) {
 	return Credentials{User: files}, nil
 }
 
-// Connect returns the addresses of the Secret, and the options of connections.
+// Connect returns the broker addresses in the Secret, and the connection options.
 func (d Directory) Connect() (bootstrap []string, options []kgo.Opt, err error) {
 	stored, err := d.read()
 	if err != nil {
@@ -81,7 +81,7 @@ func (d Directory) Connect() (bootstrap []string, options []kgo.Opt, err error) 
 	return bootstrap, options, nil
 }
 
-// settings returns the settings of librdkafka.conf: lines NAME=VALUE.
+// settings parses the settings in librdkafka.conf: lines NAME=VALUE.
 func settings(file []byte) map[string]string {
 	found := map[string]string{}
 	for line := range strings.Lines(string(file)) {

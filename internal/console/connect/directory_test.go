@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/devcluster"
 )
 
-// secured is a cluster with both kinds of credentials. The ACLs of user console are those of
-// docs/console.md.
+// secured is a cluster that accepts both kinds of credentials. The ACLs of user console are those
+// in docs/console.md.
 const secured = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: demo}
@@ -60,8 +60,8 @@ spec:
     - {resource: {type: Group, name: "*"}, operations: [Read]}
 `
 
-// TestDirectoryConnects reads messages, groups and settings of a secured cluster with the files of
-// a LogUser, by password and by certificate, within the ACLs of the user.
+// TestDirectoryConnects reads messages, groups and settings of a secured cluster with a LogUser's
+// files, by password and by certificate. The user's ACLs must suffice.
 func TestDirectoryConnects(t *testing.T) {
 	cluster := devcluster.Start(t, 1, secured)
 	users := filepath.Join(cluster.DataDir, "users")
@@ -117,8 +117,8 @@ func TestDirectoryConnects(t *testing.T) {
 	}
 }
 
-// checkUsers: a client that may describe the cluster reads users and ACLs, and no other one. Nobody
-// without the right to write produces or changes a group.
+// checkUsers checks that only a client that may describe the cluster can read users and ACLs. A
+// client without the right to write must not be able to produce or change a group.
 func checkUsers(ctx context.Context, t *testing.T, reader *kafka.Client, may bool) {
 	t.Helper()
 	acls, err := reader.ACLs(ctx)
@@ -149,7 +149,7 @@ func checkUsers(ctx context.Context, t *testing.T, reader *kafka.Client, may boo
 	}
 }
 
-// TestIncompleteDirectories: the error says what is missing, and contains no password.
+// TestIncompleteDirectories checks that the error names what is missing, and contains no password.
 func TestIncompleteDirectories(t *testing.T) {
 	dir := t.TempDir()
 	write := func(file, text string) {
@@ -178,8 +178,8 @@ func TestIncompleteDirectories(t *testing.T) {
 	fails("ca.crt is too large")
 }
 
-// TestChosenListener: the first listener that accepts the credentials is chosen, and one that needs
-// none only if no listener accepts them.
+// TestChosenListener checks that the first listener that accepts the credentials is chosen. A
+// listener without authentication is chosen only if no listener accepts them.
 func TestChosenListener(t *testing.T) {
 	password := map[string][]byte{"username": []byte("u"), "password": []byte("p")}
 	key := map[string][]byte{"username": []byte("u"), "user.key": []byte("k")}
@@ -204,7 +204,7 @@ func TestChosenListener(t *testing.T) {
 		own       Credentials
 		listeners []v1alpha1.Listener
 		name      string
-		want      string // "": none
+		want      string // "": no listener
 	}{
 		{Credentials{}, listeners, "", ""}, {Credentials{}, plain, "", "plain"},
 		{Credentials{User: password}, listeners, "", "scram"},

@@ -16,30 +16,30 @@ import (
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
-// Limits of one browse.
+// Limits on one browse.
 const (
 	RecordsMax      = 500
 	decompressedMax = 8 << 20
 	browseTimeout   = 3 * time.Second
-	fetchBytes      = 512 << 10 // of one request
+	fetchBytes      = 512 << 10 // of one fetch request
 	fetchWait       = 250 * time.Millisecond
 )
 
-// Query selects the records of a topic.
+// Query selects records of a topic.
 type Query struct {
 	Topic      string
-	Partitions []int32 // none: all
-	// From contains the offset at which to begin, by partition. A partition that is missing begins
-	// at the start of its log, or with Backward at its end.
+	Partitions []int32 // empty: all partitions
+	// From contains the offset at which to begin, by partition. A missing partition begins at the
+	// start of its log or, with Backward, at its end.
 	From map[int32]int64
-	// Since begins at the first record whose timestamp is at or after it. It has precedence over
-	// From; not with Backward.
+	// Since selects the first record whose timestamp is at or after it as the beginning. It has
+	// precedence over From, and cannot be combined with Backward.
 	Since time.Time
-	// Backward reads records below From, the latest first.
+	// Backward reads the records below From, the latest first.
 	Backward bool
-	// Key and Value select records that contain these bytes; empty: all records.
+	// Key and Value select records whose key and value contain these bytes; empty: all records.
 	Key, Value []byte
-	Limit      int // number of records, at most RecordsMax; 0: RecordsMax
+	Limit      int // maximum number of records, up to RecordsMax; 0: RecordsMax
 }
 
 // Record is one record. A null key or value is nil.
@@ -49,11 +49,11 @@ type Record struct {
 	Time       time.Time
 	Key, Value []byte
 	Headers    []Header
-	// Superseded is set if a later record on the same page has the key.
+	// Superseded is set if a later record on the same page has the same key.
 	Superseded bool
 }
 
-// Header is one header of a record.
+// Header is one record header.
 type Header struct {
 	Key   string
 	Value []byte
@@ -64,20 +64,20 @@ func (r *Record) Tombstone() bool { return r.Value == nil && r.Key != nil }
 
 // Page is the result of a browse.
 type Page struct {
-	Records []Record // by time; with Backward the latest first
-	// Next contains the offsets at which the next page begins, as Query.From; empty if the page
-	// reached the end of all partitions.
+	Records []Record // sorted by time; with Backward the latest first
+	// Next is the value for Query.From to get the next page; empty if the page reached the end of all
+	// partitions.
 	Next map[int32]int64
-	// Ends contains the end of each partition, up to which the page could read.
+	// Ends contains the end offset of each partition, up to which the page could read.
 	Ends   map[int32]int64
 	Looked int64 // number of records that were read
-	Span   int64 // number of offsets between the start and the end of the partitions
-	// Limited is the reason why the page ended before Query.Limit records were found and before the
-	// end: "time" or "bytes"; otherwise "".
+	Span   int64 // number of offsets from the start to the end of the partitions
+	// Limited is the reason why the page ended before it found Query.Limit records and before it
+	// reached the end: "time" or "bytes". Otherwise it is "".
 	Limited string
 }
 
-// browse is the state of one Browse.
+// browse is the state of one call of Browse.
 type browse struct {
 	client  *kgo.Client
 	query   Query
@@ -86,12 +86,12 @@ type browse struct {
 	budget  budget
 	page    Page
 	stopped bool
-	// oneBatch is set if a fetch reads only the first batch.
+	// oneBatch is set if each fetch reads only one batch.
 	oneBatch bool
 }
 
-// Browse reads records. It reads only records below the last stable offset, and none of aborted
-// transactions. It fails with ErrBusy if too many browses run.
+// Browse reads records. It reads only records below the last stable offset, and no records of
+// aborted transactions. It fails with ErrBusy if too many browses run.
 func (c *Client) Browse(ctx context.Context, query Query) (Page, error) {
 	select {
 	case c.browses <- struct{}{}:
@@ -127,7 +127,7 @@ func (c *Client) Browse(ctx context.Context, query Query) (Page, error) {
 	return b.page, nil
 }
 
-// locate finds the topic, and the spans and positions of its partitions.
+// locate finds the topic, and its partitions' spans and start positions.
 func (b *browse) locate(ctx context.Context, admin *kadm.Client) error {
 	meta, err := admin.Metadata(ctx, b.query.Topic)
 	if err != nil {
@@ -209,9 +209,9 @@ func (b *browse) backward(ctx context.Context, p int32, quota int) error {
 			return err
 		}
 		if next < window.End {
-			// A limit was reached within the window. The part that was read is older than the part
-			// that was not, so another page has to read it. If the page is empty, a smaller window
-			// is tried.
+			// A limit was reached within the window. Browsing backward, the part that was not read is newer
+			// than the part that was read, so another page must read this window. If the page is empty, try
+			// a smaller window.
 			if len(kept) > 0 || wanted == 1 || b.page.Limited != "bytes" {
 				break
 			}
@@ -234,7 +234,7 @@ func (b *browse) backward(ctx context.Context, p int32, quota int) error {
 	return nil
 }
 
-// read returns up to most matching records of a window, and the offset up to which it has read.
+// read returns up to most matching records in a window, and the offset up to which it has read.
 func (b *browse) read(ctx context.Context, p int32, window kafkaclient.Span,
 	most int) (found []Record, offset int64, err error) {
 	offset = window.Begin
@@ -280,8 +280,8 @@ func (b *browse) matches(r *kgo.Record) bool {
 	return bytes.Contains(r.Key, b.query.Key) && bytes.Contains(r.Value, b.query.Value)
 }
 
-// fetch requests records from an offset on, and returns the offset after the last batch. A deadline
-// within a request returns no records.
+// fetch requests records from an offset on, and returns the offset after the last batch. If the
+// deadline passes during the request, it returns no records.
 func (b *browse) fetch(ctx context.Context, p int32, offset int64) ([]*kgo.Record, int64, error) {
 	request := kafkaclient.Fetch{Topic: b.topic, Partition: p, Offset: offset, Wait: fetchWait,
 		BytesMax: fetchBytes, PartitionBytesMax: fetchBytes, Committed: true, Decompressor: &b.budget}
@@ -299,7 +299,7 @@ func (b *browse) fetch(ctx context.Context, p int32, offset int64) ([]*kgo.Recor
 	return fetched.Records, next, nil
 }
 
-// order sorts the records by time, and marks those that a later record on the page supersedes.
+// order sorts the records by time, and marks records that a later record on the page supersedes.
 func (b *browse) order() {
 	slices.SortFunc(b.page.Records, func(x, y Record) int {
 		return cmp.Or(x.Time.Compare(y.Time), cmp.Compare(x.Partition, y.Partition),

@@ -48,8 +48,8 @@ func start(t *testing.T) string {
 	return ""
 }
 
-// produce creates a topic and writes records to it, n to each partition. Record i of a partition
-// has the key and value that text returns.
+// produce creates a topic and writes n records to each partition. Record i in a partition has the
+// key and value that text returns.
 func produce(t *testing.T, bootstrap, topic string, partitions, n int, text func(i int) string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap),
@@ -84,8 +84,8 @@ func connect(t *testing.T, bootstrap string) *kafka.Client {
 	return client
 }
 
-// TestPagesContainEachRecordOnce: the pages of a browse, in both directions, together contain all
-// records exactly once, whatever the number of records of a page.
+// TestPagesContainEachRecordOnce checks that the pages of a browse together contain all records
+// exactly once. It does so in both directions and for different numbers of records per page.
 func TestPagesContainEachRecordOnce(t *testing.T) {
 	const partitions, records = 3, 200
 	bootstrap := start(t)
@@ -126,7 +126,8 @@ func TestPagesContainEachRecordOnce(t *testing.T) {
 	}
 }
 
-// TestBrowseIsBounded: a page ends when its records exceed 8 MiB, and the next pages continue.
+// TestBrowseIsBounded checks that a page ends when its records exceed 8 MiB, and that the next
+// pages continue.
 func TestBrowseIsBounded(t *testing.T) {
 	bootstrap := start(t)
 	const records = 40

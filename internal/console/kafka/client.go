@@ -14,26 +14,26 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// requestTimeout limits one request of a page to a broker.
+// requestTimeout limits one request to a broker.
 const requestTimeout = 3 * time.Second
 
-// browsesMax is the number of browses that may run at the same time: each holds up to
-// decompressedMax bytes of records.
+// browsesMax is the maximum number of concurrent browses, because each holds up to decompressedMax
+// bytes of records.
 const browsesMax = 4
 
-// ErrBusy is the error of a browse while browsesMax others run.
+// ErrBusy means that browsesMax other browses are running.
 var ErrBusy = errors.New("other pages are reading messages; try again in a few seconds")
 
-// errNoPartition is the error of a partition that the topic does not have.
+// errNoPartition means that the topic does not have the partition.
 var errNoPartition = errors.New("the topic has no such partition")
 
-// Unknown reports whether an error is that of a topic or partition that does not exist.
+// Unknown reports whether an error means that a topic or partition does not exist.
 func Unknown(err error) bool {
 	return errors.Is(err, errNoPartition) || errors.Is(err, kerr.UnknownTopicOrPartition) ||
 		errors.Is(err, kerr.InvalidTopicException)
 }
 
-// Denied reports whether an error is a refusal by ACLs.
+// Denied reports whether an error means that ACLs deny the request.
 func Denied(err error) bool {
 	return errors.Is(err, kerr.TopicAuthorizationFailed) ||
 		errors.Is(err, kerr.GroupAuthorizationFailed) ||
@@ -44,12 +44,12 @@ func Denied(err error) bool {
 type Client struct {
 	client  *kgo.Client
 	admin   *kadm.Client
-	browses chan struct{} // one element for each browse that runs
-	tails   chan struct{} // one element for each open Tail
+	browses chan struct{} // with one element for each running browse
+	tails   chan struct{} // with one element for each open Tail
 }
 
-// New returns a client of the brokers at bootstrap (HOST:PORT). Further options, such as TLS and
-// SASL, are those of franz-go. New does not connect.
+// New returns a client for the brokers at bootstrap (HOST:PORT). Parameter further contains more
+// options of franz-go, such as TLS and SASL. New does not connect.
 func New(bootstrap []string, further ...kgo.Opt) (*Client, error) {
 	opts := append([]kgo.Opt{
 		kgo.SeedBrokers(bootstrap...), kgo.ClientID("heartwood-console"),
@@ -66,7 +66,7 @@ func New(bootstrap []string, further ...kgo.Opt) (*Client, error) {
 		browses: make(chan struct{}, browsesMax), tails: make(chan struct{}, tailsMax)}, nil
 }
 
-// Through is an option of New: dial connects to the address of a broker.
+// Through is an option for New. dial connects to a broker's address.
 func Through(dial func(ctx context.Context, network, address string) (net.Conn, error)) kgo.Opt {
 	return kgo.Dialer(dial)
 }
@@ -74,8 +74,7 @@ func Through(dial func(ctx context.Context, network, address string) (net.Conn, 
 // Close closes the connections.
 func (c *Client) Close() { c.client.Close() }
 
-// budget decompresses batches until their total size exceeds left. Its method implements
-// kgo.Decompressor.
+// budget decompresses batches until their total size exceeds left. It implements kgo.Decompressor.
 type budget struct{ left int }
 
 var errBudget = errors.New("the records are larger than one page may read")

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
-// GroupsMax is the number of groups that one page shows.
+// GroupsMax is the maximum number of groups on one page.
 const GroupsMax = 200
 
 // Group is a consumer group.
@@ -24,29 +24,29 @@ type Group struct {
 	Coordinator int32
 	Members     []Member
 	Offsets     []GroupOffset // sorted by topic and partition
-	Err         error         // the group could not be described
+	Err         error         // reason why the group could not be described
 }
 
-// Member is a member of a group.
+// Member is a group member.
 type Member struct {
 	ID, Instance, Client, Host string
 	Partitions                 int // number of assigned partitions
 }
 
-// GroupOffset is the committed offset of a group in one partition.
+// GroupOffset is a group's committed offset in one partition.
 type GroupOffset struct {
 	Topic     string
 	Partition int32
-	Committed int64 // -1: none
-	Start     int64 // of the log
+	Committed int64 // -1: there is none
+	Start     int64 // start offset of the log
 	End       int64 // last stable offset
 	Member    string
 	Next      time.Time // timestamp of the next record to read; zero if unknown (AddWaits)
 	Err       error
 }
 
-// Lag returns the number of offsets between the committed offset, or the start of the log if that
-// is higher, and the end. It returns false if the offset is unknown.
+// Lag returns the number of offsets from the committed offset, or from the start of the log if that
+// is higher, to the end. It returns false if the committed offset is unknown.
 func (o *GroupOffset) Lag() (int64, bool) {
 	if o.Err != nil || o.Committed < 0 {
 		return 0, false
@@ -54,8 +54,8 @@ func (o *GroupOffset) Lag() (int64, bool) {
 	return max(0, o.End-max(o.Committed, o.Start)), true
 }
 
-// BelowStart reports whether records after the committed offset were deleted: the group will
-// restart by its policy (auto.offset.reset), at the start or at the end of the log.
+// BelowStart reports whether records after the committed offset were deleted. The group will then
+// restart at the start or at the end of the log, depending on its auto.offset.reset.
 func (o *GroupOffset) BelowStart() bool {
 	return o.Err == nil && o.Committed >= 0 && o.Committed < o.Start
 }
@@ -69,7 +69,7 @@ func (g *Group) Lag() (sum int64) {
 	return sum
 }
 
-// Topics returns the names of the topics that the group has offsets for, sorted.
+// Topics returns the sorted names of the topics for which the group has offsets.
 func (g *Group) Topics() []string {
 	names := map[string]bool{}
 	for i := range g.Offsets {
@@ -79,7 +79,8 @@ func (g *Group) Topics() []string {
 }
 
 // Groups returns the consumer groups with their members and offsets, sorted by name, at most
-// GroupsMax; more reports whether there are further ones. If names is empty, it returns all groups.
+// GroupsMax. Result more reports whether there are more groups. If names is empty, it returns all
+// groups.
 func (c *Client) Groups(ctx context.Context, names ...string) (groups []Group, more bool,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -122,14 +123,14 @@ type partition struct {
 	index int32
 }
 
-// describedGroup is a group, and the member that each partition is assigned to.
+// describedGroup is a group with the member to which each partition is assigned.
 type describedGroup struct {
 	Group
 	owners map[partition]string
 }
 
 // describe describes groups of both protocols. It tries the consumer protocol first, because a
-// broker reports a group of the other protocol as dead.
+// broker describes a group of the other protocol as dead.
 func (c *Client) describe(ctx context.Context, names []string) map[string]describedGroup {
 	described := map[string]describedGroup{}
 	var classic []string
@@ -184,7 +185,7 @@ func (g *describedGroup) add(m Member, assigned kadm.TopicsSet) {
 	g.Members = append(g.Members, m)
 }
 
-// logs requests the offsets of the topics that groups have committed to.
+// logs requests the offsets of the topics for which groups have committed offsets.
 func (c *Client) logs(ctx context.Context,
 	fetchOffsetsResponses kadm.FetchOffsetsResponses) (bounds kafkaclient.Bounds, err error) {
 	topics := map[string]bool{}
@@ -199,7 +200,7 @@ func (c *Client) logs(ctx context.Context,
 	return kafkaclient.Ask{Committed: true}.List(ctx, c.admin, slices.Sorted(maps.Keys(topics))...)
 }
 
-// rows returns the rows of a group, sorted by topic and partition.
+// rows returns a group's rows, sorted by topic and partition.
 func rows(bounds kafkaclient.Bounds, committed kadm.OffsetResponses,
 	owners map[partition]string) (rows []GroupOffset) {
 	for topic, partitions := range committed {

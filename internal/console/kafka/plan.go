@@ -2,23 +2,24 @@ package kafka
 
 import "heartwood.dev/heartwood/internal/kafkaclient"
 
-// windowFactor is the growth of a window in which too few records were found. In a compacted topic
-// most offsets have no record any more.
+// windowFactor is the factor by which a window grows if it contained too few records. In a
+// compacted topic, most offsets no longer have a record.
 const windowFactor = 4
 
-// backward returns the next window of offsets to read when a browse goes towards older records. It
-// ends at before, and begins wanted offsets earlier, or at the start of the partition.
+// backward returns the next window of offsets for a browse towards older records. The window ends
+// at before. It begins wanted offsets earlier, or at the start of the partition.
 func backward(s kafkaclient.Span, before, wanted int64) kafkaclient.Span {
 	end := min(before, s.End)
 	return kafkaclient.Span{Begin: max(s.Begin, end-max(1, wanted)), End: end}
 }
 
-// share returns how many of limit records a browse takes of each of n partitions, at least one.
+// share returns how many of limit records a browse takes from each of n partitions, at least one.
 func share(limit, n int) int { return max(1, (limit+n-1)/max(1, n)) }
 
-// tailWindow returns the window of a partition that a step of a tail reads, from offset to the end,
-// and the number of offsets that the step skips. Without a filter it reads at most quota offsets,
-// the last ones. After a truncation below offset it reads nothing and continues at the end.
+// tailWindow returns the window of offsets that one step of a tail reads in a partition, and the
+// number of offsets that the step skips. The window reaches from offset to the end. Without a
+// filter it contains at most the last quota offsets. If a truncation has moved the end below
+// offset, the window is empty, and the tail continues at the end.
 func tailWindow(offset, end int64, quota int, filtered bool) (window kafkaclient.Span,
 	skipped int64) {
 	from := min(offset, end)

@@ -6,8 +6,9 @@ import (
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
-// TestTailWindow: a step reads at most its quota unless it filters, always ends at the end, and
-// what it reads and what it skips is everything from its position on.
+// TestTailWindow checks that a step reads at most its quota unless it filters, and that it always
+// ends at the end. The offsets that it reads and skips must together be all offsets from its
+// position on.
 func TestTailWindow(t *testing.T) {
 	span := func(begin, end int64) kafkaclient.Span {
 		return kafkaclient.Span{Begin: begin, End: end}

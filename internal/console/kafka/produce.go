@@ -11,13 +11,13 @@ import (
 // produceTimeout limits the time until a record is acknowledged.
 const produceTimeout = 10 * time.Second
 
-// AnyPartition is the partition of a record that the hash of its key chooses, as in Kafka's default
-// partitioner.
+// AnyPartition selects the partition by the hash of the record's key, as Kafka's default
+// partitioner does.
 const AnyPartition = -1
 
-// Produce appends a record to its partition or, with AnyPartition, to the partition of its key, and
-// waits until all in-sync replicas have it. It returns the partition and the offset. If it fails
-// without a response of the broker, the record may have been appended.
+// Produce appends a record to its partition or, with AnyPartition, to the partition that its key
+// selects. It waits until all in-sync replicas have the record, and returns the partition and the
+// offset. If it fails without a response from the broker, the record may have been appended.
 func (c *Client) Produce(ctx context.Context, topic string, r Record) (partition int32,
 	offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, produceTimeout)
@@ -32,7 +32,8 @@ func (c *Client) Produce(ctx context.Context, topic string, r Record) (partition
 	return record.Partition, record.Offset, nil
 }
 
-// chosenPartitioner uses the partition of a record, or that of its key with AnyPartition.
+// chosenPartitioner uses the record's partition or, with AnyPartition, the partition that the
+// record's key selects.
 type chosenPartitioner struct{ byKey kgo.Partitioner }
 
 // ForTopic implements kgo.Partitioner.

@@ -13,28 +13,29 @@ import (
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
-// Kinds of a Target.
+// Kinds of Target.
 const (
 	ToEarliest = "earliest" // the start of the log
 	ToLatest   = "latest"   // the end of the log
 	ToOffset   = "offset"
 	ToTime     = "time"   // the first record at or after a time, or the end of the log
-	ToNothing  = "delete" // no committed offset
+	ToNothing  = "delete" // removal of the committed offset
 )
 
-// Target is the place to which the committed offsets of a group are moved.
+// Target is where a group's committed offsets are moved.
 type Target struct {
 	Kind   string
-	Offset int64     // of ToOffset
-	Time   time.Time // of ToTime
+	Offset int64     // for ToOffset
+	Time   time.Time // for ToTime
 }
 
-// Change is a planned change of a committed offset.
+// Change is a planned change of one committed offset.
 type Change struct {
 	Topic         string
 	Partition     int32
-	Before, After int64 // -1: none
-	// Cut is set if the requested offset is not in the log, so that After is its start or its end.
+	Before, After int64 // -1: no committed offset
+	// Cut is set if the requested offset is not in the log. After is then the start or the end of the
+	// log.
 	Cut bool
 }
 
