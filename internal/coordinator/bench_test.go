@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// pollLoaded is awaitLoaded for use outside a synctest bubble.
+// pollLoaded is like awaitLoaded, but for use outside a synctest bubble.
 func (b *broker) pollLoaded() {
 	b.t.Helper()
 	await.Until(b.t, "the shard is loaded", func() bool {
@@ -60,7 +60,7 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportMetric((cpuTime()-began).Seconds()/float64(b.N), "cpu-s/op")
 }
 
-// BenchmarkCommits measures groups that commit to one shard concurrently on a real disk. Each group
+// BenchmarkCommits measures groups that concurrently commit to one shard on a real disk. Each group
 // sends its next commit when the previous one is answered.
 func BenchmarkCommits(b *testing.B) {
 	for _, fsync := range []bool{false, true} {
@@ -98,7 +98,7 @@ func benchmarkCommits(b *testing.B, groups int, fsync bool) {
 	b.ReportMetric(float64((cpuTime()-began).Microseconds())/float64(b.N), "cpu-us/op")
 }
 
-// cpuTime returns the user and system time of this process so far.
+// cpuTime returns the user and system time that this process has used so far.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // Getrusage cannot fail with these arguments

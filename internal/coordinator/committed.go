@@ -9,11 +9,11 @@ import (
 )
 
 // committedStep is the number of committed offsets after which AllCommitted lets the shard serve
-// other requests. Copying so many takes about a millisecond.
+// other requests. Copying so many offsets takes about a millisecond.
 const committedStep = 5000
 
-// KeepOffset reports whether AllCommitted includes the committed offset of a partition. The id is
-// the topic's id at the time of the commit, or zero if the client did not send the id.
+// KeepOffset reports whether AllCommitted includes a partition's committed offset. id is the
+// topic's id at the time of the commit, or zero if the client did not send it.
 type KeepOffset func(topic string, id [16]byte, partition int32) bool
 
 // AllCommitted returns the committed offsets of all groups that this broker coordinates, except
@@ -32,8 +32,8 @@ func (g *Groups) AllCommitted(ctx context.Context, keep KeepOffset) (all []lag.C
 	return all, err
 }
 
-// allCommitted returns the committed offsets of the groups of one shard. A group that is deleted
-// meanwhile may be missing.
+// allCommitted returns the committed offsets of one shard's groups. A group that is deleted during
+// the call may be missing.
 func allCommitted(ctx context.Context, s *shard, keep KeepOffset) ([]lag.Committed, error) {
 	groups, err := query(ctx, s, func(s *groupShard) ([]string, error) {
 		return s.WithOffsets(), nil
@@ -43,7 +43,8 @@ func allCommitted(ctx context.Context, s *shard, keep KeepOffset) ([]lag.Committ
 	}
 	var all []lag.Committed
 	for len(groups) > 0 {
-		// If ctx ends, the shard may still run the step, so the step shares no variable.
+		// If ctx ends, the shard may still run the step, so the step must not share a variable with this
+		// function.
 		read, err := query(ctx, s, committedOf(groups, keep))
 		if err != nil {
 			return nil, err
@@ -54,7 +55,8 @@ func allCommitted(ctx context.Context, s *shard, keep KeepOffset) ([]lag.Committ
 	return all, nil
 }
 
-// committedRead is the result of one step of allCommitted: the offsets of the first groups.
+// committedRead is the result of one step of allCommitted: the offsets of the first remaining
+// groups.
 type committedRead struct {
 	groups    int
 	committed []lag.Committed
@@ -73,7 +75,7 @@ func committedOf(groups []string, keep KeepOffset) func(*groupShard) (committedR
 	}
 }
 
-// appendCommitted appends the offsets of a group, which are sorted by topic, to all.
+// appendCommitted appends a group's offsets, which are sorted by topic, to all.
 func appendCommitted(all []lag.Committed, groupID string, offsets []group.CommitOffset,
 	keep KeepOffset) []lag.Committed {
 	begin := len(all)

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ConsumerHeartbeat handles a heartbeat of a member of the consumer protocol (KIP-848). It does not
-// wait for heartbeats of other members.
+// ConsumerHeartbeat handles a heartbeat from a member of the consumer protocol (KIP-848). It does
+// not wait for other members' heartbeats.
 func (g *Groups) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (consumer.Answer,
 	error) {
 	s, err := g.shard(h.Group, true) // Heartbeat.Check rejects an empty group id
@@ -25,7 +25,7 @@ func (g *Groups) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (
 		})
 }
 
-// DescribeConsumer returns the description of a group of the consumer protocol.
+// DescribeConsumer returns the description of a group that uses the consumer protocol.
 func (g *Groups) DescribeConsumer(ctx context.Context, groupID string) (consumer.Description,
 	error) {
 	s, err := g.shard(groupID, false)
@@ -37,8 +37,8 @@ func (g *Groups) DescribeConsumer(ctx context.Context, groupID string) (consumer
 	})
 }
 
-// imageTopics contains the topics of one metadata image as a consumer.Topics. There is one
-// imageTopics for each image, because a group detects a new image by comparing the addresses of two
+// imageTopics contains the topics of one metadata image as a consumer.Topics. There is only one
+// imageTopics per image, because a group detects a new image by comparing the addresses of two
 // consumer.Topics.
 type imageTopics struct {
 	image  *metadata.Image

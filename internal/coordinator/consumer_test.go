@@ -15,7 +15,7 @@ import (
 )
 
 // heartbeat sends a heartbeat of the consumer protocol to group g. The member subscribes to the
-// offsets topic, because it is the only topic of the image.
+// offsets topic, because the image contains no other topic.
 func (b *broker) heartbeat(member string, epoch int32, owned assignor.Assignment) (consumer.Answer,
 	error) {
 	h := &consumer.Heartbeat{Group: "g", Member: member, Epoch: epoch, Rebalance: -1, Owned: owned}
@@ -25,9 +25,9 @@ func (b *broker) heartbeat(member string, epoch int32, owned assignor.Assignment
 	return b.ConsumerHeartbeat(b.t.Context(), h)
 }
 
-// Two consumers join a group, and the broker restarts during the rebalance. The new coordinator has
-// loaded the members with their epochs and assignments, and completes the rebalance. Later it
-// removes the member that sends no heartbeats.
+// TestConsumersSurviveFailover restarts the broker during a rebalance of a group that two consumers
+// have joined. The new coordinator must load the members with their epochs and assignments, and
+// complete the rebalance. Later it must remove the member that sends no heartbeats.
 func TestConsumersSurviveFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -77,8 +77,9 @@ func TestConsumersSurviveFailover(t *testing.T) {
 	})
 }
 
-// While records are not replicated, joins and descriptions of a consumer group fail with
-// ErrNotAvailable, because a failover could lose the state that they would reveal.
+// TestUnreplicatedAssignmentsAreNotVisible checks that, while records are not replicated, joins and
+// descriptions of a consumer group fail with ErrNotAvailable. A failover could lose the state that
+// they would reveal.
 func TestUnreplicatedAssignmentsAreNotVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())

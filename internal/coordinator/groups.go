@@ -20,27 +20,27 @@ import (
 // OffsetsTopic is the internal topic that stores groups and their offsets.
 const OffsetsTopic = metadata.OffsetsTopic
 
-// Reasons why this broker cannot serve a group now. Clients retry after all three errors. After
-// ErrNotCoordinator they first look for the coordinator again.
+// These are reasons why this broker cannot serve a group now. Clients retry after all three errors.
+// After ErrNotCoordinator they first look for the coordinator again.
 var (
 	ErrNotCoordinator = runtime.ErrNotCoordinator
 	ErrLoading        = runtime.ErrLoading
 	ErrNotAvailable   = runtime.ErrNotAvailable
 )
 
-// Options configures Groups. All fields but Config, Registry and Logger must be set.
+// Options configures Groups. All fields except Config, Registry and Logger must be set.
 type Options struct {
 	NodeID   int32
 	Replicas *replica.Set
 	Image    func() *metadata.Image
 	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
 	Admin    metadata.Admin
-	Config   group.Config          // settings of the LogCluster override these
+	Config   group.Config          // default settings, which the LogCluster's settings override
 	Registry prometheus.Registerer // optional
-	Logger   *slog.Logger          // default: discards all messages
+	Logger   *slog.Logger          // logger; by default, messages are discarded
 }
 
-// Groups is the group coordinator of this broker.
+// Groups is this broker's group coordinator.
 type Groups struct {
 	opts    Options
 	runtime *shards
@@ -65,7 +65,7 @@ func NewGroups(opts Options) *Groups {
 	g.runtime = runtime.New(runtime.Options[*groupShard, group.TimerKey, group.Result]{
 		NodeID: opts.NodeID,
 		Topic: metadata.NewTopic{
-			// -1 lets Admin choose the number, as for other internal topics
+			// The number -1 lets Admin choose, as for other internal topics.
 			Name: OffsetsTopic, Partitions: -1, Replicas: -1,
 			Properties: map[string]string{
 				"cleanup.policy": "compact", "compression.type": "producer",
@@ -86,9 +86,9 @@ func NewGroups(opts Options) *Groups {
 	return g
 }
 
-// Apply starts and stops shards, so that there is one for each partition of the offsets topic that
-// this broker leads in the image. The caller calls Apply from one goroutine, after
-// replica.Set.Apply has applied the same image. Apply does not block.
+// Apply starts and stops shards, so that each partition of the offsets topic that this broker leads
+// in the image has a shard. The caller calls Apply from one goroutine, after replica.Set.Apply has
+// applied the same image. Apply does not block.
 func (g *Groups) Apply(img *metadata.Image) { g.runtime.Apply(img) }
 
 // Close stops all shards. Waiting requests return ErrNotCoordinator.
@@ -116,26 +116,26 @@ func (g *Groups) Partition(ctx context.Context, groupID string) (int32, error) {
 	return runtime.PartitionFor(groupID, len(topic.Partitions)), nil
 }
 
-// Config returns the current settings of groups, with defaults for settings that are not
+// Config returns the current settings of groups, with defaults in place of settings that are not
 // configured.
 func (g *Groups) Config() group.Config {
 	return g.configFor(settingsOf(g.opts.Image())).WithDefaults()
 }
 
-// settings are the settings of groups in a metadata image.
+// settings contains a metadata image's settings for groups.
 type settings struct {
 	cluster   metadata.Groups
-	overrides map[string]metadata.GroupOverride // by group id
+	overrides map[string]metadata.GroupOverride // overrides by group id
 }
 
 func settingsOf(img *metadata.Image) settings { return settings{img.Groups, img.GroupOverrides} }
 
-// differ reports whether two settings are different.
+// differ reports whether two values of settings are different.
 func (s settings) differ(o settings) bool {
 	return s.cluster != o.cluster || !maps.Equal(s.overrides, o.overrides)
 }
 
-// configFor returns Options.Config, overridden by the settings that the LogCluster sets.
+// configFor returns Options.Config, overridden by the settings in the LogCluster.
 func (g *Groups) configFor(s settings) group.Config {
 	c, cluster := g.opts.Config, s.cluster
 	c.SessionMin = cmp.Or(cluster.SessionMin, c.SessionMin)
@@ -154,8 +154,8 @@ func (g *Groups) configFor(s settings) group.Config {
 	return c
 }
 
-// expireIntervalDefault is the default of the time between two searches for expired offsets
-// (Kafka's offsets.retention.check.interval.ms).
+// expireIntervalDefault is the default time between two searches for expired offsets (Kafka's
+// offsets.retention.check.interval.ms).
 const expireIntervalDefault = 10 * time.Minute
 
 func expireInterval(img *metadata.Image) time.Duration {

@@ -39,8 +39,9 @@ func TestMemberWithoutHeartbeatsIsRemoved(t *testing.T) {
 	})
 }
 
-// A group has a member and an offset. After a failover and after a restart of the broker the
-// coordinator has loaded both, and the member continues without a rebalance.
+// TestGroupsSurviveFailoverAndRestart checks a group that has a member and an offset. After a
+// failover and after a restart of the broker, the coordinator must have loaded both, and the member
+// continues without a rebalance.
 func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -68,7 +69,7 @@ func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
 		b = newBroker(t, disk, id)
 		defer func() { b.Stop() }()
 		check(3)
-		time.Sleep(11 * time.Second) // the member sends no heartbeats any more
+		time.Sleep(11 * time.Second) // the member stops sending heartbeats
 		synctest.Wait()
 		b.wantPhase("Empty")
 	})
@@ -88,7 +89,7 @@ func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 			})
 			joined <- err
 		}()
-		synctest.Wait() // now the join waits for the end of the initial delay
+		synctest.Wait() // until the join waits for the end of the initial delay
 		b.Lead(2, 2)
 		if err := <-joined; !errors.Is(err, ErrNotCoordinator) {
 			t.Errorf("the waiting join returned %v", err)
@@ -99,8 +100,8 @@ func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 	})
 }
 
-// A commit whose record is not on all in-sync replicas is not acknowledged, and its offset is not
-// returned until it is.
+// TestUnreplicatedOffsetsAreNotVisible checks that a commit is not acknowledged, and its offset is
+// not returned, before all in-sync replicas have the commit's record.
 func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -126,8 +127,8 @@ func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 	})
 }
 
-// An offset of a group without members is deleted once its retention has passed. The group is
-// deleted with its last offset.
+// TestExpiredOffsetsAndTheirGroupAreDeleted checks that an offset of a group without members is
+// deleted after its retention, and that the group is deleted with its last offset.
 func TestExpiredOffsetsAndTheirGroupAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -152,8 +153,8 @@ func TestExpiredOffsetsAndTheirGroupAreDeleted(t *testing.T) {
 	})
 }
 
-// Two hundred groups commit concurrently, with a small limit on the size of a batch. Every commit
-// is stored, and each group reads its own offset.
+// TestConcurrentCommitsOfManyGroups lets two hundred groups commit concurrently, with a small limit
+// for the size of a batch. Every commit must be stored, and each group must read its own offset.
 func TestConcurrentCommitsOfManyGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())

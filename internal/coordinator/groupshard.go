@@ -13,17 +13,17 @@ import (
 )
 
 // groupShard is the runtime.Machine for the groups of one partition. It adds metrics, and the
-// settings and topics of the metadata image, to the pure group.State.
+// settings and topics in the metadata image, to the pure group.State.
 type groupShard struct {
 	*group.State
 	groups *Groups
 
-	configured settings // settings of the LogCluster that State uses
-	expired    uint64   // part of State.Expired that is in the metric already
+	configured settings // LogCluster settings that State uses
+	expired    uint64   // number of expired offsets that the metric already includes
 
 	// The metrics collector reads the following fields from another goroutine.
 	offsets atomic.Int64
-	phases  atomic.Pointer[map[string]int] // number of groups by name of phase
+	phases  atomic.Pointer[map[string]int] // numbers of groups by phase name
 }
 
 func (g *Groups) newShard(timers state.Timers[group.TimerKey]) *groupShard {
@@ -42,9 +42,9 @@ func (s *groupShard) Close() {
 }
 
 // Loaded implements runtime.Machine. It checks the offsets of all topics, because topics may have
-// been deleted while no coordinator had the partition loaded.
+// been deleted while no coordinator had loaded the partition.
 func (s *groupShard) Loaded(now time.Time, d runtime.Delta) group.Output {
-	s.configure(settingsOf(d.Image)) // first, because State.Loaded starts sessions
+	s.configure(settingsOf(d.Image)) // called first, because State.Loaded starts sessions
 	s.State.Loaded(now)
 	return s.deleteStaleOffsets(d)
 }
@@ -69,11 +69,11 @@ func (s *groupShard) deleteStaleOffsets(d runtime.Delta) group.Output {
 	return s.DeleteStaleOffsets(func(topic string, id [16]byte) bool { return stale(d, topic, id) })
 }
 
-// stale reports whether an offset, committed for the given topic id, must be deleted because the
-// topic was deleted with its records. A topic may also have been deleted and created again while no
-// coordinator had the partition loaded. This is recognized by the topic id: an offset with another
-// id is stale, unless the new topic's reclaim policy is Retain, so that the new topic may have
-// adopted the old records. If no topic has the name, the offset stays until it expires.
+// stale reports whether an offset that was committed for the given topic id must be deleted,
+// because the topic was deleted together with its records. A topic may also have been deleted and
+// created again while no coordinator had loaded the partition. The topic id shows this: an offset
+// with another id is stale, unless the new topic's reclaim policy is Retain, so that the new topic
+// may have adopted the old records. If no topic has the name, the offset stays until it expires.
 func stale(d runtime.Delta, topic string, id [16]byte) bool {
 	current := d.Image.Topic(topic)
 	switch {
@@ -86,8 +86,8 @@ func stale(d runtime.Delta, topic string, id [16]byte) bool {
 	}
 }
 
-// Measure implements runtime.Machine. Counting the groups by phase visits every group, so Measure
-// does it only if sample is set.
+// Measure implements runtime.Machine. Counting the groups by phase takes a visit of every group, so
+// Measure does it only if sample is set.
 func (s *groupShard) Measure(sample bool) {
 	s.offsets.Store(int64(s.Offsets()))
 	expired := s.Expired()

@@ -32,8 +32,8 @@ func newBroker(t testing.TB, disk vfs.FS, id metadata.ID) *broker {
 	return newBrokerAt(t, disk, "/data", id)
 }
 
-// newBrokerAt returns a broker whose logs are in a directory. Parameter id is the id of the offsets
-// topic. The test calls Stop.
+// newBrokerAt returns a broker whose logs are in the directory dir. id is the id of the offsets
+// topic. The test must call Stop.
 func newBrokerAt(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *broker {
 	t.Helper()
 	return newBrokerWith(t, internaltopic.New(t, disk, dir, id))

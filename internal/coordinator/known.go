@@ -12,25 +12,25 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ErrUnknownCoordinators is the error of Known if some transaction coordinators have not answered.
+// ErrUnknownCoordinators is returned by Known if some transaction coordinators have not answered.
 var ErrUnknownCoordinators = errors.New("not all transaction coordinators have answered")
 
-// KnownProducers is one broker's answer to the question which producer ids belong to a
+// KnownProducers is one broker's answer to the question of which producer ids belong to a
 // transactional id.
 type KnownProducers struct {
-	// Open contains the known producer ids. The value is true if a transaction of the producer has
-	// not ended in all its partitions.
+	// Open contains the known producer ids. A value is true if a transaction of the producer has not
+	// ended in all its partitions.
 	Open map[int64]bool
-	// Loaded are the partitions of __transaction_state that this answer includes.
+	// Loaded contains the partitions of __transaction_state that this answer covers.
 	Loaded []StatePartition
 }
 
 // StatePartition is a partition of __transaction_state that a broker coordinates.
 type StatePartition struct{ Index, LeaderEpoch int32 }
 
-// KnownHere returns the given producer ids that this broker knows as a transaction coordinator. The
-// answer depends only on records below the high watermark, and omits partitions that are not
-// loaded.
+// KnownHere returns those of the given producer ids that this broker knows as a transaction
+// coordinator. The answer depends only on records below the high watermark, and does not cover
+// partitions that are not loaded.
 func (t *Transactions) KnownHere(ctx context.Context, producers []int64) (KnownProducers, error) {
 	known := KnownProducers{Open: map[int64]bool{}}
 	filter := transaction.Filter{Producers: producers, OpenFor: -1}
@@ -58,9 +58,9 @@ func (k *KnownProducers) add(d *transaction.Description) {
 	k.Open[id] = k.Open[id] || d.Phase.Open()
 }
 
-// Known asks all transaction coordinators of the cluster about producer ids. The result contains
-// the known ones; its values are those of KnownProducers.Open. For each partition of
-// __transaction_state, the leader of the metadata image must answer, in the image's leader epoch,
+// Known asks all transaction coordinators in the cluster about producer ids. The result contains
+// the known ids; its values are the same as in KnownProducers.Open. For each partition of
+// __transaction_state, the leader in the metadata image must answer, in the image's leader epoch,
 // because a previous coordinator may lack the latest transactions. Otherwise Known fails with
 // ErrUnknownCoordinators. If the image is outdated, the answer may be as old as the image.
 func (t *Transactions) Known(ctx context.Context, producers []int64) (map[int64]bool, error) {
@@ -68,7 +68,7 @@ func (t *Transactions) Known(ctx context.Context, producers []int64) (map[int64]
 	topic := image.Topic(metadata.TransactionsTopic)
 	switch {
 	case topic == nil && len(image.Unresolved) == 0:
-		return all.Open, nil // no transactional id was ever used
+		return all.Open, nil // no transactional id has ever been used
 	case topic == nil || len(topic.Partitions) == 0:
 		return nil, fmt.Errorf("%w: the partitions of %s are unknown", ErrUnknownCoordinators,
 			metadata.TransactionsTopic)

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestKnownProducers: a coordinator knows the producer of a transactional id, whose transaction is
-// open and then complete.
+// TestKnownProducers checks that a coordinator knows the producer of a transactional id whose
+// transaction is first open and then complete.
 func TestKnownProducers(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		p := b.begin()
@@ -27,8 +27,8 @@ func TestKnownProducers(t *testing.T) {
 	})
 }
 
-// TestKnownProducersOfOtherCoordinators: the answer of another broker counts only if it is of the
-// leader epoch of the metadata image.
+// TestKnownProducersOfOtherCoordinators checks that another broker's answer counts only if it is
+// from the leader epoch in the metadata image.
 func TestKnownProducersOfOtherCoordinators(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		b.Lead(2, 2)

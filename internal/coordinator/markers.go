@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	// markersMax limits the markers of one request, so that it stays below 1 MiB.
+	// markersMax limits the number of markers in one request, so that the request stays below 1 MiB.
 	markersMax = 2000
-	// markerTimeout bounds one request. The leader answers within a second: it does not wait longer
-	// for its followers.
+	// markerTimeout limits the duration of one request. The leader answers within a second, because it
+	// does not wait longer for its followers.
 	markerTimeout                    = 10 * time.Second
 	markerDelayFirst, markerDelayMax = 20 * time.Millisecond, time.Second
-	// absentMax is the time after which a marker for a topic that does not exist is treated as
-	// written. The metadata image may be older than that of the topic's leader, so the topic may still
-	// appear.
+	// absentMax is the time after which a marker for a topic that does not exist counts as written.
+	// Before that, the topic may still appear, because the metadata image may be older than the image
+	// of the topic's leader.
 	absentMax = time.Minute
 )
 
-// errNoLeader is the reason for which a marker waits for another metadata image.
+// errNoLeader means that a marker waits for another metadata image.
 var errNoLeader = errors.New("partition has no leader")
 
 // markerSender writes the markers of this broker's transactions to their partitions. It repeats a
-// marker until the partition has written the marker, or until the marker's shard ends: the next
-// coordinator then sends the marker again. For each broker there is a queue with one connection and
-// one request in flight. The markers that arrive meanwhile are sent together in the next request.
+// marker until the partition has written the marker, or until the marker's shard ends; then the
+// next coordinator sends the marker. For each broker there is a queue with one connection and one
+// request in flight. The next request contains all markers that have arrived during the previous
+// one.
 type markerSender struct {
 	opts    *TransactionOptions
 	metrics txnMetrics
@@ -43,7 +44,7 @@ type markerSender struct {
 	tasks   sync.WaitGroup
 
 	mu     sync.Mutex
-	queues map[int32]*markerQueue // by broker; NoBroker: partitions without a leader
+	queues map[int32]*markerQueue // queues by broker; NoBroker: partitions without a leader
 }
 
 // markerQueue contains the markers for the partitions that one broker leads. The sender's mutex
@@ -52,17 +53,17 @@ type markerQueue struct {
 	sender  *markerSender
 	broker  int32
 	waiting []*markerItem
-	wake    chan struct{} // buffer of one
+	wake    chan struct{} // channel with a buffer of one
 }
 
-// markerItem is a marker for one partition that is not acknowledged yet.
+// markerItem is a marker for one partition that has not acknowledged it yet.
 type markerItem struct {
 	PartitionMarker
 	sentMarker *sentMarker
 	delay      time.Duration // time before the next attempt
 	due        time.Time     // time of the next attempt
-	// absent is the time since which the metadata image lacks the partition; zero: the image contains
-	// it.
+	// absent is the time since which the metadata image lacks the partition; zero if the image
+	// contains it.
 	absent time.Time
 }
 
@@ -144,8 +145,7 @@ func (q *markerQueue) wakeUp() {
 	}
 }
 
-// leaderOf returns the leader of a partition, or NoBroker, and reports whether the partition
-// exists.
+// leaderOf returns a partition's leader, or NoBroker, and reports whether the partition exists.
 func leaderOf(img *metadata.Image, id replica.PartitionID) (leader int32, exists bool) {
 	topic := img.Topic(id.Topic)
 	if topic == nil || id.Index < 0 || int(id.Index) >= len(topic.Partitions) {
@@ -154,8 +154,8 @@ func leaderOf(img *metadata.Image, id replica.PartitionID) (leader int32, exists
 	return topic.Partitions[id.Index].Leader, true
 }
 
-// apply moves the markers whose partition has another leader in a new metadata image, and sends
-// them at once.
+// apply processes a new metadata image: it moves the markers whose partition has another leader,
+// and sends them at once.
 func (s *markerSender) apply(img *metadata.Image) {
 	s.mu.Lock()
 	var moved []*markerItem
@@ -203,7 +203,8 @@ func (q *markerQueue) run() {
 	}
 }
 
-// take returns the markers that are due, or the time until the next marker is due.
+// take returns the markers that are due. If there are none, it returns the time until the next
+// marker is due.
 func (q *markerQueue) take(now time.Time) (due []*markerItem, wait time.Duration) {
 	q.sender.mu.Lock()
 	defer q.sender.mu.Unlock()
@@ -225,7 +226,7 @@ func (q *markerQueue) take(now time.Time) (due []*markerItem, wait time.Duration
 	return due, wait
 }
 
-// retire removes an unused queue. It returns false if a marker has arrived meanwhile.
+// retire removes an unused queue. It returns false if a marker has just arrived in the queue.
 func (q *markerQueue) retire() bool {
 	q.sender.mu.Lock()
 	defer q.sender.mu.Unlock()
@@ -287,15 +288,15 @@ func (q *markerQueue) write(connection *connector, markers []PartitionMarker) []
 		return all(len(markers), fmt.Errorf("write markers on broker %d: %w", q.broker, err))
 	}
 	if slices.ContainsFunc(errs, isFenced) {
-		connection.close() // a later connection may have superseded this one
+		connection.close() // a later connection may have replaced this one
 	}
 	return errs
 }
 
 func isFenced(err error) bool { return errors.Is(err, logstore.ErrCoordinatorFenced) }
 
-// done reports whether a marker needs no further attempt. A log that knows a later epoch of the
-// producer has received the marker before.
+// done reports whether a marker needs no further attempt. If the log knows a later epoch of the
+// producer, it has already received the marker.
 func (s *markerSender) done(item *markerItem, err error, now time.Time) bool {
 	switch {
 	case err == nil, errors.Is(err, logstore.ErrInvalidProducerEpoch):
@@ -308,7 +309,7 @@ func (s *markerSender) done(item *markerItem, err error, now time.Time) bool {
 	return true
 }
 
-// acknowledge passes written markers to the shard of their transaction.
+// acknowledge passes written markers to the shard that contains their transaction.
 func (s *markerSender) acknowledge(sent *sentMarker, partitions []transaction.Partition,
 	now time.Time) {
 	s.metrics.pending.Sub(float64(len(partitions)))

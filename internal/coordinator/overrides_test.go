@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestOverridesOfTheImageApply: when a metadata image changes the settings of one group, the loaded
-// shard uses them, and a shard that loads later uses them as well.
+// TestOverridesOfTheImageApply checks that, after a metadata image has changed one group's
+// settings, the loaded shard uses the new settings, and so does a shard that loads later.
 func TestOverridesOfTheImageApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -25,7 +25,7 @@ func TestOverridesOfTheImageApply(t *testing.T) {
 		overrides := map[string]metadata.GroupOverride{
 			"g": {ConsumerSession: time.Hour, ConsumerInterval: 9 * time.Second}}
 		b.Overrides = overrides
-		b.Lead(1, self) // applies an image that differs only in the overrides
+		b.Lead(1, self) // applies an image in which only the overrides differ
 		synctest.Wait()
 		if a, err := b.heartbeat("a", 1, nil); err != nil || a.Interval != 9*time.Second {
 			t.Errorf("in the loaded shard: %+v, %v", a, err)
@@ -40,15 +40,15 @@ func TestOverridesOfTheImageApply(t *testing.T) {
 			t.Errorf("within the session of the override: %+v, %v", d, err)
 		}
 		time.Sleep(2 * time.Minute)
-		// a group without members and offsets is deleted soon
+		// A group without members and offsets is deleted soon.
 		if d, err := b.DescribeConsumer(t.Context(), "g"); err == nil && d.State != "Empty" {
 			t.Errorf("after the session of the override: %+v", d)
 		}
 	})
 }
 
-// TestAssignmentIntervalOfTheImageApplies: the LogCluster sets the minimum time between two
-// assignments of all groups.
+// TestAssignmentIntervalOfTheImageApplies checks that the LogCluster sets the minimum time between
+// two assignments for all groups.
 func TestAssignmentIntervalOfTheImageApplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -68,7 +68,7 @@ func TestAssignmentIntervalOfTheImageApplies(t *testing.T) {
 	})
 }
 
-// TestDefaultsOfGroupConfigs: the defaults that DescribeConfigs returns for a group are those that
+// TestDefaultsOfGroupConfigs checks that DescribeConfigs returns the same defaults for a group as
 // the coordinator uses.
 func TestDefaultsOfGroupConfigs(t *testing.T) {
 	used := group.Config{}.WithDefaults()

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/runtime"
 )
 
-// shard returns the shard that serves a group. Parameter emptyAllowed is set for the APIs that
-// accept an empty group id.
+// shard returns the shard that serves a group. emptyAllowed must be set for the APIs that accept an
+// empty group id.
 func (g *Groups) shard(groupID string, emptyAllowed bool) (*shard, error) {
 	if groupID == "" && !emptyAllowed {
 		return nil, group.ErrInvalidGroup
@@ -39,8 +39,8 @@ func (g *Groups) Join(ctx context.Context, j group.Join) (group.Joined, error) {
 	return a.Result.Joined, err
 }
 
-// Sync waits until the group's leader has sent the assignments, and returns the assignment of the
-// member.
+// Sync waits until the group's leader has sent the assignments, and returns the member's
+// assignment.
 func (g *Groups) Sync(ctx context.Context, q group.Sync) (group.Synced, error) {
 	s, err := g.shard(q.Group, false)
 	if err != nil {
@@ -53,8 +53,8 @@ func (g *Groups) Sync(ctx context.Context, q group.Sync) (group.Synced, error) {
 	return a.Result.Synced, err
 }
 
-// Heartbeat renews the session of a member of the classic protocol. It does not wait for the high
-// watermark, because its answer reveals no stored state.
+// Heartbeat renews the session of a member that uses the classic protocol. It does not wait for the
+// high watermark, because its answer reveals no stored state.
 func (g *Groups) Heartbeat(ctx context.Context, groupID, memberID, instance string,
 	generation int32) error {
 	s, err := g.shard(groupID, false)
@@ -98,19 +98,19 @@ func (g *Groups) Commit(ctx context.Context, c group.Commit) ([]error, error) {
 	return errs, err
 }
 
-// Committed returns the committed offsets of the given partitions, in their order; Offset is -1 for
-// a partition without a committed offset. If partitions is nil, Committed returns all offsets of
-// the group.
+// Committed returns the committed offsets of the given partitions, in the same order. Offset is -1
+// for a partition without a committed offset. If partitions is nil, Committed returns all offsets
+// of the group.
 func (g *Groups) Committed(ctx context.Context, groupID string,
 	partitions []group.TopicPartition) ([]group.CommitOffset, error) {
 	found, _, err := g.CommittedFor(ctx, groupID, group.Reader{Epoch: -1}, partitions)
 	return found, err
 }
 
-// CommittedFor is Committed with a check of the reader: a member of the consumer protocol must send
-// its current epoch. It also reports, for each result, whether an open transaction has a pending
-// offset for the partition. A reader that requires stable offsets must then not use the result: it
-// would read the input of the transaction again (KIP-447).
+// CommittedFor is like Committed, but checks the reader: a member of the consumer protocol must
+// send its current epoch. CommittedFor also reports, for each result, whether an open transaction
+// has a pending offset for the partition. In that case a reader that requires stable offsets must
+// not use the result, because it would read the transaction's input again (KIP-447).
 func (g *Groups) CommittedFor(ctx context.Context, groupID string, reader group.Reader,
 	partitions []group.TopicPartition) (found []group.CommitOffset, unstable []bool, err error) {
 	s, err := g.shard(groupID, true)
@@ -202,7 +202,7 @@ func (g *Groups) List(ctx context.Context) ([]group.Listing, error) {
 }
 
 // query runs a read-only function in the shard's goroutine. It returns the function's value once
-// every record that the value may depend on is below the high watermark.
+// every record on which the value may depend is below the high watermark.
 func query[T any](ctx context.Context, s *shard, f func(*groupShard) (T, error)) (T, error) {
 	return runtime.Call(ctx, s, func(_ time.Time, s *groupShard) (T, group.Output, error) {
 		value, err := f(s)

@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Each case commits an offset of a topic and then deletes or re-creates the topic: while the
-// coordinator is loaded (watched), or before it loads the partition again. The offset must be
-// deleted unless it is still valid for the topic.
+// TestOffsetsOfDeletedTopicsAreDeleted commits an offset for a topic and then deletes or re-creates
+// the topic, either while the coordinator is loaded (watched) or before it loads the partition
+// again. The offset must be deleted unless it is still valid for the topic.
 func TestOffsetsOfDeletedTopicsAreDeleted(t *testing.T) {
 	first, second := metadata.ID{1}, metadata.ID{2}
 	topic := func(id metadata.ID, retain bool) *metadata.Topic {
@@ -22,7 +22,7 @@ func TestOffsetsOfDeletedTopicsAreDeleted(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before   *metadata.Topic
-		images   []*metadata.Topic // topic in each image; nil: no topic with the name
+		images   []*metadata.Topic // topic in each image; nil if no topic has the name
 		watched  bool
 		survives bool
 	}{
@@ -74,8 +74,8 @@ func TestOffsetsOfDeletedTopicsAreDeleted(t *testing.T) {
 	}
 }
 
-// An image changes the settings of groups. They apply at once to the loaded shard, and also to a
-// shard that loads later.
+// TestClusterSettingsApplyAtOnce changes the settings of groups by an image. The settings must
+// apply at once to the loaded shard, and also to a shard that loads later.
 func TestClusterSettingsApplyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())

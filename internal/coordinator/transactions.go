@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// TransactionOptions configures Transactions. All fields but TimeoutMax, Expiration, Reachable,
+// TransactionOptions configures Transactions. All fields except TimeoutMax, Expiration, Reachable,
 // Registry and Logger must be set.
 type TransactionOptions struct {
 	NodeID   int32
@@ -23,28 +23,29 @@ type TransactionOptions struct {
 	Image    func() *metadata.Image
 	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
 	Admin    metadata.Admin
-	// Config contains defaults, which the LogCluster's settings override, and ProducerID.
+	// Config contains ProducerID, and defaults that the LogCluster's settings override.
 	Config transaction.Config
 	// Connect connects to another broker.
 	Connect func(ctx context.Context, to metadata.Broker) (Peer, error)
-	// WriteMarkers writes markers to partitions that this broker leads, as Peer.WriteMarkers does
-	// on another broker.
+	// WriteMarkers writes markers to partitions that this broker leads, as Peer.WriteMarkers does on
+	// other brokers.
 	WriteMarkers func(ctx context.Context, markers []PartitionMarker) []error
-	// Reachable reports whether the metadata image is current; default: always.
+	// Reachable reports whether the metadata image is current. If it is nil, the image always counts
+	// as current.
 	Reachable func() bool
 	Registry  prometheus.Registerer // optional
-	Logger    *slog.Logger          // default: discards all messages
+	Logger    *slog.Logger          // logger; by default, messages are discarded
 }
 
-// Peer is a connection to another broker. One goroutine uses it. After an error that is not the
-// error of a single item, the connection is unusable.
+// Peer is a connection to another broker. Only one goroutine uses it. After an error of the whole
+// request, and not only of a single item, the connection is unusable.
 type Peer interface {
-	// WriteMarkers sends WriteTxnMarkers. It returns one error for each marker.
+	// WriteMarkers sends a WriteTxnMarkers request. It returns one error for each marker.
 	WriteMarkers(ctx context.Context, markers []PartitionMarker) ([]error, error)
-	// Verify sends AddPartitionsToTxn in the form of brokers. It returns one error for each
-	// partition of each question.
+	// Verify sends an AddPartitionsToTxn request in the form that brokers use. It returns one error
+	// for each partition in each question.
 	Verify(ctx context.Context, questions []replica.Verification) ([][]error, error)
-	// KnownProducers asks for Transactions.KnownHere of the other broker.
+	// KnownProducers requests the other broker's Transactions.KnownHere.
 	KnownProducers(ctx context.Context, producers []int64) (KnownProducers, error)
 	Close() error
 }
@@ -54,12 +55,12 @@ type PartitionMarker struct {
 	Partition        replica.PartitionID
 	Producer         transaction.Producer
 	Commit           bool
-	CoordinatorEpoch int32 // leader epoch of the coordinator's partition
+	CoordinatorEpoch int32 // leader epoch of the coordinator's partition of __transaction_state
 	Version          int16 // transaction version
 }
 
-// Transactions is the transaction coordinator of this broker. It also verifies transactions for the
-// partitions that this broker leads (replica.Verifier), by asking their coordinators.
+// Transactions is this broker's transaction coordinator. It also verifies transactions for the
+// partitions that this broker leads (replica.Verifier), by asking the transactions' coordinators.
 type Transactions struct {
 	opts     TransactionOptions
 	runtime  *txnRuntime
@@ -95,7 +96,7 @@ func NewTransactions(opts TransactionOptions) *Transactions {
 		runtime.Options[*txnShard, transaction.TimerKey, transaction.Result]{
 			NodeID: opts.NodeID,
 			Topic: metadata.NewTopic{
-				// -1 lets Admin choose the number, as for other internal topics
+				// The number -1 lets Admin choose, as for other internal topics.
 				Name: metadata.TransactionsTopic, Partitions: -1, Replicas: -1,
 				Properties: map[string]string{
 					"cleanup.policy": "compact", "compression.type": "uncompressed",
@@ -117,7 +118,7 @@ func NewTransactions(opts TransactionOptions) *Transactions {
 	return t
 }
 
-// Apply starts and stops shards, as Groups.Apply does. Markers that wait are sent to new leaders at
+// Apply starts and stops shards, as Groups.Apply does. It sends waiting markers to new leaders at
 // once.
 func (t *Transactions) Apply(img *metadata.Image) {
 	t.runtime.Apply(img)
@@ -131,13 +132,13 @@ func (t *Transactions) Close() {
 	t.verifier.close()
 }
 
-// Find returns the broker that coordinates a transactional id. It creates the topic of
+// Find returns the broker that coordinates a transactional id. It creates the topic for
 // transactional ids if the topic does not exist.
 func (t *Transactions) Find(ctx context.Context, id string) (metadata.Broker, error) {
 	return t.runtime.Find(ctx, id)
 }
 
-// configFor returns the configuration of transactions, with the settings of the LogCluster.
+// configFor returns the configuration of transactions, with the LogCluster's settings.
 func (t *Transactions) configFor(cluster metadata.Transactions) transaction.Config {
 	c := t.opts.Config
 	c.TimeoutMax = cmp.Or(cluster.TimeoutMax, c.TimeoutMax)
@@ -145,7 +146,7 @@ func (t *Transactions) configFor(cluster metadata.Transactions) transaction.Conf
 	return c
 }
 
-// release queues the marker of an effect.
+// release queues the marker in an effect's result.
 func (t *Transactions) release(ctx context.Context, s *txnHandle, result transaction.Result) {
 	t.markers.send(ctx, s, result.Marker)
 }

@@ -18,26 +18,26 @@ import (
 	"heartwood.dev/heartwood/test/kit/internaltopic"
 )
 
-// txnBroker runs Transactions with a real log of __transaction_state. Its peer, and the partitions
-// that this broker leads, are replaced by functions that record the markers.
+// txnBroker runs Transactions with a real log of __transaction_state. Functions that record the
+// markers replace its peer and the partitions that this broker leads.
 type txnBroker struct {
 	*Transactions
 	*internaltopic.Broker
 	t *testing.T
 
 	mu      sync.Mutex
-	markers []PartitionMarker // all that were sent, also those that were refused
-	to      []int32           // for each of markers: the broker that it was sent to
-	refuse  error             // the answer to markers; nil: they are written
+	markers []PartitionMarker // all markers that were sent, including refused ones
+	to      []int32           // broker to which each element of markers was sent
+	refuse  error             // answer to markers; nil if they are written
 	stuck   string            // topic whose markers time out
 	asked   []replica.Verification
-	answer  error // the answer to verifications
+	answer  error // answer to verifications
 	dials   int
-	offline bool           // the metadata image may be old
-	known   KnownProducers // the answer of other brokers
+	offline bool           // true if the metadata image may be old
+	known   KnownProducers // answer of other brokers to KnownProducers
 }
 
-// txnPeer is the connection to a broker of the metadata image.
+// txnPeer is the connection to a broker in the metadata image.
 type txnPeer struct {
 	*txnBroker
 	to int32
@@ -79,7 +79,8 @@ func (b *txnBroker) write(to int32, markers []PartitionMarker) []error {
 	return errs
 }
 
-// sent returns the markers that were sent since the last call, and their brokers.
+// sent returns the markers that were sent since its last call, and the brokers to which they were
+// sent.
 func (b *txnBroker) sent() (markers []PartitionMarker, to []int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,7 +121,7 @@ func newTxnBroker(t *testing.T) *txnBroker {
 	return b
 }
 
-// dataTopic returns the topic t; each of the brokers leads a partition.
+// dataTopic returns the topic t. Each of the given brokers leads one of its partitions.
 func dataTopic(leaders ...int32) *metadata.Topic {
 	topic := &metadata.Topic{Name: "t", ID: metadata.ID{9}}
 	for i, leader := range leaders {
@@ -137,7 +138,7 @@ func (b *txnBroker) awaitLoaded() {
 	})
 }
 
-// begin begins a transaction of version 2 on both partitions of topic t.
+// begin begins a transaction of version 2 that includes both partitions of topic t.
 func (b *txnBroker) begin() transaction.Producer {
 	b.t.Helper()
 	p, err := b.Init(b.t.Context(), transaction.Init{ID: "a", Timeout: time.Minute,
@@ -208,7 +209,8 @@ func TestMarkersAreSentUntilTheyAreWritten(t *testing.T) {
 	})
 }
 
-// A log that knows a later epoch of the producer has received the marker before.
+// TestMarkerOfEarlierEpochIsWritten checks that a marker counts as written if the log knows a later
+// epoch of the producer.
 func TestMarkerOfEarlierEpochIsWritten(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		b.setRefusal(logstore.ErrInvalidProducerEpoch)
@@ -226,7 +228,7 @@ func TestMarkersFollowTheLeader(t *testing.T) {
 		b.setRefusal(nil)
 		b.OtherTopics = []*metadata.Topic{dataTopic(2, internaltopic.Self)}
 		b.Lead(1, internaltopic.Self)
-		b.wantPhase(transaction.CompleteCommit) // at once
+		b.wantPhase(transaction.CompleteCommit) // without a retry
 		markers, to := b.sent()
 		for i, m := range markers {
 			if want := []int32{2, internaltopic.Self}[m.Partition.Index]; to[i] != want {
@@ -249,8 +251,9 @@ func TestMarkerForDeletedTopicIsDropped(t *testing.T) {
 	})
 }
 
-// A partition is below its min.insync.replicas for an hour: the transactions of other partitions on
-// the same broker end within milliseconds, and its own one ends once the partition recovers.
+// TestStuckPartitionDelaysNoOtherTransaction checks a partition that is below its
+// min.insync.replicas for an hour. The transactions of other partitions on the same broker must end
+// within milliseconds. The stuck partition's own transaction must end once the partition recovers.
 func TestStuckPartitionDelaysNoOtherTransaction(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		stuck := dataTopic(2)
@@ -287,8 +290,9 @@ func TestStuckPartitionDelaysNoOtherTransaction(t *testing.T) {
 	})
 }
 
-// A topic of a decided transaction is deleted and created again (KAFKA-5202), or the image of the
-// coordinator does not contain it yet. The marker is tried again, and the transaction completes.
+// TestMarkerForTopicThatReturns checks a topic in a decided transaction that is deleted and created
+// again (KAFKA-5202), or that the coordinator's image does not contain yet. The marker must be sent
+// again, and the transaction must complete.
 func TestMarkerForTopicThatReturns(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		topics := b.OtherTopics
@@ -313,7 +317,8 @@ func TestMarkerForTopicThatReturns(t *testing.T) {
 	})
 }
 
-// A broker whose image may be old does not take a topic that it lacks as deleted.
+// TestMarkerWaitsWhileTheMetadataIsUnreachable checks that a broker whose image may be old does not
+// treat a missing topic as deleted.
 func TestMarkerWaitsWhileTheMetadataIsUnreachable(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		offline := func(now bool) {
@@ -336,7 +341,8 @@ func TestMarkerWaitsWhileTheMetadataIsUnreachable(t *testing.T) {
 	})
 }
 
-// The next coordinator sends the markers again, with its own epoch, and the previous one stops.
+// TestNextCoordinatorSendsMarkersAgain checks that the next coordinator sends the markers again,
+// with its own epoch, and that the previous coordinator stops.
 func TestNextCoordinatorSendsMarkersAgain(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		b.setRefusal(replica.ErrTimeout)
@@ -396,7 +402,7 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// The questions of many batches use few connections.
+// TestVerificationsShareConnections checks that questions about many batches use few connections.
 func TestVerificationsShareConnections(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		b.Lead(2, 2)
@@ -411,7 +417,7 @@ func TestVerificationsShareConnections(t *testing.T) {
 		if len(b.asked) != 100 || b.dials > verifyConnections {
 			t.Errorf("%d questions on %d connections", len(b.asked), b.dials)
 		}
-		time.Sleep(2 * peerIdle) // the connections are closed, and opened again
+		time.Sleep(2 * peerIdle) // the idle connections are closed, and opened again below
 		b.Verify(b.t.Context(), replica.Verification{TransactionalID: "a",
 			Partitions: []replica.PartitionID{{Topic: "t"}}})
 		if len(b.asked) != 101 {

@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkLoadTransactions loads a partition that contains 100,000 transactional ids, each with an
-// open transaction of two partitions, as after a failover. The target is 1 s.
+// open transaction that includes two partitions, as after a failover. The target is 1 s.
 func BenchmarkLoadTransactions(b *testing.B) {
 	const ids = 100_000
 	broker := internaltopic.New(b, vfs.NewMem(), "/data", metadata.ID{1})
@@ -39,7 +39,7 @@ func BenchmarkLoadTransactions(b *testing.B) {
 		}})
 	broker.Coordinator = txns
 	defer broker.Stop()
-	await := func() { // until the partition is loaded
+	await := func() { // await waits until the partition is loaded.
 		for {
 			if _, err := txns.Describe(b.Context(), "id-0"); err == nil ||
 				errors.Is(err, transaction.ErrNotFound) {

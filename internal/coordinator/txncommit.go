@@ -13,22 +13,23 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// TransactionalCommit is a TxnOffsetCommit: offsets that a producer commits in its transaction.
+// TransactionalCommit is a TxnOffsetCommit request. It contains offsets that a producer commits in
+// its transaction.
 type TransactionalCommit struct {
 	group.Commit
-	// Transaction identifies the transaction. Its field Add makes the commit add the partition of
-	// __consumer_offsets to the transaction (transaction version 2).
+	// Transaction identifies the transaction. If Transaction.Add is set, the commit adds the partition
+	// of __consumer_offsets to the transaction (transaction version 2).
 	Transaction   replica.Transaction
 	ProducerID    int64
 	ProducerEpoch int16
 }
 
-// CommitTransactional stores offsets in a transaction of a producer. They become committed offsets
+// CommitTransactional stores offsets in a producer's transaction. They become committed offsets
 // when the transaction is committed. It returns one error per offset, in the order of c.Offsets, or
 // a single error for the whole request, which may be an error of replica.Verifier.
 //
-// The transaction coordinator is asked before the shard checks the member and its generation, so
-// that no other request runs between the check and the append.
+// CommitTransactional asks the transaction coordinator before the shard checks the member and its
+// generation, so that no other request runs between this check and the append.
 func (g *Groups) CommitTransactional(ctx context.Context, c TransactionalCommit) ([]error, error) {
 	s, err := g.shard(c.Group, false)
 	if err != nil {
@@ -46,9 +47,9 @@ func (g *Groups) CommitTransactional(ctx context.Context, c TransactionalCommit)
 	}
 }
 
-// commitAttempts is how often a commit is verified. A verification may wait for the end of the
-// producer's previous transaction. The marker of that transaction is then written meanwhile, so the
-// verification is outdated.
+// commitAttempts is the maximum number of times that a commit is verified. A verification may wait
+// for the end of the producer's previous transaction. In that time that transaction's marker is
+// written, so the verification is outdated.
 const commitAttempts = 3
 
 func commitOnce(ctx context.Context, s *shard, c *TransactionalCommit) ([]error, error) {
@@ -64,7 +65,7 @@ func commitOnce(ctx context.Context, s *shard, c *TransactionalCommit) ([]error,
 }
 
 // commitVerificationError returns the error for a commit whose verification has failed. It
-// translates partition errors, which clients of a coordinator do not know.
+// translates partition errors, which a coordinator's clients do not know.
 func commitVerificationError(err error) error {
 	switch {
 	case errors.Is(err, replica.ErrNotEnoughReplicas):
@@ -78,9 +79,9 @@ func commitVerificationError(err error) error {
 }
 
 // Mark writes the marker that ends a producer's transaction to a partition of __consumer_offsets.
-// It returns once the offsets of the transaction are visible and the marker is below the high
-// watermark. While the shard loads, it fails with replica.ErrNotLeader. Its other errors are those
-// of replica.Set.AppendMarkers.
+// It returns once the transaction's offsets are visible and the marker is below the high watermark.
+// While the shard loads, Mark fails with replica.ErrNotLeader. Its other errors are those of
+// replica.Set.AppendMarkers.
 func (g *Groups) Mark(ctx context.Context, partition int32, end logstore.EndTxn) error {
 	s, err := g.runtime.ShardAt(partition)
 	if err == nil {
@@ -101,16 +102,17 @@ func (g *Groups) Mark(ctx context.Context, partition int32, end logstore.EndTxn)
 const markerWait = time.Second
 
 // WriteMarkers writes transaction markers to partitions that this broker leads, and waits until
-// they are below the high watermarks. It returns one error for each marker. A partition whose
-// replicas do not copy the marker within a second gets replica.ErrTimeout, so that it delays the
-// others only for this time. The caller repeats the markers that have failed.
+// they are below the high watermarks. It returns one error for each marker. If a partition's
+// replicas do not copy the marker within markerWait, its error is replica.ErrTimeout; so the
+// partition delays the others only for this time. The caller must repeat the markers that have
+// failed.
 func (g *Groups) WriteMarkers(ctx context.Context, markers []replica.Marker) []error {
 	errs := make([]error, len(markers))
 	ctx, cancel := context.WithTimeout(ctx, markerWait)
 	defer cancel()
 	var groups sync.WaitGroup
 	var others []replica.Marker
-	var indexes []int // indexes of others in markers
+	var indexes []int // index in markers of each element of others
 	for i, m := range markers {
 		if m.ID.Topic == OffsetsTopic {
 			groups.Go(func() { errs[i] = g.Mark(ctx, m.ID.Index, m.End) })

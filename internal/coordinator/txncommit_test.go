@@ -15,15 +15,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/internaltopic"
 )
 
-// verifierFunc is a transaction coordinator that answers with a function.
+// verifierFunc is a transaction coordinator whose answers come from a function.
 type verifierFunc func(replica.Verification) error
 
 func (f verifierFunc) Verify(_ context.Context, q replica.Verification) []error {
 	return []error{f(q)}
 }
 
-// inVerifyingBroker runs a test with a broker that leads the offsets topic, and that asks a
-// transaction coordinator.
+// inVerifyingBroker runs a test with a broker that leads the offsets topic and asks a transaction
+// coordinator.
 func inVerifyingBroker(t *testing.T, ask verifierFunc, test func(*broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,8 @@ func (b *broker) commitIn(epoch int16, offset int64) error {
 	return err
 }
 
-// mark ends the transaction of producer 7 in an epoch. The markers have transaction version 2.
+// mark ends the transaction of producer 7 in the given epoch. The markers have transaction version
+// 2.
 func (b *broker) mark(epoch int16, commit bool) error {
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Second)
 	defer cancel()
@@ -70,7 +71,8 @@ func (b *broker) wantOffset(stage string, want int64, stable bool) {
 	}
 }
 
-// A transactional offset is pending until the marker, across failovers before and after it.
+// TestTransactionalOffsetsSurviveFailover checks that a transactional offset is pending until the
+// marker, across failovers before and after the marker.
 func TestTransactionalOffsetsSurviveFailover(t *testing.T) {
 	inVerifyingBroker(t, confirm, func(b *broker) {
 		failover := func(epoch int32) {
@@ -88,14 +90,14 @@ func TestTransactionalOffsetsSurviveFailover(t *testing.T) {
 		must(t, b.commitIn(1, 12))
 		must(t, b.mark(1, true))
 		b.wantOffset("committed", 12, true)
-		must(t, b.mark(1, true)) // the coordinator has not received the answer
+		must(t, b.mark(1, true)) // repeated, because the coordinator has not received the answer
 		failover(3)
 		b.wantOffset("committed, loaded", 12, true)
 	})
 }
 
-// The first commit of a transaction is verified. A commit of a fenced producer is refused, and so
-// is one of a former member.
+// TestTransactionalCommitIsVerified checks that a transaction's first commit is verified, and that
+// commits of a fenced producer and of a former member are refused.
 func TestTransactionalCommitIsVerified(t *testing.T) {
 	var asked []replica.Verification
 	var answer error
@@ -135,7 +137,8 @@ func TestTransactionalCommitIsVerified(t *testing.T) {
 	})
 }
 
-// The transaction ends between its verification and the append. The client repeats the commit.
+// TestTransactionalCommitAfterTheMarkerIsRefused checks a transaction that ends between its
+// verification and the append. The client must repeat the commit.
 func TestTransactionalCommitAfterTheMarkerIsRefused(t *testing.T) {
 	var b *broker
 	inVerifyingBroker(t, func(replica.Verification) error {
@@ -149,8 +152,9 @@ func TestTransactionalCommitAfterTheMarkerIsRefused(t *testing.T) {
 	})
 }
 
-// KAFKA-17507: a marker is acknowledged only when its effect is visible and replicated. Broker 2
-// does not run, so the high watermark does not advance.
+// TestMarkerOfOffsetsWaitsForHighWatermark checks that a marker is acknowledged only when its
+// effect is visible and replicated (KAFKA-17507). Broker 2 does not run, so the high watermark does
+// not advance.
 func TestMarkerOfOffsetsWaitsForHighWatermark(t *testing.T) {
 	inVerifyingBroker(t, confirm, func(b *broker) {
 		must(t, b.commitIn(0, 10))
@@ -173,7 +177,8 @@ func TestMarkerOfOffsetsWaitsForHighWatermark(t *testing.T) {
 	})
 }
 
-// A broker that does not lead the partition refuses its markers with the error of a partition.
+// TestMarkerOfAnotherBroker checks that a broker that does not lead the partition refuses the
+// partition's markers with a partition error.
 func TestMarkerOfAnotherBroker(t *testing.T) {
 	inVerifyingBroker(t, confirm, func(b *broker) {
 		if err := b.Mark(b.t.Context(), 3, logstore.EndTxn{ProducerID: 7}); !errors.Is(err,

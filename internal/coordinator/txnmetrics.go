@@ -61,7 +61,7 @@ func (m txnMetrics) register(to prometheus.Registerer, t *Transactions) {
 	m.markerRetry.WithLabelValues(retryOther)
 }
 
-// count adds the transactions that have ended between two states of the statistics.
+// count adds to the metrics the transactions that have ended between two states of the statistics.
 func (m txnMetrics) count(before, now transaction.Ended) {
 	if before == now {
 		return
@@ -75,7 +75,7 @@ func (m txnMetrics) count(before, now transaction.Ended) {
 // retryOther is the label for an error that is not in retryReasons.
 const retryOther = "other"
 
-// retryReasons are the reasons for which a marker is repeated.
+// retryReasons lists the reasons why a marker is repeated.
 var retryReasons = []struct {
 	err  error
 	name string

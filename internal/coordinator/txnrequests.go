@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// ErrInvalidTransactionalID is the error for an empty transactional id.
+// ErrInvalidTransactionalID means that the transactional id is empty.
 var ErrInvalidTransactionalID = errors.New("invalid transactional id")
 
 func (t *Transactions) shard(id string) (*txnHandle, error) {
@@ -22,7 +22,7 @@ func (t *Transactions) shard(id string) (*txnHandle, error) {
 	return t.runtime.Shard(id)
 }
 
-// wait runs a request in its shard and waits for the answer.
+// wait runs a request in the transactional id's shard and waits for the answer.
 func (t *Transactions) wait(ctx context.Context, id string,
 	run func(now time.Time, s *txnShard, to transaction.Token) transaction.Output) (
 	transaction.Result, error) {
@@ -45,7 +45,7 @@ func (t *Transactions) Init(ctx context.Context, r transaction.Init) (transactio
 	return result.Producer, err
 }
 
-// Add adds partitions to a transaction. With r.Verify it only returns the partitions that the
+// Add adds partitions to a transaction. If r.Verify is set, it only returns the partitions that the
 // transaction does not include.
 func (t *Transactions) Add(ctx context.Context, r transaction.Add) (absent []transaction.Partition,
 	err error) {
@@ -68,7 +68,7 @@ func (t *Transactions) End(ctx context.Context, r transaction.End) (transaction.
 	return result.Producer, err
 }
 
-// Abort aborts an ongoing transaction at the request of an administrator. The producer is fenced.
+// Abort aborts an ongoing transaction at an administrator's request, and fences the producer.
 func (t *Transactions) Abort(ctx context.Context, id string) error {
 	s, err := t.shard(id)
 	if err != nil {
@@ -95,8 +95,8 @@ func (t *Transactions) Describe(ctx context.Context, id string) (transaction.Des
 	})
 }
 
-// List returns the selected transactional ids that this broker coordinates, or ErrLoading if one of
-// the shards is not loaded yet.
+// List returns the selected transactional ids that this broker coordinates. It returns ErrLoading
+// if a shard is not loaded yet.
 func (t *Transactions) List(ctx context.Context, f transaction.Filter) ([]transaction.Description,
 	error) {
 	var all []transaction.Description
@@ -129,7 +129,7 @@ func (t *Transactions) Verify(ctx context.Context, q replica.Verification) []err
 	return t.verifier.ask(ctx, leader, q)
 }
 
-// VerifyHere answers a verification of a transactional id that this broker coordinates.
+// VerifyHere answers a verification for a transactional id that this broker coordinates.
 func (t *Transactions) VerifyHere(ctx context.Context, q replica.Verification) []error {
 	r := transaction.Add{ID: q.TransactionalID, Verify: !q.Add,
 		Producer:   transaction.Producer{ID: q.ProducerID, Epoch: q.ProducerEpoch},
@@ -155,7 +155,7 @@ func (t *Transactions) VerifyHere(ctx context.Context, q replica.Verification) [
 	return errs
 }
 
-// verificationAnswer translates the coordinator's error for the leader of the partition. After
+// verificationAnswer translates the coordinator's error for the partition's leader. After
 // ErrNotEnoughReplicas the producer repeats its batch.
 func verificationAnswer(err error) error {
 	switch {

@@ -12,15 +12,15 @@ import (
 )
 
 // txnShard is the runtime.Machine for the transactional ids of one partition. It adds metrics, and
-// the settings of the metadata image, to the pure transaction.State.
+// the settings in the metadata image, to the pure transaction.State.
 type txnShard struct {
 	*transaction.State
 	transactions *Transactions
 
 	configured metadata.Transactions
-	ended      transaction.Ended // part of State.Ended that is in the metrics already
+	ended      transaction.Ended // part of State.Ended that the metrics already include
 
-	// phases is the number of transactional ids by name of phase. The metrics collector reads it.
+	// phases contains the numbers of transactional ids by phase name. The metrics collector reads it.
 	phases atomic.Pointer[map[string]int]
 }
 
@@ -59,8 +59,8 @@ func (s *txnShard) configure(img *metadata.Image) {
 	}
 }
 
-// Measure implements runtime.Machine. Counting the transactional ids by phase visits all of them,
-// so Measure does it only if sample is set.
+// Measure implements runtime.Machine. Counting the transactional ids by phase takes a visit of all
+// of them, so Measure does it only if sample is set.
 func (s *txnShard) Measure(sample bool) {
 	s.transactions.metrics.count(s.ended, s.Ended())
 	s.ended = s.Ended()

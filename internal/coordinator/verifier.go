@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// verifyConnections is the largest number of connections to one broker for verifications. One
-	// request is in flight on each. A request whose transactional id waits for the end of a
-	// transaction occupies its connection until then.
+	// verifyConnections is the maximum number of connections to one broker for verifications. One
+	// request is in flight on each. If a request's transactional id waits for the end of a
+	// transaction, the request occupies its connection until then.
 	verifyConnections = 4
-	// verifyQuestionsMax limits the questions of one request.
+	// verifyQuestionsMax limits the number of questions in one request.
 	verifyQuestionsMax = 1000
 	connectTimeout     = 3 * time.Second
 	// peerIdle is the time after which an unused connection is closed.
 	peerIdle = time.Minute
 )
 
-// verifier sends verifications to the coordinators on other brokers. The questions that arrive
-// while all connections to a broker are in use are sent together in the next request.
+// verifier sends verifications to the coordinators on other brokers. Questions that arrive while
+// all connections to a broker are in use are sent together in the next request.
 type verifier struct {
 	opts  *TransactionOptions
 	ctx   context.Context //nolint:containedctx // canceled by close
@@ -34,20 +34,20 @@ type verifier struct {
 	brokers map[int32]*verifyQueue
 }
 
-// verifyQueue contains the questions for one broker, and its connections. The verifier's mutex
-// guards it.
+// verifyQueue contains the questions for one broker, and the connections to this broker. The
+// verifier's mutex guards it.
 type verifyQueue struct {
 	broker  metadata.Broker
 	waiting []*verifyItem
-	workers int // goroutines, each with a connection
-	idle    int // workers that wait for questions
+	workers int // number of goroutines, each of which has a connection
+	idle    int // number of workers that wait for questions
 	wake    chan struct{}
 }
 
 type verifyItem struct {
 	replica.Verification
 	ctx    context.Context //nolint:containedctx // of the question
-	answer chan []error    // buffer of one
+	answer chan []error    // channel with a buffer of one
 }
 
 func newVerifier(opts *TransactionOptions) *verifier {
@@ -95,14 +95,15 @@ func (v *verifier) queue(to metadata.Broker, item *verifyItem) {
 	switch {
 	case q.idle > 0:
 		q.idle--
-		q.wake <- struct{}{} // does not block: at most one value for each idle worker
+		// This does not block: the channel contains at most one value for each idle worker.
+		q.wake <- struct{}{}
 	case q.workers < verifyConnections:
 		q.workers++
 		v.tasks.Go(func() { v.work(q) })
 	}
 }
 
-// take returns the questions that have waited, and the broker's current address.
+// take returns the waiting questions, and the broker's current address.
 func (v *verifier) take(q *verifyQueue) ([]*verifyItem, metadata.Broker) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -115,7 +116,7 @@ func (v *verifier) take(q *verifyQueue) ([]*verifyItem, metadata.Broker) {
 	return items, q.broker
 }
 
-// retire ends an idle worker. It returns false if a question has arrived for it meanwhile.
+// retire ends an idle worker. It returns false if a question for the worker has just arrived.
 func (v *verifier) retire(q *verifyQueue) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -148,7 +149,7 @@ func (v *verifier) work(q *verifyQueue) {
 			if v.retire(q) {
 				return
 			}
-			<-q.wake // a question has arrived meanwhile
+			<-q.wake // a question has just arrived
 		}
 	}
 }
@@ -178,7 +179,7 @@ func (v *verifier) send(c *connector, to metadata.Broker, items []*verifyItem) {
 	}
 }
 
-// connector is the connection of one worker, which is opened when it is needed.
+// connector is the connection of one worker. It is opened when it is needed.
 type connector struct {
 	peer Peer
 	to   metadata.Broker
@@ -201,7 +202,7 @@ func (c *connector) connect(ctx context.Context, opts *TransactionOptions,
 
 func (c *connector) close() {
 	if c.peer != nil {
-		_ = c.peer.Close() // an error has no consequence: the connection is not used again
+		_ = c.peer.Close() // an error has no consequence, because the connection is not used again
 		c.peer = nil
 	}
 }

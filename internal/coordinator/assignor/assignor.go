@@ -9,8 +9,8 @@ import (
 // TopicID is Kafka's topic id.
 type TopicID = [16]byte
 
-// Assignment maps topics to partitions. Each list of partitions is sorted and contains at least one
-// partition and no duplicates.
+// Assignment maps topics to partitions. Each list of partitions is sorted, has at least one element
+// and contains no duplicates.
 type Assignment map[TopicID][]int32
 
 // Equal reports whether two assignments contain the same partitions.
@@ -42,16 +42,16 @@ func compareTopics(a, b TopicID) int { return slices.Compare(a[:], b[:]) }
 // Member is a member of a group.
 type Member struct {
 	ID       string
-	Instance string     // group.instance.id; "" for a dynamic member
+	Instance string     // value of group.instance.id; "" for a dynamic member
 	Topics   []TopicID  // subscribed topics that exist
-	Current  Assignment // the member's previous assignment
+	Current  Assignment // previous assignment of the member
 }
 
-// Func assigns the partitions of topics to members. The argument topics maps topic ids to partition
-// counts; the result maps member ids to assignments.
+// Func assigns the partitions of topics to members. The argument topics maps topic ids to numbers
+// of partitions. The result maps member ids to assignments.
 type Func func(members []Member, topics map[TopicID]int) map[string]Assignment
 
-// Names of the assignors, as clients send them.
+// These are the names of the assignors, as clients send them.
 const (
 	UniformName = "uniform"
 	RangeName   = "range"
@@ -60,7 +60,7 @@ const (
 // Names returns the names of all assignors. The first is the default.
 func Names() []string { return []string{UniformName, RangeName} }
 
-// ByName returns the assignor with a name, or nil if the name is unknown.
+// ByName returns the assignor with the given name, or nil if the name is unknown.
 func ByName(name string) Func {
 	switch name {
 	case UniformName:
@@ -72,8 +72,8 @@ func ByName(name string) Func {
 	}
 }
 
-// ordered returns members in an order that does not change when their processes restart: first
-// static members, ordered by instance id, then dynamic members, ordered by member id.
+// ordered returns members in an order that does not change when their processes restart. Static
+// members come first, ordered by instance id, and then dynamic members, ordered by member id.
 func ordered(members []Member) []Member {
 	return slices.SortedFunc(slices.Values(members), func(a, b Member) int {
 		if (a.Instance == "") != (b.Instance == "") {

@@ -15,7 +15,7 @@ var runs = flag.Int("assignor.runs", 60, "number of random groups")
 
 func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
 
-// history is a group whose members and topics change at random between two assignments.
+// history simulates a group whose members and topics change at random between two assignments.
 type history struct {
 	t          *testing.T
 	random     *rand.Rand
@@ -53,7 +53,7 @@ func (l *history) change() {
 			m.Topics = nil
 			for n := range 6 {
 				if l.random.IntN(2) == 0 {
-					m.Topics = append(m.Topics, id(n)) // may be a topic that does not exist
+					m.Topics = append(m.Topics, id(n)) // an id of a topic that may not exist
 				}
 			}
 		}
@@ -62,7 +62,7 @@ func (l *history) change() {
 		func(i, j int) { l.members[i], l.members[j] = l.members[j], l.members[i] })
 }
 
-// wantValid checks the invariants of the package comment.
+// wantValid checks the invariants stated in the package comment.
 func (l *history) wantValid(assigned map[string]Assignment) {
 	l.t.Helper()
 	owners := map[string]string{}
@@ -114,8 +114,8 @@ func (l *history) kept(assigned map[string]Assignment) (n int) {
 	return n
 }
 
-// maxKept returns the largest possible result of kept if all members subscribe to the same topics:
-// a member keeps at most its share, and the shares of some members are larger by one.
+// maxKept returns the largest possible result of kept if all members subscribe to the same topics.
+// A member keeps at most its share; the shares of some members are larger by one.
 func (l *history) maxKept() (n int) {
 	total := 0
 	for _, partitions := range l.topics {
@@ -187,8 +187,9 @@ func TestUniformIsBalancedAndSticky(t *testing.T) {
 	})
 }
 
-// The sum of the squares of the members' loads is minimal for any subscriptions. The test compares
-// it with the minimum over all possible assignments.
+// TestUniformIsOptimalForAnySubscriptions checks that the sum of the squares of the members' loads
+// is minimal for any subscriptions. It compares the sum with the minimum over all possible
+// assignments.
 func TestUniformIsOptimalForAnySubscriptions(t *testing.T) {
 	eachHistory(t, false, func(l *history) {
 		assigned := Uniform(l.members, l.topics)
@@ -212,7 +213,7 @@ func TestUniformIsOptimalForAnySubscriptions(t *testing.T) {
 }
 
 // leastSquares tries all assignments and returns the minimal sum of the squares of the loads. The
-// result known is false if there are too many assignments to try.
+// result known is false if there are too many assignments.
 func (l *history) leastSquares() (best int, known bool) {
 	all := subscribers(l.members, l.topics)
 	order := slices.SortedFunc(maps.Keys(all), compareTopics)
@@ -298,8 +299,8 @@ func TestAssignorsByName(t *testing.T) {
 	}
 }
 
-// BenchmarkUniformJoin computes the assignment when a member joins a group of 999 members, which
-// consume 10,000 partitions of ten topics.
+// BenchmarkUniformJoin computes the assignment after a member has joined a group of 999 members,
+// which consume 10,000 partitions of ten topics.
 func BenchmarkUniformJoin(b *testing.B) {
 	topics, all := map[TopicID]int{}, []TopicID(nil)
 	for n := range 10 {

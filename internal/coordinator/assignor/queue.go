@@ -2,10 +2,11 @@ package assignor
 
 import "container/heap"
 
-// queue is a heap of members (indexes), ordered by load and, for equal loads, by index.
+// queue is a heap of members, which are represented by their indexes. It is ordered by load, and by
+// index for equal loads.
 type queue struct {
 	members []int
-	// load of each member; a caller that increases the load of least() must call fix
+	// load contains each member's load. A caller that increases the load of least() must call fix.
 	load []int
 }
 

@@ -1,11 +1,12 @@
 package assignor
 
-// Range assigns each subscriber of a topic a contiguous range of the topic's partitions, in the
-// order of the function ordered. The sizes of the ranges differ by at most one.
+// Range assigns each subscriber of a topic a contiguous range of the topic's partitions. The
+// subscribers are in the order that the function ordered returns. The sizes of the ranges differ by
+// at most one.
 //
-// Topics with the same subscribers and number of partitions get the same ranges, so that a member
-// can join the records of these topics. Range ignores the previous assignment: if a member joins or
-// leaves, the ranges of all members behind it move.
+// Topics with the same subscribers and the same number of partitions get the same ranges, so that a
+// member can join the records of these topics. Range ignores the previous assignment: if a member
+// joins or leaves, the ranges of all members after it move.
 func Range(members []Member, topics map[TopicID]int) map[string]Assignment {
 	members = ordered(members)
 	assigned := make(map[string]Assignment, len(members))

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Uniform assigns partitions so that the numbers of partitions of two members differ by at most
-// one, as far as their subscriptions allow. It keeps as much of the previous assignment as it can.
+// Uniform assigns partitions so that any two members' numbers of partitions differ by at most one,
+// as far as their subscriptions allow. It keeps as much of the previous assignment as it can.
 //
 // The result is an optimal semi-matching of partitions to members. Uniform first keeps the previous
 // assignments of subscribed topics, and assigns each free partition to the subscriber with the
-// fewest partitions. It then moves partitions along paths. A step of a path leads from the owner of
-// a partition to another subscriber of the partition's topic. While a path leads from a member to a
-// member with at least two partitions fewer, Uniform transfers one partition along each step of the
-// path. A semi-matching without such a path is optimal (Harvey, Ladner, Lovász and Tamir,
-// "Semi-matchings for bipartite graphs and load balancing", 2003). If all subscriptions are the
-// same, every path has one step, and the number of transferred partitions is minimal.
+// fewest partitions. It then moves partitions along paths. A step of a path leads from a
+// partition's owner to another subscriber of the partition's topic. While there is a path from a
+// member to a member with at least two partitions fewer, Uniform transfers one partition along each
+// step of this path. A semi-matching without such a path is optimal (Harvey, Ladner, Lovász and
+// Tamir, "Semi-matchings for bipartite graphs and load balancing", 2003). If all subscriptions are
+// the same, every path has one step, and the number of transferred partitions is minimal.
 func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 	u := newUniform(ordered(members), topics)
 	u.keep()
@@ -40,16 +40,17 @@ func Uniform(members []Member, topics map[TopicID]int) map[string]Assignment {
 	return assigned
 }
 
-// uniform is the state of one computation. It identifies members by their indexes.
+// uniform is the state of one call of Uniform. It identifies members by their indexes.
 type uniform struct {
 	members     []Member
 	order       []TopicID         // topics by ascending number of subscribers, then by id
 	subscribers map[TopicID][]int // members that subscribe to each topic
-	owner       map[TopicID][]int // owner of each partition; -1: none yet
-	previous    map[TopicID][]int // owner of each partition in the previous assignment; -1: none
-	load        []int             // number of partitions of each member
-	counts      []map[TopicID]int // number of partitions of each member, by topic
-	ordered     [][]TopicID       // subscribed topics of each member, ordered as in order
+	owner       map[TopicID][]int // owner of each partition; -1 if there is none yet
+	// owner of each partition in the previous assignment; -1 if there was none
+	previous map[TopicID][]int
+	load     []int             // number of partitions of each member
+	counts   []map[TopicID]int // number of partitions of each member, by topic
+	ordered  [][]TopicID       // subscribed topics of each member, ordered as in order
 }
 
 func newUniform(members []Member, topics map[TopicID]int) *uniform {
@@ -85,8 +86,8 @@ func unassigned(n int) []int {
 	return all
 }
 
-// setOwner assigns a partition to a member. If another member owns the partition, that member loses
-// it.
+// setOwner assigns a partition to a member. If another member owned the partition, that member
+// loses it.
 func (u *uniform) setOwner(topic TopicID, partition, to int) {
 	if from := u.owner[topic][partition]; from >= 0 {
 		u.load[from]--
@@ -98,7 +99,7 @@ func (u *uniform) setOwner(topic TopicID, partition, to int) {
 }
 
 // keep assigns the partitions of subscribed topics to their previous owners. If a partition has two
-// previous owners, the first of them gets it.
+// previous owners, the first one gets the partition.
 func (u *uniform) keep() {
 	for index := range u.members {
 		for _, topic := range u.ordered[index] {
@@ -123,9 +124,9 @@ func (u *uniform) sameSubscriptions() bool {
 	return true
 }
 
-// releaseExcess releases the partitions that a member owns above its share. Without it, balance
-// would move these partitions one by one. If the shares of two members differ by one, the member
-// with more partitions gets the larger share.
+// releaseExcess releases the partitions by which a member exceeds its share. Without it, balance
+// would move these partitions one by one. If two members' shares differ by one, the member with
+// more partitions gets the larger share.
 func (u *uniform) releaseExcess() {
 	if len(u.members) == 0 {
 		return
@@ -179,12 +180,11 @@ func (u *uniform) assignFree() {
 	}
 }
 
-// balance looks for a path from a member to another member that has at least two partitions fewer,
-// and transfers one partition along each step of that path. It returns false if there is no such
+// balance looks for a path from a member to another member that has at least two partitions fewer.
+// It transfers one partition along each step of that path. It returns false if there is no such
 // path.
 func (u *uniform) balance() bool {
-	// settled marks the members from which no path leads to a member with at least two partitions
-	// fewer
+	// Members in settled have no path to a member with at least two partitions fewer.
 	settled := make([]bool, len(u.members))
 	for {
 		from := -1
@@ -198,7 +198,7 @@ func (u *uniform) balance() bool {
 		}
 		reached, steps := u.reach(from)
 		best := from
-		for _, index := range reached { // of several members with the lowest load, best is the nearest
+		for _, index := range reached { // among members with the same lowest load, best is the nearest
 			if u.load[index] < u.load[best] {
 				best = index
 			}
@@ -207,8 +207,8 @@ func (u *uniform) balance() bool {
 			u.transfer(from, best, steps)
 			return true
 		}
-		// Every path from a reached member leads to reached members only. None of them has at least
-		// two partitions fewer than from, and from has the highest load of all members that are not
+		// Every path from a reached member leads only to reached members. None of them has at least two
+		// partitions fewer than the member from, which has the highest load of all members that are not
 		// settled. So all reached members are settled.
 		for _, index := range reached {
 			settled[index] = true
@@ -216,16 +216,15 @@ func (u *uniform) balance() bool {
 	}
 }
 
-// step is the last step of a path to a member: a partition of the topic moves to that member from
-// the member in field from.
+// step is the last step of a path to a member: a partition of the topic moves from the member in
+// the field from to that member.
 type step struct {
 	from  int
 	topic TopicID
 }
 
-// reach returns all members that can be reached by a path from one member, in order of distance,
-// beginning with the member itself. It also returns the last step of the path to each reached
-// member.
+// reach returns all members that a path from the member from can reach, in order of distance,
+// beginning with from itself. It also returns the last step of the path to each reached member.
 func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
 	reached, steps = []int{from}, map[int]step{from: {from: -1}}
 	seen := map[TopicID]bool{}
@@ -247,7 +246,7 @@ func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
 	return reached, steps
 }
 
-// transfer transfers one partition along each step of the path between two members.
+// transfer transfers one partition along each step of the path from one member to another.
 func (u *uniform) transfer(from, to int, steps map[int]step) {
 	for to != from {
 		s := steps[to]
@@ -256,9 +255,9 @@ func (u *uniform) transfer(from, to int, steps map[int]step) {
 	}
 }
 
-// selectPartition returns the partition of topic s.topic to transfer from member s.from to the
-// member receiver. It prefers a partition that receiver owned in the previous assignment. Its
-// second choice is a partition that s.from did not own in that assignment.
+// selectPartition returns the partition of topic s.topic that member s.from gives to receiver. It
+// prefers a partition that receiver owned in the previous assignment. Its second choice is a
+// partition that s.from did not own in that assignment.
 func (u *uniform) selectPartition(s step, receiver int) int {
 	best, rank := -1, -1
 	for partition, owner := range u.owner[s.topic] {

@@ -12,12 +12,13 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// The kinds of records of a group. The number of a kind is the version of the record's key. The
-// formats are Kafka's coordinator record types (its JSON schemas; docs/format/consumer-groups.md).
+// These are the kinds of records of a group. The number of a kind is the version of the record's
+// key. The formats are Kafka's coordinator record types (Kafka's JSON schemas;
+// docs/format/consumer-groups.md).
 const (
 	kindGroup = 3
-	// metadata of partitions, which only Kafka 4.0 writes; ignored. Kafka 4.1 replaced it by a hash
-	// in kindGroup (KIP-1101).
+	// kindTopics contains metadata of partitions, which only Kafka 4.0 writes; it is ignored. Kafka
+	// 4.1 replaced it by a hash in kindGroup (KIP-1101).
 	kindTopics           = 4
 	kindMember           = 5
 	kindAssignment       = 6
@@ -27,27 +28,27 @@ const (
 	valueVersion   int16 = 0
 )
 
-// ErrCorrupt is the error for a stored record that cannot be decoded.
+// ErrCorrupt is returned if a stored record cannot be decoded.
 var ErrCorrupt = errors.New("corrupt record of a consumer group")
 
-// Record is a record to store. A nil Value makes it a tombstone.
+// Record is a record to store. If Value is nil, the record is a tombstone.
 type Record struct {
 	Key, Value []byte
 }
 
-// Key is the key of a record of a group.
+// Key is the key of a group's record.
 type Key struct {
 	Kind  int16
 	Group string
-	ID    string // member id or expression; "" if a group has one record of the kind
+	ID    string // member id or expression; "" if a group has only one record of the kind
 }
 
-// Owns reports whether ReadKey decodes keys of a version.
+// Owns reports whether ReadKey can decode keys with the given version.
 func Owns(keyVersion int16) bool {
 	return keyVersion >= kindGroup && keyVersion <= kindCurrent || keyVersion == kindExpression
 }
 
-// perMember reports whether keys of a kind contain an ID.
+// perMember reports whether keys of the given kind contain an ID.
 func perMember(kind int16) bool {
 	return kind == kindMember || kind == kindTarget || kind == kindCurrent || kind == kindExpression
 }
@@ -73,7 +74,7 @@ func ReadKey(key []byte) (Key, error) {
 	return k, nil
 }
 
-// groupValue is the value of kindGroup.
+// groupValue is the value of a record of kindGroup.
 type groupValue struct {
 	epoch int32
 	hash  int64 // hash of the subscribed topics; 0 if there are none
@@ -88,15 +89,16 @@ func (v groupValue) append() []byte {
 	return kbin.AppendInt64(value, v.hash)
 }
 
-// Profile is a member's description of itself, which its heartbeats contain: the value of
-// kindMember.
+// Profile is the value of a record of kindMember. It contains the description that a member sends
+// of itself in its heartbeats.
 type Profile struct {
-	Instance, Rack       string // "": none
+	Instance, Rack       string // instance id and rack; "" if there is none
 	ClientID, ClientHost string
-	Topics               []string // topics subscribed by name; sorted, without duplicates
-	Expression           string   // "": none
-	Rebalance            time.Duration
-	Assignor             string // "": no preference
+	// topics to which the member subscribes by name; sorted, without duplicates
+	Topics     []string
+	Expression string // regular expression for further topics; "" if there is none
+	Rebalance  time.Duration
+	Assignor   string // name of the preferred assignor; "" for no preference
 }
 
 func (p *Profile) append() []byte {
@@ -112,7 +114,7 @@ func (p *Profile) append() []byte {
 	return kbin.AppendUvarint(value, 0)
 }
 
-// assignmentValue is the value of kindAssignment.
+// assignmentValue is the value of a record of kindAssignment.
 type assignmentValue struct {
 	epoch      int32
 	assignedMs int64 // time of the assignment; 0: unknown
@@ -127,7 +129,7 @@ func (v assignmentValue) append() []byte {
 	return kbin.AppendInt64(value, v.assignedMs)
 }
 
-// appendTarget returns the value of kindTarget.
+// appendTarget returns the value of a record of kindTarget.
 func appendTarget(a assignor.Assignment) []byte {
 	value := kbin.AppendCompactArrayLen(kbin.AppendInt16(nil, valueVersion), len(a))
 	for _, topic := range a.Topics() {
@@ -137,15 +139,15 @@ func appendTarget(a assignor.Assignment) []byte {
 	return kbin.AppendUvarint(value, 0)
 }
 
-// Current is the reconciliation state of a member: the value of kindCurrent. Previous is the
-// member's previous epoch.
+// Current is the value of a record of kindCurrent. It is a member's reconciliation state. Previous
+// is the member's previous epoch.
 type Current struct {
 	Epoch, Previous    int32
 	Phase              Phase
-	Assigned, Revoking Owned // Revoking: partitions that the member must revoke
+	Assigned, Revoking Owned // assigned partitions, and partitions that the member must revoke
 }
 
-// Owned maps each partition to the assignment epoch in which the member got it.
+// Owned maps each partition to the assignment epoch in which the member got the partition.
 type Owned map[assignor.TopicID]map[int32]int32
 
 func (c *Current) append() []byte {
@@ -172,7 +174,8 @@ func (o Owned) append(value []byte) []byte {
 	return value
 }
 
-// Resolved contains the topics that an expression matched: the value of kindExpression.
+// Resolved is the value of a record of kindExpression. It contains the topics that an expression
+// matched.
 type Resolved struct {
 	Topics     []string // topic names, sorted
 	Version    int64    // version of the metadata image; Heartwood stores 0

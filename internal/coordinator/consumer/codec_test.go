@@ -14,7 +14,7 @@ import (
 var topicA, topicB = assignor.TopicID{0xa}, assignor.TopicID{0xb}
 
 // examples returns a value of each kind. A test in test/compat checks that Kafka's dump-log decodes
-// the same values.
+// these values to the same contents.
 func examples() map[int16][]byte {
 	profile := Profile{
 		Instance: "i", Rack: "r", ClientID: "c", ClientHost: "/h", Topics: []string{"a", "b"},
@@ -60,7 +60,7 @@ func roundTrip(kind int16, value []byte) ([]byte, error) {
 	}
 }
 
-// The test compares the encoded records with the bytes in docs/format/consumer-groups.md.
+// TestRecordFormat compares the encoded records with the bytes in docs/format/consumer-groups.md.
 func TestRecordFormat(t *testing.T) {
 	want := map[int16]string{
 		kindGroup: "0000" + "00000005" + "010008" + "fffffffffffffffe",
@@ -111,8 +111,9 @@ func TestRecordFormat(t *testing.T) {
 	}
 }
 
-// Two records of other Kafka versions are decoded: one without epochs of partitions, as written
-// below 4.3, and one with a tag that Heartwood does not know.
+// TestRecordsOfOtherKafkaVersions checks that two records of other Kafka versions are decoded: one
+// without epochs of partitions, as versions before 4.3 write it, and one with a tag that Heartwood
+// does not know.
 func TestRecordsOfOtherKafkaVersions(t *testing.T) {
 	bare := "0000" + "00000003" + "00000002" + "00" + "02" + "0a000000000000000000000000000000" +
 		"02" + "00000005" + "00" + "01" + "00"
@@ -134,8 +135,8 @@ func TestRecordsOfOtherKafkaVersions(t *testing.T) {
 	}
 }
 
-// FuzzRecords checks that decoding arbitrary bytes returns a value or an error, and that a decoded
-// value is always encoded in the same way.
+// FuzzRecords checks that decoding arbitrary bytes returns a value or an error, and that encoding a
+// decoded value always gives the same bytes.
 func FuzzRecords(f *testing.F) {
 	for kind, value := range examples() {
 		f.Add(kind, value)

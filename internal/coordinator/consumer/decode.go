@@ -10,14 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// reader decodes values in the flexible encoding (KIP-482). Before it allocates memory for a list
-// or a string, it compares the length with the remaining bytes.
+// reader decodes values in the flexible encoding (KIP-482). It compares the length of a list or a
+// string with the number of remaining bytes before it allocates memory.
 type reader struct {
 	kbin.Reader
 }
 
-// read decodes the value of a record: first the version, which must be valueVersion, then the
-// function fields. It fails if fields leaves bytes unread.
+// read decodes the value of a record. It reads the version, which must be valueVersion, and then
+// calls fields. It fails if fields leaves bytes unread.
 func read(value []byte, fields func(r *reader)) error {
 	r := reader{kbin.Reader{Src: value}}
 	if version := r.Int16(); r.Ok() && version != valueVersion {
@@ -34,7 +34,7 @@ func read(value []byte, fields func(r *reader)) error {
 }
 
 // tags reads the tagged fields of a struct. It passes the content of tag 0 to the function zero,
-// which must read all of it, and skips other tags.
+// which must read all of it. It skips other tags.
 func (r *reader) tags(zero func(r *reader)) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		tag := r.Uvarint()
@@ -80,8 +80,8 @@ func readGroup(value []byte) (v groupValue, err error) {
 	return v, err
 }
 
-// readProfile decodes the record of a member. It skips tag 0, in which Kafka stores the data of
-// members that still use the classic protocol. Such members must join again.
+// readProfile decodes a member's record. It skips tag 0, in which Kafka stores the data of members
+// that still use the classic protocol. Such members must join again.
 func readProfile(value []byte) (p Profile, err error) {
 	err = read(value, func(r *reader) {
 		p.Instance, p.Rack = r.text(), r.text()
@@ -134,7 +134,7 @@ func readCurrent(value []byte) (c Current, err error) {
 	return c, err
 }
 
-// owned decodes partitions with the epochs in which the member got them. Kafka below 4.3 stores no
+// owned decodes partitions and the epochs in which the member got them. Kafka before 4.3 stores no
 // such epochs; owned then uses the member's epoch.
 func (r *reader) owned(epoch int32) Owned {
 	owned := Owned{}

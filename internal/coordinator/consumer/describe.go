@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// Description is the answer to ConsumerGroupDescribe for one group.
+// Description is the response to ConsumerGroupDescribe for one group.
 type Description struct {
 	ID, State, Assignor    string
 	Epoch, AssignmentEpoch int32
@@ -22,7 +22,7 @@ type MemberDescription struct {
 	Assigned, Target assignor.Assignment
 }
 
-// State returns the name that Kafka gives to the group's state.
+// State returns Kafka's name for the group's state.
 func (g *Group) State() string {
 	switch {
 	case len(g.members) == 0:
@@ -39,7 +39,7 @@ func (g *Group) State() string {
 }
 
 // Describe returns a description of the group, which shares data with the group. The caller must
-// not modify it.
+// not modify the description.
 func (g *Group) Describe() Description {
 	d := Description{ID: g.ID, State: g.State(), Assignor: g.assignor(), Epoch: g.epoch,
 		AssignmentEpoch: g.assignmentEpoch}
@@ -51,7 +51,7 @@ func (g *Group) Describe() Description {
 	return d
 }
 
-// Subscriptions returns the names of the topics that members subscribe to, by name or by
+// Subscriptions returns the names of the topics to which members subscribe, by name or by
 // expression.
 func (g *Group) Subscriptions() map[string]bool {
 	topics := map[string]bool{}
@@ -74,14 +74,14 @@ type Partition struct {
 	Index int32
 }
 
-// CheckCommit returns an error for a late commit of a member: a commit for a partition that the
-// member no longer owns, or one from an epoch before the member got the partition (KIP-1251). In
-// its current epoch a member may commit offsets of any partition, as in Kafka.
+// CheckCommit returns an error if a member's commit is too late: the member no longer owns the
+// partition, or the commit's epoch is before the epoch in which the member got the partition
+// (KIP-1251). In its current epoch a member may commit offsets for any partition, as in Kafka.
 func (g *Group) CheckCommit(memberID string, epoch int32, partitions []Partition) error {
 	m := g.members[memberID]
 	switch {
 	case m == nil && epoch < 0 && len(g.members) == 0:
-		return nil // commit of an admin tool to an empty group
+		return nil // commit of an admin tool to a group without members
 	case m == nil:
 		return ErrUnknownMember
 	case epoch == m.Epoch:
@@ -101,7 +101,7 @@ func (g *Group) CheckCommit(memberID string, epoch int32, partitions []Partition
 	return nil
 }
 
-// CheckFetch returns an error if a member fetches offsets with another epoch than its current one.
+// CheckFetch returns an error if a member fetches offsets with an epoch other than its current one.
 // It accepts clients without a member id.
 func (g *Group) CheckFetch(memberID string, epoch int32) error {
 	m := g.members[memberID]

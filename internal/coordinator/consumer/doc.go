@@ -1,8 +1,8 @@
 // Package consumer implements one group of the consumer protocol (KIP-848): members send their
-// subscriptions, and the coordinator assigns the partitions. Like package group, whose State
-// contains one Group of this package for each such group, it is a deterministic state machine. The
-// time and the cluster's topics are arguments. Records to store and answers are results, and only
-// Replay of stored records changes stored state.
+// subscriptions, and the coordinator assigns the partitions. It is a deterministic state machine,
+// like package group, whose State contains one Group of this package for each such group. The time
+// and the cluster's topics are arguments. The results are records to store and answers. Only Replay
+// of stored records changes stored state.
 //
 // A heartbeat of a member performs up to four steps:
 //
@@ -22,16 +22,16 @@
 // members still own.
 //
 // Invariants:
-//   - A partition has at most one owner, the member that lists it in Assigned or Revoking. A member
-//     gets a partition only when no other member owns it. It loses a partition only when it reports
-//     that it has revoked the partition, when it leaves, or when its session or rebalance timeout
-//     expires.
+//   - A partition has at most one owner: the member that lists the partition in Assigned or
+//     Revoking. A member gets a partition only when no other member owns it. A member loses a
+//     partition only when it reports that it has revoked the partition, when it leaves, or when its
+//     session or rebalance timeout expires.
 //   - A member's epoch <= the assignment epoch <= the group epoch.
-//   - If only the first of the records of a request are stored, whatever their number, the next
-//     heartbeats and the ends of sessions still bring the group into a correct state. Therefore the
-//     group epoch is stored before the records that depend on it, and the record of a removed
-//     member is deleted last (docs/format/consumer-groups.md).
+//   - If only some of a request's records are stored, from the first to any later one, the next
+//     heartbeats and expiries of sessions still bring the group into a correct state. Therefore the
+//     group epoch is stored before the records that depend on it, and a removed member's record is
+//     deleted last (docs/format/consumer-groups.md).
 //
 // The rules are those of Kafka 4.3's GroupMetadataManager and CurrentAssignmentBuilder (KIP-848,
-// 1082, 1101, 1251, 1263). The code is written anew.
+// 1082, 1101, 1251, 1263). The code is not copied from Kafka.
 package consumer

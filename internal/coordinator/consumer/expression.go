@@ -8,28 +8,28 @@ import (
 )
 
 // expressionBytesMax limits the length of an expression, because the time for matching is
-// proportional to it (and to the total length of all topic names).
+// proportional to this length (and to the total length of all topic names).
 const expressionBytesMax = 1024
 
-// programMax limits the number of instructions of a compiled expression. Package regexp itself
+// programMax limits the number of instructions in a compiled expression. Package regexp itself
 // allows 128 MiB of instructions, which is too much memory for one request.
 const programMax = 10_000
 
-// programSize estimates the number of instructions of a compiled expression.
+// programSize estimates the number of instructions in a compiled expression.
 func programSize(re *syntax.Regexp) int {
 	size := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
 		size += programSize(sub)
 	}
 	if re.Op == syntax.OpRepeat {
-		// no overflow: the parser limits the product of nested repetitions to 1,000
+		// This does not overflow, because the parser limits the product of nested repetitions to 1,000.
 		size *= max(1, re.Min, re.Max)
 	}
 	return size
 }
 
-// compile compiles an RE2 expression and caches the result. The expression must match the whole
-// name of a topic.
+// compile compiles an RE2 expression and caches the result. The expression must match a topic's
+// whole name.
 func (g *Group) compile(expression string) error {
 	if g.patterns[expression] != nil {
 		return nil
@@ -37,8 +37,8 @@ func (g *Group) compile(expression string) error {
 	if len(expression) > expressionBytesMax {
 		return fmt.Errorf("%w: longer than %d bytes", ErrInvalidExpression, expressionBytesMax)
 	}
-	// parsed as the client sent it: inside the parentheses that are added below, "a)(b" would be
-	// valid
+	// Parse the expression as the client sent it. Inside the parentheses that are added below, "a)(b"
+	// would be valid.
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidExpression, err)
@@ -54,8 +54,8 @@ func (g *Group) compile(expression string) error {
 	return nil
 }
 
-// resolveExpressions computes which topics each expression of the members matches, if the
-// expression is new or the topics have changed. It drops expressions that no member uses.
+// resolveExpressions computes which topics each member's expression matches, if the expression is
+// new or the topics have changed. It drops expressions that no member uses.
 func (t *transition) resolveExpressions() {
 	g, used := t.g, map[string]bool{}
 	t.eachMember(func(m *Member) {
@@ -71,8 +71,8 @@ func (t *transition) resolveExpressions() {
 	for expression := range used {
 		has, known := g.resolved[expression]
 		if known && g.currentFor == t.topics || g.compile(expression) != nil {
-			// nothing has changed, or the expression, which another version stored, does not
-			// compile
+			// Nothing has changed, or the expression does not compile: another version of Heartwood has
+			// stored it.
 			continue
 		}
 		if found := t.match(g.patterns[expression]); !known || !slices.Equal(found, has.Topics) {
@@ -96,8 +96,8 @@ func (t *transition) match(pattern *regexp.Regexp) (names []string) {
 	return names
 }
 
-// subscribed returns the names of the topics that a member subscribes to, by name or by expression.
-// Topics that are subscribed by name need not exist.
+// subscribed returns the names of the topics to which a member subscribes, by name or by
+// expression. Topics that are subscribed by name do not have to exist.
 func (t *transition) subscribed(m *Member) map[string]bool {
 	names := make(map[string]bool, len(m.Topics))
 	for _, name := range m.Topics {

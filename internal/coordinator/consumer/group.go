@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// Errors of requests. Package handler maps each of them to a Kafka error code.
+// These are errors of requests. Package handler maps each of them to a Kafka error code.
 var (
 	ErrInvalid             = errors.New("invalid heartbeat")
 	ErrUnknownMember       = errors.New("unknown member id")
@@ -23,32 +23,32 @@ var (
 	ErrTooLarge            = errors.New("subscription too large to be stored")
 )
 
-// Special member epochs (KIP-848).
+// These are special member epochs (KIP-848).
 const (
 	EpochJoin  int32 = 0
 	EpochLeave int32 = -1
-	// a static member leaves, and will return with its instance id
+	// EpochLeaveStatic means that a static member leaves, and will return with its instance id.
 	EpochLeaveStatic int32 = -2
 )
 
-// Config configures groups. All fields except Assignment must be set.
+// Config contains the configuration of groups. All fields except Assignment must be set.
 type Config struct {
 	Session  time.Duration // session timeout
 	Interval time.Duration // time between two heartbeats of a member
 	// Assignment is the minimum time between two computations of targets (KIP-1263); it may be 0.
 	Assignment     time.Duration
 	MembersMax     int
-	RecordBytesMax int // limit for each record
+	RecordBytesMax int // maximum size of each record
 }
 
-// Phase is the progress of a member towards its target. The numbers are stored in records.
+// Phase is a member's progress towards its target. Records contain the numbers.
 type Phase int8
 
-// The phases of a member.
+// These are the phases of a member.
 const (
 	Stable     Phase = iota // the member owns its whole target
 	Unrevoked               // the member must still revoke partitions
-	Unreleased              // other members still own partitions of the member's target
+	Unreleased              // other members still own partitions that belong to the member's target
 )
 
 // Topic is a topic of the cluster.
@@ -59,48 +59,49 @@ type Topic struct {
 }
 
 // Topics is an immutable snapshot of the cluster's topics. A Group detects a new snapshot by
-// comparing addresses.
+// comparing the addresses of Topics.
 type Topics struct {
 	ByName func(name string) (Topic, bool)
 	All    iter.Seq[Topic]
 }
 
-// Member is a member of a group. Profile and Current are each stored in a record.
+// Member is a member of a group. Profile and Current are stored in one record each.
 type Member struct {
 	ID string
 	Profile
 	Current
 
 	deadline time.Time // end of the member's session
-	revokeBy time.Time // time at which Revoking must be empty; zero: it is empty
+	revokeBy time.Time // time at which Revoking must be empty; zero if it is already empty
 }
 
 // Group is the state of a group. Only Replay changes the stored fields.
 type Group struct {
 	ID string
 
-	stored          bool  // a group record is stored
-	epoch           int32 // number of changes of members, subscriptions and topics
+	stored          bool  // true if a group record is stored
+	epoch           int32 // group epoch: the number of changes of members, subscriptions and topics
 	hash            int64 // hash of the subscribed topics in this epoch
-	assignmentEpoch int32 // epoch for which targets were computed; at most epoch
-	assignedMs      int64 // time at which targets were computed, Unix ms; 0: unknown
+	assignmentEpoch int32 // epoch for which the targets were computed; at most epoch
+	assignedMs      int64 // time at which the targets were computed, in Unix ms; 0: unknown
 	members         map[string]*Member
-	targets         map[string]assignor.Assignment // by member id
-	resolved        map[string]Resolved            // topics matched by each expression
+	targets         map[string]assignor.Assignment // targets by member id
+	resolved        map[string]Resolved            // topics that each expression matches
 
 	// The fields below are derived from the members.
 	instances map[string]string // member ids by group.instance.id
-	// owner of each partition: the id of the member that lists it in Assigned or Revoking
+	// owners contains the owner of each partition: the id of the member that lists the partition in
+	// Assigned or Revoking.
 	owners  map[assignor.TopicID]map[int32]string
-	loading bool // Loaded has not been called yet, and owners is incomplete
+	loading bool // true until Loaded is called; owners is then incomplete
 
-	// The fields below are volatile.
-	currentFor *Topics                   // snapshot from which epoch and targets were computed
+	// The fields below are not stored.
+	currentFor *Topics                   // snapshot from which the epoch and the targets were computed
 	patterns   map[string]*regexp.Regexp // compiled expressions, by their text
 }
 
-// New returns an empty group. Parameter loading is set if records of the log will be passed to
-// Replay; Loaded must then be called after them.
+// New returns an empty group. loading must be true if the log's records will be passed to Replay;
+// the caller must then call Loaded after the last record.
 func New(id string, loading bool) *Group {
 	return &Group{
 		ID: id, members: map[string]*Member{}, targets: map[string]assignor.Assignment{},
@@ -113,15 +114,15 @@ func New(id string, loading bool) *Group {
 // Members returns the number of members.
 func (g *Group) Members() int { return len(g.members) }
 
-// Unused reports whether neither a group record nor a record of a member is stored.
+// Unused reports whether neither a group record nor a member's record is stored.
 func (g *Group) Unused() bool { return !g.stored && len(g.members) == 0 }
 
-// Loaded is called after all records of the log were replayed. It starts a session for every
+// Loaded must be called after all records of the log were replayed. It starts a session for every
 // member.
 func (g *Group) Loaded(now time.Time, session time.Duration) {
 	g.loading = false
-	// Two members may have the same instance: one that has left temporarily, and its successor. The
-	// successor must come last, so that it becomes the owner of their partitions.
+	// Two members may have the same instance id: a member that has left temporarily, and its
+	// successor. Process the successor last, so that it becomes the owner of their partitions.
 	for _, away := range []bool{true, false} {
 		for _, m := range g.members {
 			if away == (m.Epoch == EpochLeaveStatic) {
@@ -143,8 +144,8 @@ func (m *Member) startRevoking(now time.Time) {
 	}
 }
 
-// Due returns the time at which Expire must be called for a member. The result ok is false if the
-// member does not exist.
+// Due returns the time at which Expire must be called for a member. ok is false if the member does
+// not exist.
 func (g *Group) Due(memberID string) (due time.Time, ok bool) {
 	m := g.members[memberID]
 	if m == nil {
@@ -167,7 +168,7 @@ func (g *Group) MemberIDs() iter.Seq[string] {
 	}
 }
 
-// addOwner makes a member the owner of each of its partitions.
+// addOwner makes a member the owner of its partitions.
 func (g *Group) addOwner(m *Member) {
 	for _, owned := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range owned {
@@ -181,7 +182,7 @@ func (g *Group) addOwner(m *Member) {
 	}
 }
 
-// removeOwner removes a member as the owner of each of its partitions.
+// removeOwner removes a member as the owner of its partitions.
 func (g *Group) removeOwner(m *Member) {
 	for _, owned := range []Owned{m.Assigned, m.Revoking} {
 		for topic, partitions := range owned {

@@ -10,25 +10,27 @@ import (
 )
 
 // Heartbeat is a member's request. If a field is nil, or Rebalance is negative, the value that the
-// member sent before still applies.
+// member last sent still applies.
 type Heartbeat struct {
-	Group, Member        string
-	Epoch                int32   // the member's epoch, or EpochJoin, EpochLeave or EpochLeaveStatic
-	Instance, Rack       *string // a static member sends Instance in each heartbeat
+	Group, Member string
+	Epoch         int32 // epoch of the member, or EpochJoin, EpochLeave or EpochLeaveStatic
+	// instance id, which a static member sends in each heartbeat, and rack
+	Instance, Rack       *string
 	ClientID, ClientHost string
 	Rebalance            time.Duration // time limit for revoking partitions
-	Topics               []string      // topics that the member subscribes to by name
-	Expression           *string       // topics that the member subscribes to by expression; "": none
-	Assignor             *string
-	Owned                assignor.Assignment // partitions that the member owns
+	Topics               []string      // topics to which the member subscribes by name
+	// expression for further topics to which the member subscribes; "" if there is none
+	Expression *string
+	Assignor   *string
+	Owned      assignor.Assignment // partitions that the member owns
 }
 
-// Answer is the answer to a Heartbeat.
+// Answer is the response to a Heartbeat.
 type Answer struct {
 	Epoch    int32
 	Interval time.Duration // time until the member's next heartbeat
-	// Assignment contains the partitions that the member may consume. It must revoke all other
-	// partitions. If Assignment is nil, the member's partitions are unchanged.
+	// Assignment contains the partitions that the member may consume. The member must revoke all other
+	// partitions. If Assignment is nil, the member's partitions have not changed.
 	Assignment assignor.Assignment
 }
 
@@ -67,33 +69,35 @@ func (h *Heartbeat) Check() error {
 	return nil
 }
 
-// isFull reports whether the heartbeat has values for all fields. A member sends such a heartbeat
-// after it has lost an answer.
+// isFull reports whether the heartbeat sets all fields. A member sends such a heartbeat after it
+// has lost an answer.
 func (h *Heartbeat) isFull() bool {
 	return h.Rebalance >= 0 && (h.Topics != nil || h.Expression != nil) && h.Owned != nil
 }
 
 // transition computes the changes that one heartbeat makes to a group. The fields from member on
-// describe the new state, for the method records.
+// describe the new state, which the method records stores.
 type transition struct {
 	g        *Group
 	h        *Heartbeat
 	topics   *Topics
 	now      time.Time
-	interval time.Duration // Config.Assignment
-	member   Member        // the sender of the heartbeat, in its new state
-	isNew    bool          // the member is not in g and replaces no static member of g
-	replaces string        // id of the static member that member replaces; "" if none
+	interval time.Duration // value of Config.Assignment
+	member   Member        // sender of the heartbeat, in its new state
+	isNew    bool          // true if the member is not in g and replaces no static member of g
+	replaces string        // id of the static member that the sender replaces; "" if there is none
 
-	// changed results of expressions; nil if an expression is no longer used
+	// resolved contains changed results of expressions. An element is nil if the expression is no
+	// longer used.
 	resolved               map[string]*Resolved
 	epoch, assignmentEpoch int32
 	hash                   int64
 	targets                map[string]assignor.Assignment // changed targets, by member id
 }
 
-// Heartbeat handles a heartbeat that does not leave the group. It returns the records that change
-// the group. Only the member's session and the compiled expressions change at once.
+// Heartbeat handles a heartbeat of a member that joins or stays in the group. It returns the
+// records that change the group. Only the member's session and the compiled expressions change at
+// once.
 func (g *Group) Heartbeat(now time.Time, h *Heartbeat, topics *Topics, c Config) (Answer, []Record,
 	error) {
 	t := &transition{
@@ -153,7 +157,7 @@ func (o Owned) assignment() assignor.Assignment {
 }
 
 // findMember sets t.member to the sender of the heartbeat, or to a new member if the heartbeat
-// joins.
+// joins the group.
 func (t *transition) findMember(membersMax int) error {
 	current := t.g.members[t.h.Member]
 	if t.h.Instance != nil {
@@ -166,7 +170,7 @@ func (t *transition) findMember(membersMax int) error {
 			return ErrFencedInstance
 		case holder.Epoch != EpochLeaveStatic:
 			return ErrUnreleasedInstance
-		default: // a restarted process takes the place of holder
+		default: // a restarted process takes over the membership of holder
 			t.replaces = holder.ID
 			t.member = *holder
 			t.member.ID = t.h.Member
@@ -198,16 +202,16 @@ func (t *transition) returnStatic() {
 		Stable, nil
 }
 
-// checkEpoch returns an error if the heartbeat has another epoch than the stored member. There are
-// two exceptions. A member that sends its previous epoch may have missed an answer: it is accepted
-// if it owns only partitions that are assigned to it. A member that joins again (EpochJoin) is
-// always accepted, because it owns no partitions.
+// checkEpoch returns an error if the heartbeat's epoch differs from the stored member's epoch.
+// There are two exceptions. A member that sends its previous epoch may have missed an answer;
+// checkEpoch accepts it if it owns only partitions that are assigned to it. checkEpoch always
+// accepts a member that joins again (EpochJoin), because such a member owns no partitions.
 func (t *transition) checkEpoch() error {
 	m := &t.member
 	switch {
 	case t.h.Epoch == EpochJoin:
 		return nil
-	// a phase that only a newer version stores
+	// Only a newer version stores other phases.
 	case m.Phase != Stable && m.Phase != Unrevoked && m.Phase != Unreleased:
 		return ErrFencedEpoch
 	case t.h.Epoch == m.Epoch:
@@ -226,7 +230,7 @@ func (t *transition) checkEpoch() error {
 }
 
 // unchanged reports whether neither the heartbeat nor the topics change the group epoch. This is
-// the usual case, and it requires no visit of the other members.
+// the usual case, and unchanged detects it without a loop over the other members.
 func (t *transition) unchanged(before *Member) bool {
 	return !t.isNew && t.replaces == "" && t.g.stored && t.g.currentFor == t.topics &&
 		t.g.targets[t.member.ID] != nil &&
@@ -266,8 +270,8 @@ func (p *Profile) equal(o *Profile) bool {
 		slices.Equal(p.Topics, o.Topics)
 }
 
-// eachMember calls f for each member of the group in its new state: without the member that is
-// replaced, and with t.member.
+// eachMember calls f for each member of the group in its new state: with t.member, and without a
+// member that t.member replaces.
 func (t *transition) eachMember(f func(m *Member)) {
 	for id, m := range t.g.members {
 		if id != t.member.ID && id != t.replaces {
@@ -277,8 +281,8 @@ func (t *transition) eachMember(f func(m *Member)) {
 	f(&t.member)
 }
 
-// records returns the records that store the transition. The order is that of the package comment
-// (doc.go).
+// records returns the records that store the transition, in the order that the package comment
+// (doc.go) requires.
 func (t *transition) records(before *Member) (records []Record) {
 	g, id := t.g, t.member.ID
 	store := func(kind int16, member string, value []byte) {

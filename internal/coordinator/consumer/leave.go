@@ -30,8 +30,8 @@ func (g *Group) Leave(h *Heartbeat) (Answer, []Record, error) {
 	return Answer{Epoch: h.Epoch}, g.remove(m), nil
 }
 
-// RemoveInstance returns the records that remove the member with an instance id, at the request of
-// an administrator.
+// RemoveInstance returns the records that remove the member with the given instance id. It is
+// called at the request of an administrator.
 func (g *Group) RemoveInstance(instance string) ([]Record, error) {
 	if m := g.members[g.instances[instance]]; m != nil {
 		return g.remove(m), nil
@@ -39,7 +39,8 @@ func (g *Group) RemoveInstance(instance string) ([]Record, error) {
 	return nil, ErrUnknownMember
 }
 
-// Expire returns the records that remove a member if its session or rebalance timeout has expired.
+// Expire returns the records that remove a member whose session or rebalance timeout has expired,
+// or none if neither has expired.
 func (g *Group) Expire(now time.Time, memberID string) []Record {
 	if due, ok := g.Due(memberID); !ok || now.Before(due) {
 		return nil
@@ -67,8 +68,8 @@ func (g *Group) remove(m *Member) []Record {
 	return append(records, Record{Key: Key{kindMember, g.ID, m.ID}.append()})
 }
 
-// Tombstones returns tombstones for all records of the group. The tombstone of the group record is
-// the last.
+// Tombstones returns tombstones for all records of the group. The group record's tombstone is the
+// last one.
 func (g *Group) Tombstones() (records []Record) {
 	tombstone := func(kind int16, member string) {
 		records = append(records,

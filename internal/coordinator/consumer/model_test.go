@@ -47,7 +47,7 @@ func (w *world) step() {
 		if c.granted != nil {
 			w.applyAssignment(c)
 		}
-	case n < 63: // the client stops to wait for its answer
+	case n < 63: // the client no longer waits for its answer
 		c.timedOut = true
 	case n < 65 && c.sent != nil: // the heartbeat in flight is lost
 		c.sent, c.sendFull, c.reported = nil, true, false
@@ -65,8 +65,8 @@ func (w *world) step() {
 	}
 }
 
-// heartbeat creates the next heartbeat of a client unless one is in flight, and delivers it to the
-// coordinator most of the time.
+// heartbeat creates a client's next heartbeat unless one is in flight, and usually delivers it to
+// the coordinator.
 func (w *world) heartbeat(c *client) {
 	if c.sent == nil {
 		w.send(c)
@@ -190,9 +190,10 @@ func (c *client) matches(topic string) bool {
 	return c.expression != "" && regexp.MustCompile("^("+c.expression+")$").MatchString(topic)
 }
 
-// Consumers, the network, topics and the coordinator act and fail in random order. Two members
-// never consume the same partition, and targets are not computed more often than the interval
-// allows. After the last fault, every subscribed partition is consumed.
+// TestRandomHistories lets consumers, the network, topics and the coordinator act and fail in
+// random order. Two members must never consume the same partition, and targets must not be computed
+// more often than the interval allows. After the last fault, every subscribed partition must be
+// consumed.
 func TestRandomHistories(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

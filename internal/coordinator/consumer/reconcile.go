@@ -25,7 +25,7 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 		}
 	}
 	if t.h.mayOwn(next.Revoking) {
-		// The member keeps its epoch until it reports that it has revoked the partitions.
+		// The member keeps its epoch until it reports that it has revoked these partitions.
 		next.Epoch, next.Phase = m.Epoch, Unrevoked
 		return next
 	}
@@ -53,8 +53,8 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 	return next
 }
 
-// mayOwn reports whether the member may still own any of the given partitions: the heartbeat lists
-// one of them, or it does not list owned partitions at all.
+// mayOwn reports whether the member may still own one of the given partitions: the heartbeat lists
+// one of them, or does not list owned partitions at all.
 func (h *Heartbeat) mayOwn(owned Owned) bool {
 	if len(owned) == 0 {
 		return false

@@ -2,9 +2,9 @@ package consumer
 
 import "time"
 
-// Replay applies a stored record of the group; a nil value is a tombstone. Records must be replayed
-// in log order. In a compacted log, records with different keys may be in any order, so Replay of a
-// record does not depend on other records.
+// Replay applies a stored record of the group. A nil value is a tombstone. Records must be replayed
+// in log order. In a compacted log, records with different keys can be in any order, so the replay
+// of a record does not depend on other records.
 func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte) (err error) {
 	switch k.Kind {
 	case kindGroup:
@@ -39,8 +39,8 @@ func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte
 	return err
 }
 
-// memberOrNew returns the member with an id. It creates the member if the member does not exist: in
-// a compacted log, any of the member's records may be the first.
+// memberOrNew returns the member with the given id, and creates it if it does not exist. In a
+// compacted log, any of the member's records may be the first.
 func (g *Group) memberOrNew(now time.Time, session time.Duration, id string) *Member {
 	m := g.members[id]
 	if m == nil {
@@ -93,7 +93,8 @@ func (g *Group) replayCurrent(now time.Time, id string, value []byte) error {
 		return err
 	}
 	if m == nil {
-		m = g.memberOrNew(now, 0, id) // exists while loading only; Loaded starts its session
+		// the member may be missing only during loading; Loaded starts its session
+		m = g.memberOrNew(now, 0, id)
 	}
 	g.removeOwner(m)
 	m.Current = c

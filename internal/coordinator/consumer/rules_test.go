@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// newFaultlessWorld returns a world in which no faults occur. Its topic t0 has four partitions.
+// newFaultlessWorld returns a world without faults. Its topic t0 has four partitions.
 func newFaultlessWorld(t *testing.T) *world {
 	w := newWorld(t, 1)
 	w.faultless = true
@@ -35,8 +35,8 @@ func (w *world) mustHandle(h *Heartbeat) Answer {
 	return a
 }
 
-// heartbeat returns a heartbeat that changes no subscription. If the argument owned is nil, the
-// heartbeat does not list the owned partitions.
+// heartbeat returns a heartbeat that changes no subscription. If owned is nil, the heartbeat does
+// not list the owned partitions.
 func heartbeat(id string, epoch int32, owned assignor.Assignment) *Heartbeat {
 	return &Heartbeat{Group: "g", Member: id, Epoch: epoch, Rebalance: -1, Owned: owned}
 }
@@ -48,8 +48,9 @@ func (w *world) t0(partitions ...int32) assignor.Assignment {
 	return assignor.Assignment{w.topics["t0"].ID: partitions}
 }
 
-// This is the first example of KIP-848. Member a owns all four partitions, and b joins. Member b
-// gets two of them only after a has reported that it has revoked them.
+// TestPartitionsAreRevokedBeforeTheyAreAssigned is the first example in KIP-848. Member a owns all
+// four partitions, and b joins. Member b gets two partitions only after a has reported that it has
+// revoked them.
 func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	w := newFaultlessWorld(t)
 	all := w.t0(0, 1, 2, 3)
@@ -66,7 +67,7 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 		t.Errorf("join of b: %+v", b)
 	}
 	half := w.t0(0, 1)
-	// a still owns all partitions: it must revoke two, and b waits
+	// Member a still owns all partitions: it must revoke two, and b waits.
 	for _, owned := range []assignor.Assignment{nil, all} {
 		a := w.mustHandle(heartbeat("a", 1, owned))
 		if a.Epoch != 1 || w.group.State() != "Reconciling" || owned == nil &&
@@ -96,10 +97,11 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	}
 }
 
-// KIP-1263: three members join within the interval. The first one gets all partitions. The others
-// join in the epoch of that assignment, with no partitions, and neither they nor their heartbeats
-// increment the group epoch further. The first heartbeat after the interval, also after a failover,
-// computes one assignment for all.
+// TestJoinsWithinTheIntervalCauseOneAssignment checks three members that join within the interval
+// (KIP-1263). The first one gets all partitions. The others join in the epoch of that assignment,
+// without partitions, and neither their joins nor their heartbeats increment the group epoch
+// further. The first heartbeat after the interval must compute one assignment for all members, even
+// after a failover.
 func TestJoinsWithinTheIntervalCauseOneAssignment(t *testing.T) {
 	w := newFaultlessWorld(t)
 	w.interval = 2 * time.Second
@@ -134,7 +136,8 @@ func TestJoinsWithinTheIntervalCauseOneAssignment(t *testing.T) {
 	}
 }
 
-// A clock that is set back, or that differs between two coordinators, does not delay assignments.
+// TestClockSetBackDoesNotDelayAssignments checks that assignments are not delayed by a clock that
+// is set back, or that differs between two coordinators.
 func TestClockSetBackDoesNotDelayAssignments(t *testing.T) {
 	w := newFaultlessWorld(t)
 	w.interval = time.Second
@@ -145,8 +148,9 @@ func TestClockSetBackDoesNotDelayAssignments(t *testing.T) {
 	}
 }
 
-// Member a must revoke partitions for b. It sends heartbeats but does not revoke: after its
-// rebalance timeout it is removed, and b gets all partitions.
+// TestMemberThatDoesNotRevokeIsRemoved checks a member a that must revoke partitions for b, and
+// sends heartbeats but does not revoke. After its rebalance timeout it must be removed, and b gets
+// all partitions.
 func TestMemberThatDoesNotRevokeIsRemoved(t *testing.T) {
 	w := newFaultlessWorld(t)
 	w.mustHandle(join("a"))
@@ -173,7 +177,7 @@ func TestEpochFencing(t *testing.T) {
 	w.mustHandle(join("a"))
 	w.mustHandle(join("b"))
 	w.mustHandle(heartbeat("a", 1, nil))
-	// a is in epoch 2 now; assume that it has lost this answer
+	// Member a is in epoch 2 now. Assume that it has lost this answer.
 	w.mustHandle(heartbeat("a", 1, w.t0(0, 1)))
 	for name, c := range map[string]struct {
 		h    *Heartbeat
@@ -217,7 +221,7 @@ func TestReturningStaticMemberKeepsItsAssignment(t *testing.T) {
 	}
 	w.failover()
 	b := w.mustHandle(static("b", "i", EpochJoin))
-	// c now owns half of the partitions that a had
+	// Member c now owns half of the partitions that a had.
 	if b.Epoch != 2 || !b.Assignment.Equal(w.t0(0, 1)) || len(w.group.members) != 2 {
 		t.Errorf("join of b in the place of a: %+v; a had %v", b, had)
 	}
@@ -317,7 +321,7 @@ func TestGroupLimits(t *testing.T) {
 	if _, _, err := w.handle(join("more")); !errors.Is(err, ErrFull) {
 		t.Errorf("one member too many: %v", err)
 	}
-	w.mustHandle(join("m0")) // m0 is a member, and a member may always join again
+	w.mustHandle(join("m0")) // m0 is a member, and a member can always join again
 	h := heartbeat("m0", w.group.members["m0"].Epoch, nil)
 	h.Topics = []string{strings.Repeat("x", config.RecordBytesMax)}
 	if _, _, err := w.handle(h); !errors.Is(err, ErrTooLarge) {
@@ -325,8 +329,8 @@ func TestGroupLimits(t *testing.T) {
 	}
 }
 
-// A member may commit with the epoch of an earlier assignment if it has owned the partition since
-// that epoch (KIP-1251).
+// TestCommitsOfEarlierEpochs checks that a member can commit with an earlier assignment epoch if it
+// has owned the partition since that epoch (KIP-1251).
 func TestCommitsOfEarlierEpochs(t *testing.T) {
 	w := newFaultlessWorld(t)
 	id := w.topics["t0"].ID

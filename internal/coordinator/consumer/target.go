@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// updateEpoch increments the group epoch if a member joined, or if subscriptions or subscribed
-// topics have changed. While new targets are due anyway, a member without a target and a change of
-// the subscribed topics do not increment it.
+// updateEpoch increments the group epoch if a member has joined, or if subscriptions or subscribed
+// topics have changed. While new targets are due anyway, it does not increment the epoch for a
+// member without a target or a change of the subscribed topics.
 func (t *transition) updateEpoch(before *Member) {
 	due := t.epoch > t.assignmentEpoch
 	changed := t.isNew || !t.g.stored || len(t.resolved) > 0 || t.replaces == "" &&
@@ -51,8 +51,8 @@ func (t *transition) hashTopics() int64 {
 	return int64(binary.BigEndian.Uint64(sum.Sum(nil)))
 }
 
-// updateTargets computes the targets of all members if the group epoch is above the epoch of the
-// current targets, unless the current targets are too recent.
+// updateTargets computes the targets of all members if the group epoch is above the current
+// targets' epoch, unless the current targets are too recent.
 func (t *transition) updateTargets() {
 	if t.epoch <= t.assignmentEpoch || t.tooEarly() {
 		if t.replaces != "" {
@@ -84,20 +84,20 @@ func (t *transition) updateTargets() {
 	t.assignmentEpoch = t.epoch
 }
 
-// tooEarly reports whether the targets were computed less than t.interval ago. Then a later
-// heartbeat computes the next ones, so that many changes of the group within the interval, such as
-// the joins of all members after a start, cause only one computation and one rebalance.
+// tooEarly reports whether the targets were computed less than t.interval ago. A later heartbeat
+// then computes the next targets. So many changes of the group within the interval, such as the
+// joins of all members after a start, cause only one computation and one rebalance.
 func (t *transition) tooEarly() bool {
 	if t.g.assignmentEpoch == 0 || t.g.assignedMs == 0 {
 		return false
 	}
-	// A negative age means that the clock was set back or differs between two brokers.
+	// If the age is negative, the clock was set back or differs between two brokers.
 	age := t.now.Sub(time.UnixMilli(t.g.assignedMs))
 	return age >= 0 && age < t.interval
 }
 
-// target returns the new target of t.member. It is nil if the member joined after the targets were
-// computed; the member then waits for the next ones.
+// target returns the new target of t.member. The target is nil if the member joined after the
+// targets were computed; the member then waits for the next ones.
 func (t *transition) target() assignor.Assignment {
 	if target, changed := t.targets[t.member.ID]; changed {
 		return target
@@ -105,8 +105,8 @@ func (t *transition) target() assignor.Assignment {
 	return t.g.targets[t.member.ID]
 }
 
-// assignor returns the name of the assignor that most members prefer. On a tie it is the first name
-// in alphabetical order.
+// assignor returns the name of the assignor that most members prefer. If several names have the
+// same number of votes, the first in alphabetical order wins.
 func (t *transition) assignor() string { return selectAssignor(t.eachMember) }
 
 func (g *Group) assignor() string {

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// world simulates the topics of a cluster, consumers, the network, the clock, the log and failovers
-// around a Group.
+// world simulates a Group's environment: the cluster's topics, consumers, the network, the clock,
+// the log and failovers.
 type world struct {
 	t         *testing.T
 	random    *rand.Rand
@@ -24,27 +24,28 @@ type world struct {
 	snapshot  *Topics
 	clients   []*client
 	nextID    int
-	faultless bool          // the world injects no faults
-	interval  time.Duration // Config.Assignment
+	faultless bool          // true if the world injects no faults
+	interval  time.Duration // value of Config.Assignment
 }
 
 // client is a consumer of KIP-848. It has at most one heartbeat in flight. If that heartbeat lists
-// the owned partitions, the coordinator relies on the list. Therefore the client starts to consume
-// no further partition until the answer arrives, not even one from an earlier answer.
+// the owned partitions, the coordinator relies on the list. Therefore the client does not start to
+// consume further partitions until the answer arrives, not even partitions from an earlier answer.
 type client struct {
 	id, instance string
 	topics       []string
 	expression   string
 	assignor     string
 
-	epoch    int32               // epoch of the last answer; 0: the client must join
-	owned    assignor.Assignment // partitions that the client consumes
-	granted  assignor.Assignment // assignment of the last answer; nil: already applied
-	sendFull bool                // the next heartbeat must have all fields, as an answer was lost
-	reported bool                // the coordinator has received the current value of owned
-	sent     *Heartbeat          // heartbeat in flight
-	timedOut bool                // the client no longer waits for the answer to sent
-	dead     bool                // the process has exited
+	epoch   int32               // epoch in the last answer; 0 if the client must join
+	owned   assignor.Assignment // partitions that the client consumes
+	granted assignor.Assignment // assignment in the last answer; nil if it is already applied
+	// true if the next heartbeat must have all fields, because an answer was lost
+	sendFull bool
+	reported bool       // true if the coordinator has received the current value of owned
+	sent     *Heartbeat // heartbeat in flight
+	timedOut bool       // true if the client no longer waits for the answer to sent
+	dead     bool       // true if the process has exited
 }
 
 var config = Config{Session: 45 * time.Second, Interval: 5 * time.Second, MembersMax: 5,
@@ -74,7 +75,7 @@ func (w *world) takeSnapshot() {
 	}
 }
 
-// failover replaces the Group by a new one, which is loaded from the log.
+// failover replaces the Group by a new one, which it loads from the log.
 func (w *world) failover() {
 	w.group = New("g", true)
 	for _, r := range w.log {
@@ -94,8 +95,8 @@ func (w *world) replay(r Record) {
 	}
 }
 
-// compact compacts the first part of the log, up to a random offset, as the cleaner does: it keeps
-// the last record of each key, and some of the tombstones.
+// compact compacts the first part of the log, up to a random offset. Like the cleaner, it keeps
+// each key's last record, and some tombstones.
 func (w *world) compact() {
 	upTo, last := w.random.IntN(len(w.log)+1), map[string]int{}
 	for i, r := range w.log[:upTo] {
@@ -112,8 +113,8 @@ func (w *world) compact() {
 
 var errCrashed = errors.New("the coordinator crashed, or could not store")
 
-// store appends and replays records. Unless the world is faultless, it sometimes stores only the
-// first records and fails over, or stores none.
+// store appends records and replays them. Unless the world is faultless, it sometimes stores only
+// the first records and fails over, or stores no record.
 func (w *world) store(records []Record) error {
 	if len(records) > 0 && !w.faultless && w.random.IntN(30) == 0 {
 		w.log = append(w.log, records[:w.random.IntN(len(records)+1)]...)
@@ -130,7 +131,7 @@ func (w *world) store(records []Record) error {
 	return nil
 }
 
-// send creates the next heartbeat of a client.
+// send creates a client's next heartbeat.
 func (w *world) send(c *client) {
 	h := &Heartbeat{Group: "g", Member: c.id, Epoch: c.epoch, Rebalance: -1, ClientID: "client"}
 	if c.instance != "" {
@@ -151,8 +152,8 @@ func (w *world) send(c *client) {
 	c.sent, c.timedOut, c.sendFull = h, false, false
 }
 
-// deliver delivers the heartbeat in flight to the coordinator, and the answer to the client unless
-// the answer is lost.
+// deliver delivers the heartbeat in flight to the coordinator, and delivers the answer to the
+// client unless the answer is lost.
 func (w *world) deliver(c *client) {
 	h := c.sent
 	c.sent = nil
@@ -198,8 +199,8 @@ func (w *world) handle(h *Heartbeat) (answer Answer, records []Record, err error
 	return answer, records, err
 }
 
-// checkInterval fails if records contain an assignment and the previous one is more recent than the
-// minimum interval.
+// checkInterval fails if records contain an assignment and the previous assignment was stored less
+// than the minimum interval ago.
 func (w *world) checkInterval(records []Record) {
 	w.t.Helper()
 	for _, r := range records {
@@ -214,16 +215,16 @@ func (w *world) checkInterval(records []Record) {
 	}
 }
 
-// resetMembership removes the client from the group in its own view: it stops to consume all
-// partitions and will join again.
+// resetMembership removes the client from the group in the client's own view: it stops consuming
+// all partitions and will join again.
 func (c *client) resetMembership() {
 	c.epoch, c.owned, c.granted, c.reported, c.sendFull = EpochJoin, assignor.Assignment{}, nil,
 		false,
 		false
 }
 
-// applyAssignment applies the assignment of the last answer. The first call only stops consuming
-// partitions that are not in the assignment; the next call starts to consume the new ones.
+// applyAssignment applies the last answer's assignment. The first call only stops consuming
+// partitions that are not in the assignment. The next call starts to consume the new partitions.
 func (w *world) applyAssignment(c *client) {
 	kept := assignor.Assignment{}
 	for topic, partitions := range c.owned {
@@ -249,7 +250,7 @@ func (w *world) applyAssignment(c *client) {
 // advanceTime advances the clock and removes members whose timeouts have expired.
 func (w *world) advanceTime(d time.Duration) {
 	w.now = w.now.Add(d)
-	for range 100 { // repeated because store may fail
+	for range 100 { // repeated because store can fail
 		late := ""
 		for id := range w.group.MemberIDs() {
 			if due, ok := w.group.Due(id); ok && !due.After(w.now) && (late == "" || id < late) {
@@ -269,8 +270,8 @@ func (w *world) advanceTime(d time.Duration) {
 }
 
 // check verifies the invariants that hold after every step: no partition has two owners, and a
-// client consumes only partitions that its member owns. It follows that two clients never consume
-// the same partition.
+// client consumes only partitions that its member owns. So two clients never consume the same
+// partition.
 func (w *world) check() {
 	w.t.Helper()
 	owners := map[string]string{}

@@ -7,13 +7,13 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// This file connects the two protocols. A group of the consumer protocol (KIP-848) has its state in
-// group.consumer. Its group.phase is empty or stable, and it has no classic members.
+// This file connects the two group protocols. If a group uses the consumer protocol (KIP-848), its
+// state is in group.consumer. Its group.phase is empty or stable, and it has no classic members.
 //
-// A group without members changes its protocol when a member of the other protocol joins: the
-// records of the old protocol get tombstones, and the offsets stay. A group with members rejects
-// members of the other protocol (ErrNotFound, ErrInconsistentProtocol), as Kafka does if group
-// migration is disabled.
+// A group without members changes its protocol when a member of the other protocol joins:
+// tombstones are stored for the records of the old protocol, and the offsets stay. A group with
+// members rejects members of the other protocol (ErrNotFound, ErrInconsistentProtocol), as Kafka
+// does if group migration is disabled.
 
 func (s *State) consumerConfig(groupID string) consumer.Config {
 	override := s.config.Overrides[groupID]
@@ -43,9 +43,9 @@ func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat,
 	return s.consumerHeartbeat(now, g, g.consumer, h, topics)
 }
 
-// consumerHeartbeat handles a heartbeat with the state c. This is the consumer state of group g, or
-// an empty state if g is nil or a classic group without members. Replay of the resulting records
-// then creates g.consumer.
+// consumerHeartbeat handles a heartbeat for the consumer state c. c is group g's consumer state, or
+// an empty state if g is nil or a classic group without members. In the second case, the replay of
+// the resulting records creates g.consumer.
 func (s *State) consumerHeartbeat(
 	now time.Time, g *group, c *consumer.Group, h *consumer.Heartbeat, topics *consumer.Topics,
 ) (consumer.Answer, Output, error) {
@@ -74,15 +74,14 @@ func (s *State) storeAll(records []consumer.Record) {
 	}
 }
 
-// setConsumerTimer sets the timer of a member of the consumer protocol to the member's next
-// timeout.
+// setConsumerTimer sets the timer of a consumer-protocol member to the member's next timeout.
 func (s *State) setConsumerTimer(now time.Time, c *consumer.Group, memberID string) {
 	if due, ok := c.Due(memberID); ok && !s.loading {
 		s.timers.Set(TimerKey{c.ID, memberID}, due.Sub(now))
 	}
 }
 
-// consumerExpired handles the expired timer of a member of the consumer protocol.
+// consumerExpired handles the expired timer of a consumer-protocol member.
 func (s *State) consumerExpired(now time.Time, g *group, memberID string) {
 	records := g.consumer.Expire(now, memberID)
 	s.storeAll(records)
@@ -91,8 +90,8 @@ func (s *State) consumerExpired(now time.Time, g *group, memberID string) {
 	}
 }
 
-// leaveConsumer removes the member with an instance id, for an administrator's LeaveGroup. Members
-// themselves leave by a heartbeat.
+// leaveConsumer removes the member with the given instance id, for an administrator's LeaveGroup
+// request. Members themselves leave by a heartbeat.
 func (s *State) leaveConsumer(g *group, l Leaver) error {
 	if l.Member != "" || l.Instance == "" {
 		return ErrUnknownMember
@@ -137,8 +136,8 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 		return err
 	}
 	if s.loading {
-		// In a compacted log the records of a group may be in any order. Method loadedConsumer
-		// evaluates them after all are replayed.
+		// In a compacted log, a group's records can be in any order. loadedConsumer evaluates them after
+		// all records were replayed.
 		return nil
 	}
 	s.updateFromConsumer(g)
@@ -152,13 +151,13 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// updateFromConsumer sets the phase and the protocol type of the group from its consumer state. It
-// removes a consumer state of which nothing is stored.
+// updateFromConsumer sets the group's phase and protocol type from its consumer state. It removes a
+// consumer state of which nothing is stored.
 func (s *State) updateFromConsumer(g *group) {
 	switch {
 	case g.consumer.Unused():
 		g.consumer = nil
-		if len(g.members) == 0 { // if the group has classic members, their join has set both fields
+		if len(g.members) == 0 { // if the group has classic members, their joins have set both fields
 			g.phase, g.protocolType = empty, ""
 		}
 		s.deleteIfUnused(g)
@@ -169,8 +168,8 @@ func (s *State) updateFromConsumer(g *group) {
 	}
 }
 
-// loadedConsumer completes the state of a group of the consumer protocol after all records of the
-// log were replayed.
+// loadedConsumer completes the state of a consumer-protocol group after all records of the log were
+// replayed.
 func (s *State) loadedConsumer(now time.Time, g *group) {
 	if !g.consumer.Unused() {
 		g.setMembers(nil)
@@ -182,7 +181,7 @@ func (s *State) loadedConsumer(now time.Time, g *group) {
 	s.updateFromConsumer(g)
 }
 
-// checkConsumerCommit is checkCommit for a group of the consumer protocol.
+// checkConsumerCommit does the work of checkCommit for a consumer-protocol group.
 func (g *group) checkConsumerCommit(c *Commit) error {
 	if c.Generation >= 0 && c.NoEpochs && g.consumer.Members() > 0 {
 		return ErrOldProtocol
@@ -194,15 +193,15 @@ func (g *group) checkConsumerCommit(c *Commit) error {
 	return g.consumer.CheckCommit(c.Member, c.Generation, partitions)
 }
 
-// Reader identifies the client that fetches offsets: a member with its epoch, or a client that is
+// Reader identifies the client that fetches offsets: a member and its epoch, or a client that is
 // not a member ("" and -1).
 type Reader struct {
 	Member string
 	Epoch  int32
 }
 
-// CheckFetch returns an error for a member of the consumer protocol that sends another epoch than
-// its current one.
+// CheckFetch returns an error if a consumer-protocol member sends an epoch other than its current
+// one.
 func (s *State) CheckFetch(groupID string, r Reader) error {
 	if g := s.groups[groupID]; g != nil && g.consumer != nil {
 		return g.consumer.CheckFetch(r.Member, r.Epoch)
@@ -210,8 +209,8 @@ func (s *State) CheckFetch(groupID string, r Reader) error {
 	return nil
 }
 
-// DescribeConsumer returns the description of a group of the consumer protocol. It returns
-// ErrNotFound if the group does not exist or uses the classic protocol.
+// DescribeConsumer returns the description of a consumer-protocol group. It returns ErrNotFound if
+// the group does not exist or uses the classic protocol.
 func (s *State) DescribeConsumer(groupID string) (consumer.Description, error) {
 	if g := s.groups[groupID]; g != nil && g.consumer != nil {
 		return g.consumer.Describe(), nil

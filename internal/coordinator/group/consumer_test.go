@@ -12,13 +12,13 @@ import (
 
 var tickets = consumer.Topic{ID: assignor.TopicID{1}, Name: "tickets", Partitions: 4}
 
-// topics are the topics of a cluster that has only the topic tickets.
+// topics contains the topics of a cluster whose only topic is tickets.
 var topics = &consumer.Topics{
 	ByName: func(name string) (consumer.Topic, bool) { return tickets, name == tickets.Name },
 	All:    slices.Values([]consumer.Topic{tickets}),
 }
 
-// heartbeat sends a heartbeat of the consumer protocol to group g. With epoch 0 the member joins.
+// heartbeat sends a heartbeat of the consumer protocol to group g. With epoch 0, the member joins.
 func (p *fixture) heartbeat(member string, epoch int32) (consumer.Answer, error) {
 	p.t.Helper()
 	h := &consumer.Heartbeat{Group: "g", Member: member, Epoch: epoch, Rebalance: -1}
@@ -30,14 +30,14 @@ func (p *fixture) heartbeat(member string, epoch int32) (consumer.Answer, error)
 	return a, err
 }
 
-// applyLogged applies an output, and appends the records to p.log, which reload replays.
+// applyLogged applies an output, and appends its records to p.log, which reload replays.
 func (p *fixture) applyLogged(out Output) {
 	p.t.Helper()
 	p.log = append(p.log, out.Records...)
 	p.apply(out)
 }
 
-// reload replaces the State by a new one, which is loaded from p.log.
+// reload replaces the State by a new one, which it loads from p.log.
 func (p *fixture) reload(config Config) {
 	p.t.Helper()
 	p.timers = map[TimerKey]time.Time{}
@@ -65,7 +65,7 @@ func (p *fixture) commitAs(member string, epoch int32, older bool) error {
 	return err
 }
 
-// wantErr fails the test if err is not the expected error, the argument want.
+// wantErr fails the test unless err is the expected error want.
 func (p *fixture) wantErr(what string, err, want error) {
 	p.t.Helper()
 	if !errors.Is(err, want) {
@@ -73,9 +73,10 @@ func (p *fixture) wantErr(what string, err, want error) {
 	}
 }
 
-// A classic group with a member rejects a consumer that joins. After the member has left, a
-// consumer joins: the group uses the consumer protocol and keeps its offset, also after a reload.
-// It then rejects classic members, until the consumer has left too.
+// TestOnlyEmptyGroupsChangeTheirProtocol checks that a classic group with a member rejects a
+// consumer that joins. After the member has left, a consumer can join: the group must use the
+// consumer protocol and keep its offset, even after a reload. It must then reject classic members
+// until the consumer has left too.
 func TestOnlyEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	p := newFixture(t, Config{InitialDelay: -1})
 	_, err := p.heartbeat("a", 1)
@@ -140,7 +141,7 @@ func TestOnlyEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	}
 }
 
-// sync sends the Sync of a leader that is the only member.
+// sync sends a Sync of the leader, which is the group's only member.
 func (p *fixture) sync(member string, generation int32) {
 	p.t.Helper()
 	p.token++
@@ -154,9 +155,9 @@ func (p *fixture) sync(member string, generation int32) {
 	}
 }
 
-// A member sends heartbeats for a while; a reload starts its session again. Without further
-// heartbeats the session timer removes the member. Then the group's offset expires, and the group
-// is deleted with it.
+// TestConsumerSessionExpires lets a member send heartbeats for a while. A reload starts its session
+// again. Without further heartbeats, the session timer must remove the member. Then the group's
+// offset must expire, and the group be deleted with it.
 func TestConsumerSessionExpires(t *testing.T) {
 	config := Config{ConsumerSession: 20 * time.Second, Retention: time.Hour}
 	p := newFixture(t, config)
@@ -171,7 +172,7 @@ func TestConsumerSessionExpires(t *testing.T) {
 	}
 	p.wantErr("commit", p.commitAs("a", 1, false), nil)
 	p.reload(config)
-	p.apply(p.state.Fire(p.now, TimerKey{"g", "a"})) // fires too early, so it has no effect
+	p.apply(p.state.Fire(p.now, TimerKey{"g", "a"})) // too early, so it has no effect
 	if d, err := p.state.DescribeConsumer("g"); err != nil || d.State != "Stable" {
 		t.Fatalf("%+v, %v", d, err)
 	}
@@ -190,8 +191,8 @@ func TestConsumerSessionExpires(t *testing.T) {
 	}
 }
 
-// TestAssignmentIntervalOfOneGroup: by default a second member that joins at once waits for the
-// next assignment. A group with an interval of 0 assigns at once.
+// TestAssignmentIntervalOfOneGroup checks that, by default, a second member that joins immediately
+// after the first waits for the next assignment. A group with an interval of 0 must assign at once.
 func TestAssignmentIntervalOfOneGroup(t *testing.T) {
 	for override, want := range map[time.Duration]int32{0: 1, 10 * time.Second: 1, -1: 2} {
 		p := newFixture(t, Config{Overrides: map[string]Override{
@@ -217,8 +218,9 @@ func TestAssignmentIntervalOfOneGroup(t *testing.T) {
 	}
 }
 
-// TestOverridesApplyToOneGroup: a group with settings of its own uses them from the next heartbeat
-// of each member on, and after a reload of the log. Other groups use the settings of all groups.
+// TestOverridesApplyToOneGroup checks that a group with its own settings uses them after each
+// member's next heartbeat, and after a reload of the log. Other groups must use the common
+// settings.
 func TestOverridesApplyToOneGroup(t *testing.T) {
 	config := Config{Overrides: map[string]Override{
 		"other": {ConsumerSession: time.Second, ConsumerInterval: time.Millisecond}}}
@@ -256,8 +258,8 @@ func TestOverridesApplyToOneGroup(t *testing.T) {
 	}
 }
 
-// LeaveGroup removes a static member of the consumer protocol by its instance id, and rejects a
-// member id.
+// TestLeaveGroupRemovesConsumersByInstance checks that LeaveGroup removes a static
+// consumer-protocol member by its instance id, and rejects a member id.
 func TestLeaveGroupRemovesConsumersByInstance(t *testing.T) {
 	p := newFixture(t, Config{})
 	instance := "i"
@@ -288,9 +290,9 @@ func TestLeaveGroupRemovesConsumersByInstance(t *testing.T) {
 	}
 }
 
-// A classic member joins an empty group of the consumer protocol, which stores several records. The
-// coordinator fails over after any number of these records: the group then uses one of the two
-// protocols, and still has its offset.
+// TestFailoverDuringProtocolChange checks a classic member that joins an empty consumer-protocol
+// group. The join stores several records, and the coordinator fails over after any number of them.
+// The group must then use one of the two protocols, and still have its offset.
 func TestFailoverDuringProtocolChange(t *testing.T) {
 	config := Config{InitialDelay: -1, ConsumerAssignment: -1}
 	p := newFixture(t, config)

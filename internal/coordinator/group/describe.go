@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Description is the answer to DescribeGroups for one group.
+// Description is the response to DescribeGroups for one group.
 type Description struct {
 	ID, Phase, ProtocolType, Protocol string
 	Members                           []MemberDescription
@@ -41,8 +41,7 @@ func (s *State) Describe(groupID string) (Description, error) {
 	return d, nil
 }
 
-// phaseName returns the name that Kafka gives to the group's state. The group may use either
-// protocol.
+// phaseName returns Kafka's name for the group's state. The group may use either protocol.
 func (g *group) phaseName() string {
 	if g.consumer != nil {
 		return g.consumer.State()
@@ -50,10 +49,10 @@ func (g *group) phaseName() string {
 	return g.phase.String()
 }
 
-// Listing is the entry of a group in ListGroups.
+// Listing is a group's entry in the response to ListGroups.
 type Listing struct {
 	ID, Phase, ProtocolType string
-	Consumer                bool // the group uses the consumer protocol
+	Consumer                bool // true if the group uses the consumer protocol
 }
 
 // List returns all groups, sorted by id.

@@ -10,7 +10,7 @@
 //     assignments. Only Replay changes this part, from records that were just appended and from
 //     records that are read after a failover. So a new coordinator has the stored state of the
 //     previous coordinator. The record formats are Kafka's (records.go).
-//   - Volatile: requests that wait to join or to sync, sessions, and member ids that were handed to
+//   - Volatile: requests that wait to join or to sync, sessions, and member ids that were sent to
 //     clients that have not joined with them yet. A failover loses this part, and clients retry.
 //
 // The phases of a group:
@@ -19,20 +19,20 @@
 //	  ^                |    ^                                     |                            |
 //	  +-- no members --+    +----------- join, leave, expired session -------------------------+
 //
-// Offsets that a producer commits in a transaction are pending until the marker of the transaction
-// is replayed (pending.go).
+// Offsets that a producer commits in a transaction are pending until the transaction's marker is
+// replayed (pending.go).
 //
 // Invariants:
-//   - The committed offset of a partition is its last record in the log that took effect: one
-//     without a transaction, or one of a committed transaction. So a coordinator that loads the
-//     compacted log has the same offsets.
+//   - The committed offset of a partition comes from the partition's last record in the log that
+//     took effect: a record without a transaction, or a record of a committed transaction. So a
+//     coordinator that loads the compacted log has the same offsets.
 //   - All members that receive a generation receive it with the same protocol and leader. A
 //     member's assignment in a generation never changes.
-//   - A member that was replaced by one with the same group.instance.id, or that was removed, can
-//     neither sync nor commit any more.
+//   - A member that was removed, or was replaced by a member with the same group.instance.id, can
+//     no longer sync or commit.
 //   - Each Token is answered at most once. When the runtime discards the State, the runtime answers
 //     the remaining tokens.
 //
 // The rules are those of Kafka's GroupMetadataManager and ClassicGroup (KIP-62, 134, 211, 345, 394,
-// 800, 814). The code is written anew.
+// 800, 814). The code is not copied from Kafka.
 package group

@@ -6,7 +6,7 @@ import "time"
 type Join struct {
 	To               Token
 	Group            string
-	Member, Instance string // "" if the request contains none
+	Member, Instance string // member id and instance id; "" if the request contains none
 	NewMember        string // unique id that the member gets if Member is empty
 	ClientID         string
 	ClientHost       string
@@ -14,11 +14,10 @@ type Join struct {
 	Rebalance        time.Duration
 	ProtocolType     string
 	Protocols        []Protocol
-	// RequireMemberID rejects a new member once, with the member id with which it must join again
-	// (KIP-394; JoinGroup 4).
+	// RequireMemberID means that a new member is rejected once, with the member id with which it must
+	// join again (KIP-394; JoinGroup 4).
 	RequireMemberID bool
-	// CanSkipAssignment is set if the member understands Joined.SkipAssignment (KIP-814; JoinGroup
-	// 9).
+	// CanSkipAssignment is set if the client understands Joined.SkipAssignment (KIP-814; JoinGroup 9).
 	CanSkipAssignment bool
 }
 
@@ -30,10 +29,10 @@ type Joined struct {
 	Leader         string
 	Member         string
 	SkipAssignment bool
-	Members        []JoinedMember // set in the answer to the leader
+	Members        []JoinedMember // members of the group; set only in the answer to the leader
 }
 
-// JoinedMember describes a member to the leader.
+// JoinedMember describes a member to the group's leader.
 type JoinedMember struct {
 	ID, Instance string
 	Metadata     []byte
@@ -52,7 +51,7 @@ func (s *State) Join(now time.Time, j Join) Output {
 	return s.take()
 }
 
-// join handles j. It returns an error if it rejects j at once.
+// join does the work of Join. It returns an error if it rejects j at once.
 func (s *State) join(now time.Time, j Join) error {
 	if j.Session < s.config.SessionMin || j.Session > s.config.SessionMax {
 		return ErrInvalidSession
@@ -94,8 +93,8 @@ func (s *State) join(now time.Time, j Join) error {
 	return s.rejoin(now, g, j)
 }
 
-// hasRoom reports whether the limits on members and on the size of the group's record allow the
-// join. A member that exists may always join again, unless the record becomes too large.
+// hasRoom reports whether the limits for members and for the size of the group's record allow the
+// join. An existing member may always join again, unless the record would become too large.
 func (s *State) hasRoom(g *group, j Join, m *member) bool {
 	existing := g.byID[j.Member]
 	if existing == nil && j.Instance != "" {
@@ -151,11 +150,11 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 	case g.phase == completing && m.hasProtocols(j.Protocols),
 		g.phase == stable && m.hasProtocols(j.Protocols) && g.leader != m.id:
 		// The member has lost the answer to its previous join, or joins again without a new subscription.
-		// No rebalance is needed, so the member receives the current generation again.
+		// No rebalance is needed, so answer with the current generation again.
 		s.answer(Answer{To: j.To, Result: Result{Joined: g.joined(m)}})
 		return nil
 	}
-	// fail the previous join of the member, if that join still waits
+	// fail the member's previous join, if it still waits
 	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	g.sizeBytes -= m.sizeBytes()
@@ -165,7 +164,8 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 	return nil
 }
 
-// addAndRebalance adds a new member, which starts a rebalance or takes part in the current one.
+// addAndRebalance adds a new member, and starts a rebalance unless one is in progress, in which the
+// member then takes part.
 func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType string) {
 	if g.phase == preparing && g.previousPhase == empty {
 		g.joinedInDelay = true
@@ -179,8 +179,8 @@ func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType
 }
 
 // replace replaces the static member old by m, which joins with the same group.instance.id and
-// without a member id: it is the same process after a restart. Member m takes over the assignment
-// of old. If the selected protocol is unchanged, the group also keeps its generation (KIP-345).
+// without a member id: it is the same process after a restart. m takes over old's assignment. If
+// the selected protocol is unchanged, the group also keeps its generation (KIP-345).
 func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignment bool) {
 	s.fence(old)
 	leader, unsynced, to := g.leader, g.unsynced[old.id], m.joining
@@ -194,7 +194,7 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	m.assignment, m.isNew = old.assignment, false
 	g.remove(old)
 	g.add(m)
-	// members are ordered by age: m takes the position of old
+	// Members are ordered by age, and m takes the position of old.
 	copy(g.members[index+1:], g.members[index:len(g.members)-1])
 	g.members[index] = m
 	if leader == old.id {
@@ -213,9 +213,9 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	m.joining = 0
 	joined := g.joined(m)
 	if !canSkipAssignment {
-		// The new member must not assign partitions again, even if it is the leader. An older
-		// client assigns partitions whenever the answer names it as the leader, so the answer names
-		// the old member id as the leader.
+		// The new member must not assign partitions again, even if it is the leader. An older client
+		// assigns partitions whenever the answer names it as the leader, so the answer names the old
+		// member id as the leader.
 		joined.Leader, joined.Members = leader, nil
 	} else {
 		joined.SkipAssignment = g.leader == m.id
@@ -225,7 +225,7 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	s.answer(Answer{To: to, Result: Result{Joined: joined}})
 }
 
-// fence answers the waiting requests of a replaced member with ErrFencedInstance.
+// fence answers a replaced member's waiting requests with ErrFencedInstance.
 func (s *State) fence(m *member) {
 	s.answer(Answer{To: m.joining, Err: ErrFencedInstance,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/consumer"
 )
 
-// Protocol is an assignment strategy that a member supports. Metadata is the member's subscription,
-// in the format of the strategy.
+// Protocol is an assignment strategy that a member supports. Metadata contains the member's
+// subscription, in the strategy's format.
 type Protocol struct {
 	Name     string
 	Metadata []byte
@@ -17,21 +17,22 @@ type Protocol struct {
 
 // member is a member of the classic protocol.
 type member struct {
-	id, instance         string // group.instance.id is "" for a dynamic member
+	id, instance         string // member id and group.instance.id, which is "" for a dynamic member
 	clientID, clientHost string
 	session, rebalance   time.Duration
 	protocols            []Protocol // protocols that the member supports, the preferred one first
-	assignment           []byte     // in the group's generation; set by Replay
+	assignment           []byte     // assignment in the group's generation; set by Replay
 
-	joining, syncing Token // the Join and the Sync that wait for an answer; 0 if none
-	// isNew is set until the member's first join is answered. Until then the member does not know
-	// its id and sends no heartbeats.
+	// tokens of the Join and the Sync that wait for an answer; 0 if there is none
+	joining, syncing Token
+	// isNew is set until the member's first join is answered. Until then the client does not know its
+	// member id and sends no heartbeats.
 	isNew    bool
 	deadline time.Time // end of the member's session
 }
 
-// sizeBytes returns an approximate upper bound of the bytes that the member adds to the group's
-// record.
+// sizeBytes returns an approximate upper bound for the number of bytes that the member adds to the
+// group's record.
 func (m *member) sizeBytes() int {
 	largest := 0
 	for i := range m.protocols {
@@ -40,7 +41,7 @@ func (m *member) sizeBytes() int {
 	return len(m.id) + len(m.instance) + len(m.clientID) + len(m.clientHost) + largest + 32
 }
 
-// metadata returns the member's subscription for a protocol. It returns false if the member does
+// metadata returns the member's subscription for a protocol. supports is false if the member does
 // not support the protocol.
 func (m *member) metadata(protocol string) (metadata []byte, supports bool) {
 	for i := range m.protocols {
@@ -58,7 +59,7 @@ func (m *member) hasProtocols(protocols []Protocol) bool {
 	})
 }
 
-// phase is the state of a group in the diagram of the package comment (doc.go).
+// phase is the state of a group in the diagram in the package comment (doc.go).
 type phase int8
 
 const (
@@ -68,13 +69,13 @@ const (
 	stable
 )
 
-// String returns the name of the phase that Kafka's tools show.
+// String returns the phase's name, as Kafka's tools show it.
 func (p phase) String() string {
 	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}[p]
 }
 
-// group is the state of a group. Only Replay changes the fields of the first block, which are
-// stored. As an exception, completeJoin changes the generation, the protocol and the leader before
+// group is the state of a group. The fields of the first block are stored, and only Replay changes
+// them. As an exception, completeJoin changes the generation, the protocol and the leader before
 // they are stored.
 type group struct {
 	id           string
@@ -82,11 +83,11 @@ type group struct {
 	protocolType string
 	protocol     string
 	leader       string
-	stored       bool      // a group record is stored; false if only offsets are
+	stored       bool      // true if a group record is stored, and not only offsets
 	phaseSince   time.Time // time at which the stored phase began; zero: unknown
 	offsets      map[topicPartition]Offset
-	pending      pendingOffsets // of open transactions; nil before the first one
-	// state of the consumer protocol (consumer.go); nil in a classic group
+	pending      pendingOffsets // pending offsets of open transactions; nil before the first one
+	// consumer is the state of the consumer protocol (consumer.go); nil in a classic group.
 	consumer *consumer.Group
 
 	// The fields below are volatile.
@@ -95,14 +96,14 @@ type group struct {
 	members       []*member
 	byID          map[string]*member
 	instances     map[string]string // member ids by group.instance.id
-	// member ids that were handed to clients that have not joined with them yet, each with its
-	// expiry
+	// pendingIDs contains member ids that were sent to clients that have not joined with them yet, and
+	// the expiry of each.
 	pendingIDs map[string]time.Time
-	// ids of the members that have joined this generation but not sent a Sync
+	// unsynced contains the ids of members that have joined this generation but have not sent a Sync.
 	unsynced       map[string]bool
-	joinedInDelay  bool          // a member joined during the present initial delay
-	phaseEnd       time.Time     // end of the phase by timeout; zero: no timeout
-	delayRemaining time.Duration // total of the extensions that the initial delay may still get
+	joinedInDelay  bool          // true if a member joined during the present initial delay
+	phaseEnd       time.Time     // time at which the phase times out; zero if it does not
+	delayRemaining time.Duration // sum of the extensions that the initial delay may still get
 	sizeBytes      int           // sum of member.sizeBytes over all members
 }
 
@@ -116,7 +117,7 @@ func (s *State) newGroup(id string) *group {
 	return g
 }
 
-// groupOrNew returns the group with an id. It creates the group if the group does not exist.
+// groupOrNew returns the group with the given id, and creates it if it does not exist.
 func (s *State) groupOrNew(id string) *group {
 	if g := s.groups[id]; g != nil {
 		return g
@@ -155,8 +156,8 @@ func (g *group) remove(m *member) {
 	}
 }
 
-// check returns the member with an id. It checks the instance id first, so that a replaced static
-// member gets ErrFencedInstance (KIP-345).
+// check returns the member with the given id. It checks the instance id first, so that a replaced
+// static member gets ErrFencedInstance (KIP-345).
 func (g *group) check(memberID, instance string) (*member, error) {
 	if instance != "" {
 		switch current, known := g.instances[instance]; {
@@ -172,7 +173,7 @@ func (g *group) check(memberID, instance string) (*member, error) {
 	return nil, ErrUnknownMember
 }
 
-// isPending reports whether a member id was handed to a client that has not joined with it yet.
+// isPending reports whether a member id was sent to a client that has not joined with it yet.
 func (g *group) isPending(memberID string) bool {
 	_, pending := g.pendingIDs[memberID]
 	return pending
@@ -180,7 +181,7 @@ func (g *group) isPending(memberID string) bool {
 
 func (g *group) setPhase(to phase) { g.previousPhase, g.phase = g.phase, to }
 
-// rebalanceTimeout returns the longest rebalance timeout of the members.
+// rebalanceTimeout returns the longest rebalance timeout of all members.
 func (g *group) rebalanceTimeout() (longest time.Duration) {
 	for _, m := range g.members {
 		longest = max(longest, m.rebalance)
@@ -204,7 +205,7 @@ func (g *group) allJoined() bool {
 }
 
 // supports reports whether a member with the given protocols would have a protocol in common with
-// all members of the group. Member except, which may be nil, is ignored.
+// all members of the group, except the member except, which may be nil.
 func (g *group) supports(protocolType string, protocols []Protocol, except *member) bool {
 	if protocolType == "" || len(protocols) == 0 {
 		return false
@@ -227,7 +228,8 @@ func (g *group) supports(protocolType string, protocols []Protocol, except *memb
 }
 
 // selectProtocol returns the protocol that most members prefer among those that all members
-// support. On a tie, it is the protocol that the oldest member prefers.
+// support. If several protocols have the same number of votes, the oldest member's preference
+// decides.
 func (g *group) selectProtocol() string {
 	votes := map[string]int{}
 	for _, m := range g.members {

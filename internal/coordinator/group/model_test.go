@@ -16,8 +16,8 @@ import (
 
 var modelRuns = flag.Int("group.runs", 150, "number of random runs")
 
-// world simulates clients, the clock, the log and failovers around a State. It remembers the
-// answers that each client received.
+// world simulates a State's environment: clients, the clock, the log and failovers. It remembers
+// the answers that each client has received.
 type world struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -26,12 +26,12 @@ type world struct {
 	timers   map[TimerKey]time.Time
 	log      []Record
 	token    Token
-	requests map[Token]*client // senders of the waiting requests
+	requests map[Token]*client // clients that sent the waiting requests
 	clients  []*client
 	nextID   int
 
-	// generations maps each generation to the protocol that members were answered since the last
-	// failover. All members of a generation must get the same protocol.
+	// generations maps each generation to the protocol that members have received in answers since the
+	// last failover. All members of a generation must receive the same protocol.
 	generations map[int32]string
 	epoch       int
 }
@@ -43,9 +43,9 @@ type client struct {
 	generation int32
 	leader     bool
 	members    []JoinedMember
-	assigned   string // assignment of the last Sync; "": none
+	assigned   string // assignment in the answer to the last Sync; "" if there is none
 	waiting    bool
-	fenced     bool // another client has joined with its instance id
+	fenced     bool // true if another client has joined with its instance id
 	dead       bool
 }
 
@@ -61,7 +61,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// failover replaces the State by a new one, which is loaded from the log.
+// failover replaces the State by a new one, which it loads from the log.
 func (w *world) failover() {
 	w.timers, w.generations = map[TimerKey]time.Time{}, map[int32]string{}
 	w.epoch++
@@ -74,8 +74,8 @@ func (w *world) failover() {
 	w.state.Loaded(w.now)
 	if g := w.state.groups["g"]; g != nil {
 		for _, c := range w.clients {
-			// a client stays fenced only if the log contains a generation in which another member
-			// has its instance id
+			// A client stays fenced only if the log contains a generation in which another member has its
+			// instance id.
 			c.fenced = c.fenced && g.instances[c.instance] != c.id
 		}
 	}
@@ -112,8 +112,7 @@ func assignment(epoch int, generation int32, member string) string {
 	return fmt.Sprint(epoch, "/", generation, "/", member)
 }
 
-// answered updates a client with an answer, and compares the answer with the answers of other
-// clients.
+// answered updates a client by an answer, and compares the answer with other clients' answers.
 func (w *world) answered(c *client, a Answer) {
 	switch {
 	case errors.Is(a.Err, ErrMemberIDRequired):
@@ -133,7 +132,7 @@ func (w *world) answered(c *client, a Answer) {
 
 func (w *world) joined(c *client, j Joined) {
 	if c.generation != j.Generation {
-		c.assigned = "" // the assignment of the new generation arrives with a Sync
+		c.assigned = "" // the answer to a Sync will contain the new generation's assignment
 	}
 	c.id, c.generation, c.leader, c.members = j.Member, j.Generation,
 		j.Leader == j.Member && !j.SkipAssignment, j.Members
@@ -236,8 +235,8 @@ func (w *world) heartbeat(c *client) {
 	}
 }
 
-// commit commits an offset, and checks that the State accepts the commits of members of the current
-// generation only.
+// commit commits an offset, and checks that the State accepts only commits of members of the
+// current generation.
 func (w *world) commit(c *client) {
 	generation := c.generation
 	if c.id == "" {
@@ -299,7 +298,7 @@ func (w *world) check() {
 		if c.assigned == "" || g == nil {
 			continue
 		}
-		// A client has the assignment of its own member id in its generation. Only a static member
+		// A client must have the assignment of its own member id in its generation. Only a static member
 		// may have the assignment of the member that it replaced.
 		_, source, _ := strings.Cut(c.assigned, "/")
 		if want := fmt.Sprint(c.generation, "/", c.id); c.instance == "" && source != want {
@@ -333,8 +332,8 @@ func (w *world) check() {
 	}
 }
 
-// Clients act in random order, with crashes, failovers and timers that fire too early. At the end
-// all requests have been answered.
+// TestRandomHistories lets clients act in random order, with crashes, failovers and timers that
+// fire too early. At the end all requests must have been answered.
 func TestRandomHistories(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

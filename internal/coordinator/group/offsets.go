@@ -8,26 +8,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Commit is a request to store offsets. It is sent by a member or, with generation -1, by a client
-// that is not a member.
+// Commit is a request to store offsets. The sender is a member, or a client that is not a member,
+// with generation -1.
 type Commit struct {
 	Group, Member, Instance string
 	Generation              int32
-	// NoEpochs is set if the version of the request has no member epochs (OffsetCommit below 9).
-	// Members of the consumer protocol must not send such a request.
+	// NoEpochs is set if the request's version has no member epochs (OffsetCommit below 9). Members of
+	// the consumer protocol must not send such a request.
 	NoEpochs bool
 	Offsets  []CommitOffset
 }
 
-// CommitOffset is the committed offset of a partition. State.Commit sets CommittedMs.
+// CommitOffset is a partition's committed offset. State.Commit sets CommittedMs.
 type CommitOffset struct {
 	Topic     string
 	Partition int32
 	Offset
 }
 
-// Commit handles a Commit. It returns one error per offset, in the order of c.Offsets, or a single
-// error for the whole request.
+// Commit stores the offsets of c. It returns one error per offset, in the order of c.Offsets, or a
+// single error for the whole request.
 func (s *State) Commit(now time.Time, c Commit) (errs []error, out Output, err error) {
 	g := s.groups[c.Group]
 	if err := s.checkCommit(now, g, &c); err != nil {
@@ -51,15 +51,15 @@ func (s *State) storeCommit(now time.Time, c *Commit) []error {
 	return errs
 }
 
-// checkCommit rejects commits of former members, because they could overwrite the offsets that
-// current members have committed.
+// checkCommit rejects commits of former members, because they could overwrite offsets that current
+// members have committed.
 func (s *State) checkCommit(now time.Time, g *group, c *Commit) error {
 	if g != nil && g.consumer != nil {
 		return g.checkConsumerCommit(c)
 	}
 	switch {
 	case g == nil && c.Generation < 0, g != nil && c.Generation < 0 && g.phase == empty:
-		return nil // from an admin tool, or from a consumer that assigns its partitions itself
+		return nil // the sender is an admin tool, or a consumer that assigns its partitions itself
 	case g == nil && !c.NoEpochs:
 		return ErrNotFound
 	case g == nil:
@@ -74,15 +74,15 @@ func (s *State) checkCommit(now time.Time, g *group, c *Commit) error {
 	case g.generation != c.Generation:
 		return ErrIllegalGeneration
 	case g.phase == completing:
-		// until its Sync is answered the member owns no partitions of this generation, and another
-		// member may still own them
+		// Until the member's Sync is answered, it owns no partitions of this generation, and another
+		// member may still own them.
 		return ErrRebalanceInProgress
 	}
 	s.beginSession(now, g, m, m.session)
 	return nil
 }
 
-// Committed returns a committed offset.
+// Committed returns the committed offset of a partition.
 func (s *State) Committed(groupID, topic string, partition int32) (Offset, bool) {
 	g := s.groups[groupID]
 	if g == nil {
@@ -114,9 +114,9 @@ type TopicPartition struct {
 	Partition int32
 }
 
-// DeleteOffsets deletes the committed offsets of partitions. It rejects partitions of topics that
-// the group subscribes to. It returns one error per partition, in the order of the argument, or a
-// single error for the whole request.
+// DeleteOffsets deletes the committed offsets of partitions. It rejects partitions of topics to
+// which the group subscribes. It returns one error per partition, in the order of topicPartitions,
+// or a single error for the whole request.
 func (s *State) DeleteOffsets(groupID string, topicPartitions []TopicPartition) (errs []error,
 	out Output,
 	err error) {
@@ -140,19 +140,19 @@ func (s *State) DeleteOffsets(groupID string, topicPartitions []TopicPartition) 
 	return errs, s.take(), nil
 }
 
-// consumerProtocol is the protocol type of consumers, the only type for which the format of
+// consumerProtocol is the protocol type of consumers. It is the only type for which the format of
 // Protocol.Metadata is known.
 const consumerProtocol = "consumer"
 
-// subscriptions is the set of topics that the members of a group subscribe to.
+// subscriptions is the set of topics to which a group's members subscribe.
 type subscriptions struct {
 	topics map[string]bool
-	all    bool // the metadata of a member could not be decoded, so all topics are assumed
+	all    bool // true if a member's metadata could not be decoded, so that all topics are assumed
 }
 
 func (s subscriptions) has(topic string) bool { return s.all || s.topics[topic] }
 
-// subscriptions returns the topics that the members subscribe to. The set is empty for protocol
+// subscriptions returns the topics to which the members subscribe. The set is empty for protocol
 // types other than consumer.
 func (g *group) subscriptions() subscriptions {
 	read := subscriptions{topics: map[string]bool{}}
@@ -191,8 +191,8 @@ func (s *State) Delete(groupID string) (Output, error) {
 	return s.take(), nil
 }
 
-// tombstoneAll stores tombstones for all records of a group, including its offsets. The tombstones
-// of pending offsets ensure that later markers of their transactions have no effect.
+// tombstoneAll stores tombstones for all records of a group, including its offsets. Because of the
+// tombstones of pending offsets, later markers of their transactions have no effect.
 func (s *State) tombstoneAll(g *group) {
 	for _, o := range s.AllCommitted(g.id) {
 		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
@@ -215,15 +215,15 @@ func (s *State) tombstoneGroup(g *group) {
 	}
 }
 
-// Expire deletes offsets that are older than the retention. It also deletes groups that have
-// neither members nor offsets left. While a group has members, the offsets of the topics that the
-// members subscribe to do not expire (KIP-211).
+// Expire deletes offsets that are older than the retention. It also deletes groups that then have
+// neither members nor offsets. While a group has members, offsets of topics to which the members
+// subscribe do not expire (KIP-211).
 //
 // An offset with a pending successor does not expire, and neither does a group with pending offsets
-// (KAFKA-19163): the tombstone would also delete the pending offsets.
+// (KAFKA-19163), because the tombstone would also delete the pending offsets.
 //
-// Expire returns about limit records at most, because it checks the limit only between groups. The
-// result more reports whether it must be called again.
+// Expire returns approximately at most limit records, because it checks the limit only between
+// groups. The result more reports whether Expire must be called again.
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	for _, g := range s.groups {
 		retained, ok := g.retainedTopics()
@@ -247,8 +247,8 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	return s.take(), false
 }
 
-// retainedTopics returns the topics of a group whose offsets do not expire. The result ok is false
-// if no offset of the group may expire now, for example in a rebalance, when the subscriptions are
+// retainedTopics returns the topics whose offsets in the group do not expire. ok is false if no
+// offset of the group may expire now, for example in a rebalance, when the subscriptions are
 // unknown.
 func (g *group) retainedTopics() (topics subscriptions, ok bool) {
 	switch {
@@ -266,8 +266,8 @@ func (s *State) deleteOffset(g *group, key topicPartition) {
 	s.expiredCount++
 }
 
-// expired reports whether the offset's retention has passed. The retention starts at the commit or,
-// if the group became empty after the commit, at the time at which it became empty.
+// expired reports whether the offset's retention has passed. The retention starts at the commit. If
+// the group became empty after the commit, it starts at that time.
 func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	if o.ExpireMs >= 0 {
 		return now.UnixMilli() >= o.ExpireMs
@@ -281,7 +281,7 @@ func (s *State) expired(now time.Time, g *group, o Offset) bool {
 
 // DeleteStaleOffsets deletes the offsets whose topic name and topic id are stale. The function
 // stale recognizes deleted topics, even if a topic with another id was created under the same name.
-// It is called once for each name and id.
+// DeleteStaleOffsets calls stale once for each name and id.
 func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) Output {
 	type identity struct {
 		topic string
@@ -299,8 +299,8 @@ func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) O
 	}
 	for _, g := range s.groups {
 		for key, o := range g.offsets {
-			// The tombstone would also delete the pending offsets of a topic that was created
-			// again.
+			// Check the pending offsets too: the topic may have been created again, and the tombstone would
+			// also delete the new topic's pending offsets.
 			if check(key, o) && allStale(key, g.pending[key], check) {
 				s.deleteOffset(g, key)
 			}

@@ -9,25 +9,24 @@ import (
 )
 
 // This file contains the offsets that producers commit in transactions (KIP-98, KIP-447). Such an
-// offset is pending until the marker of its transaction is replayed. If the transaction is
-// committed, the pending offset becomes a committed offset; if it is aborted, the pending offset is
-// dropped.
+// offset is pending until its transaction's marker is replayed. If the transaction is committed,
+// the pending offset becomes a committed offset; if it is aborted, the pending offset is dropped.
 //
-// A pending offset becomes a committed offset only if its record lies above that of the committed
-// offset of the partition. So the last record of a key decides, whatever the order of the markers
-// is. A partition of __consumer_offsets is compacted, and keeps only the last record of a key: a
-// coordinator that loads the compacted log must have the same offsets as one that has replayed all
-// records (KAFKA-5247, KAFKA-14505).
+// A pending offset becomes a committed offset only if its record has a higher offset in the log
+// than the record of the partition's committed offset. So the last record of a key decides,
+// whatever the order of the markers. A partition of __consumer_offsets is compacted, and keeps only
+// the last record of a key: a coordinator that loads the compacted log must have the same offsets
+// as one that has replayed all records (KAFKA-5247, KAFKA-14505).
 
-// ErrUnstable is the error for the offset of a partition for which an open transaction has a
-// pending offset.
+// ErrUnstable is returned for a partition's offset if an open transaction has a pending offset for
+// the partition.
 var ErrUnstable = errors.New("an open transaction has a pending offset for the partition")
 
-// pendingOffsets are the pending offsets of a group, by partition and producer id. No inner map is
+// pendingOffsets contains a group's pending offsets, by partition and producer id. No inner map is
 // empty.
 type pendingOffsets map[topicPartition]map[int64]Offset
 
-// replayPending applies an offset that is part of a transaction.
+// replayPending applies a record of an offset that is part of a transaction.
 func (s *State) replayPending(g *group, key topicPartition, producer int64, o Offset) {
 	if g.pending == nil {
 		g.pending = pendingOffsets{}
@@ -42,8 +41,8 @@ func (s *State) replayPending(g *group, key topicPartition, producer int64, o Of
 	s.producers[producer][g.id] = true
 }
 
-// ReplayMarker applies the marker that ends a producer's transaction. The marker must be replayed
-// in log order, like the records.
+// ReplayMarker applies the marker that ends a producer's transaction. Like the records, markers
+// must be replayed in log order.
 func (s *State) ReplayMarker(_ time.Time, m state.Marker) ([]Answer, error) {
 	for id := range s.producers[m.ProducerID] {
 		g := s.groups[id]
@@ -77,15 +76,15 @@ func (s *State) setOffset(g *group, key topicPartition, o Offset) {
 	g.offsets[key] = o
 }
 
-// IsStable reports whether no open transaction has a pending offset for a partition.
+// IsStable reports whether no open transaction has a pending offset for the given partition.
 func (s *State) IsStable(groupID, topic string, partition int32) bool {
 	g := s.groups[groupID]
 	return g == nil || len(g.pending[topicPartition{topic, partition}]) == 0
 }
 
-// CommitTransactional handles a TxnOffsetCommit. The caller stores the records of the output in a
-// transactional batch of the producer. It returns one error per offset, in the order of c.Offsets,
-// or a single error for the whole request.
+// CommitTransactional handles a TxnOffsetCommit request. The caller stores the output's records in
+// a transactional batch of the producer. CommitTransactional returns one error per offset, in the
+// order of c.Offsets, or a single error for the whole request.
 func (s *State) CommitTransactional(now time.Time, c Commit) (errs []error, out Output, err error) {
 	if err := s.groups[c.Group].checkTransactionalCommit(&c); err != nil {
 		return nil, Output{}, err
@@ -96,8 +95,8 @@ func (s *State) CommitTransactional(now time.Time, c Commit) (errs []error, out 
 
 // checkTransactionalCommit rejects transactional commits of former members, as checkCommit does for
 // other commits (KIP-447). It accepts any commit without a member id, because producers before
-// KIP-447 send none. Unlike checkCommit it accepts commits while the group completes a rebalance: a
-// commit in the new generation cannot come from a former member. g may be nil.
+// KIP-447 send none. Unlike checkCommit, it accepts commits while the group completes a rebalance:
+// a commit in the new generation cannot come from a former member. g may be nil.
 func (g *group) checkTransactionalCommit(c *Commit) error {
 	anonymous := c.Generation < 0 && c.Member == "" && c.Instance == ""
 	switch {
@@ -110,7 +109,7 @@ func (g *group) checkTransactionalCommit(c *Commit) error {
 	case g.consumer != nil:
 		err := g.checkConsumerCommit(c)
 		if errors.Is(err, consumer.ErrStaleEpoch) {
-			return ErrIllegalGeneration // the error that clients of TxnOffsetCommit know
+			return ErrIllegalGeneration // clients of TxnOffsetCommit know this error
 		}
 		return err
 	}

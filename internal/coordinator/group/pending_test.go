@@ -16,18 +16,18 @@ import (
 // entry is a record or a marker in the log of a pendingWorld.
 type entry struct {
 	state.Stored
-	id     int32 // partition of topic "t", for which an offset is stored
-	offset int64 // the stored offset; -1: a tombstone
+	id     int32 // partition of topic "t" whose offset is stored
+	offset int64 // stored offset; -1 for a tombstone
 	marker bool
 	commit bool
 }
 
-// pendingWorld stores offsets of group "g" in and outside of transactions, and keeps the log.
+// pendingWorld stores offsets of group "g" in and outside of transactions. It keeps the log.
 type pendingWorld struct {
 	t     *testing.T
 	now   time.Time
 	state *State
-	log   []entry // records, with gaps once it is compacted
+	log   []entry // records, with gaps after a compaction
 	end   int64   // offset of the next record
 }
 
@@ -42,7 +42,7 @@ func newPendingWorld(t *testing.T) *pendingWorld {
 	return w
 }
 
-// load replaces the State by one that is loaded from the log.
+// load replaces the State by one that it loads from the log.
 func (w *pendingWorld) load() {
 	w.t.Helper()
 	w.state = New(Config{Retention: time.Hour}, noPendingTimers{})
@@ -74,7 +74,7 @@ func (w *pendingWorld) append(e entry) {
 	w.replay(e)
 }
 
-// store appends the records of an output, all of which concern the given offset.
+// store appends the records of an output, all of which contain the given offset.
 func (w *pendingWorld) store(out Output, producer int64, offset int64) {
 	w.t.Helper()
 	for _, r := range out.Records {
@@ -110,8 +110,8 @@ func (w *pendingWorld) mark(producer int64, commit bool) {
 	w.append(entry{Stored: state.Stored{ProducerID: producer}, marker: true, commit: commit})
 }
 
-// outcome returns whether the transaction of an entry was decided, and committed. Records without a
-// transaction count as committed.
+// outcome returns whether an entry's transaction has been decided, and whether it was committed.
+// Records without a transaction count as committed.
 func (w *pendingWorld) outcome(i int) (decided, committed bool) {
 	producer := w.log[i].ProducerID
 	if producer == state.NoProducer {
@@ -125,8 +125,8 @@ func (w *pendingWorld) outcome(i int) (decided, committed bool) {
 	return false, false
 }
 
-// want returns the committed offsets, and the partitions with pending offsets. The last record that
-// took effect decides, as in a compacted log.
+// want returns the expected committed offsets, and the partitions with pending offsets. For each
+// partition, the last record that took effect decides, as in a compacted log.
 func (w *pendingWorld) want() (offsets map[int32]int64, pending map[int32]bool) {
 	offsets, pending = map[int32]int64{}, map[int32]bool{}
 	for i, e := range w.log {
@@ -166,8 +166,9 @@ func (w *pendingWorld) check(step string) {
 	}
 }
 
-// compact removes what the cleaner removes: below the first offset of the first open transaction
-// the records of aborted transactions, and those that another record of their key supersedes.
+// compact removes the entries that the cleaner removes. These are, below the first offset of the
+// first open transaction, records of aborted transactions and records that another record with the
+// same key supersedes.
 func (w *pendingWorld) compact(random *rand.Rand) {
 	stable := len(w.log)
 	last := map[int32]int{}
@@ -192,9 +193,9 @@ func (w *pendingWorld) compact(random *rand.Rand) {
 	w.log = kept
 }
 
-// Random commits in and outside of transactions, markers, deletions, expiries and failovers are
-// compared with the log: the last record of a partition that took effect determines its offset. A
-// failover may load the compacted log.
+// TestPendingOffsetsFollowTheModel compares the State with the log after random commits in and
+// outside of transactions, markers, deletions, expiries and failovers. The last record of a
+// partition that took effect determines its offset. A failover may load the compacted log.
 func TestPendingOffsetsFollowTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -233,8 +234,9 @@ func TestPendingOffsetsFollowTheModel(t *testing.T) {
 	}
 }
 
-// The offset of a transaction is stored at 5, a plain commit at 7, the marker at 9: the commit at 7
-// counts, before and after a failover, and after the log was cleaned.
+// TestPlainCommitWithinATransactionCounts stores a transaction's offset at 5, a commit without a
+// transaction at 7, and the marker at 9. The commit at 7 must decide, before and after a failover,
+// and after the log was cleaned.
 func TestPlainCommitWithinATransactionCounts(t *testing.T) {
 	w := newPendingWorld(t)
 	w.end = 5
@@ -257,8 +259,8 @@ func TestPlainCommitWithinATransactionCounts(t *testing.T) {
 	want("cleaned")
 }
 
-// A group that has only pending offsets does not expire (KAFKA-19163). The abort of the transaction
-// removes it (KAFKA-19164).
+// TestGroupWithPendingOffsetsDoesNotExpire checks that a group that has only pending offsets does
+// not expire (KAFKA-19163), and that the abort of the transaction removes the group (KAFKA-19164).
 func TestGroupWithPendingOffsetsDoesNotExpire(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(1, 0, 50)
@@ -272,8 +274,9 @@ func TestGroupWithPendingOffsetsDoesNotExpire(t *testing.T) {
 	}
 }
 
-// An offset with a pending successor does not expire, because its tombstone would drop the pending
-// offset. OffsetDelete drops it on purpose, even if nothing is committed yet.
+// TestTombstonesOfPendingOffsets checks that an offset with a pending successor does not expire,
+// because its tombstone would drop the pending offset. OffsetDelete must drop the pending offset,
+// even if nothing is committed yet.
 func TestTombstonesOfPendingOffsets(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(state.NoProducer, 0, 40)
@@ -294,7 +297,8 @@ func TestTombstonesOfPendingOffsets(t *testing.T) {
 	}
 }
 
-// The later of two commits for a partition in one transaction counts.
+// TestSecondCommitOfATransactionCounts checks that the later of two commits for a partition in one
+// transaction decides.
 func TestSecondCommitOfATransactionCounts(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(state.NoProducer, 0, 40)
@@ -309,8 +313,8 @@ func TestSecondCommitOfATransactionCounts(t *testing.T) {
 	}
 }
 
-// A transaction commits only offsets and is aborted: the group keeps its previous offset, also
-// after a failover.
+// TestAbortedOffsetsLeaveThePreviousOffset checks a transaction that only commits offsets and is
+// aborted. The group must keep its previous offset, even after a failover.
 func TestAbortedOffsetsLeaveThePreviousOffset(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(state.NoProducer, 0, 40)
@@ -325,8 +329,8 @@ func TestAbortedOffsetsLeaveThePreviousOffset(t *testing.T) {
 	}
 }
 
-// After a deletion of the group, the marker of a transaction does not bring offsets back, also not
-// to a new group with the same id.
+// TestDeletedGroupDropsPendingOffsets checks that a transaction's marker after the deletion of the
+// group does not restore offsets, not even in a new group with the same id.
 func TestDeletedGroupDropsPendingOffsets(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(1, 0, 50)
@@ -343,7 +347,8 @@ func TestDeletedGroupDropsPendingOffsets(t *testing.T) {
 	}
 }
 
-// A topic is deleted with its records while a transaction has a pending offset for it.
+// TestPendingOffsetsOfDeletedTopics deletes a topic and its records while a transaction has a
+// pending offset for the topic.
 func TestPendingOffsetsOfDeletedTopics(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(1, 0, 50)
@@ -355,7 +360,8 @@ func TestPendingOffsetsOfDeletedTopics(t *testing.T) {
 	}
 }
 
-// KIP-447: members of a group commit with their generation. Producers of older clients send none.
+// TestTransactionalCommitOfClassicGroup checks that members of a group must commit with their
+// generation (KIP-447). Producers of older clients send none.
 func TestTransactionalCommitOfClassicGroup(t *testing.T) {
 	p := newFixture(t, Config{InitialDelay: -1})
 	commit := func(group, member, instance string, generation int32) error {
@@ -399,8 +405,8 @@ func TestTransactionalCommitOfClassicGroup(t *testing.T) {
 	}
 }
 
-// A member of the consumer protocol commits with its epoch. A stale epoch gets the error that
-// clients of TxnOffsetCommit know.
+// TestTransactionalCommitOfConsumerGroup checks that a member of the consumer protocol commits with
+// its epoch. For a stale epoch it must get an error that clients of TxnOffsetCommit know.
 func TestTransactionalCommitOfConsumerGroup(t *testing.T) {
 	p := newFixture(t, Config{})
 	answer, err := p.heartbeat("m", consumer.EpochJoin)
@@ -425,7 +431,8 @@ func TestTransactionalCommitOfConsumerGroup(t *testing.T) {
 	}
 }
 
-// Only offsets are stored in transactions. A record of a group in a transactional batch is corrupt.
+// TestGroupRecordInATransactionIsCorrupt checks that a group's record in a transactional batch is
+// corrupt, because only offsets are stored in transactions.
 func TestGroupRecordInATransactionIsCorrupt(t *testing.T) {
 	w := newPendingWorld(t)
 	_, err := w.state.ReplayAt(w.now, state.Stored{Record: Record{Key: groupKey("g")},

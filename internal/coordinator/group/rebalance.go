@@ -6,14 +6,15 @@ import "time"
 func (s *State) rebalanceOrComplete(now time.Time, g *group) {
 	if g.phase != preparing {
 		s.rebalance(now, g)
-		// only its timer ends the initial delay of an empty group
+		// only the timer ends the initial delay of an empty group
 	} else if g.previousPhase != empty && g.allJoined() {
 		s.completeJoin(now, g)
 	}
 }
 
-// rebalance starts a rebalance, in which all members join again. In an empty group it waits for the
-// initial delay, so that consumers that start at the same time cause only one rebalance (KIP-134).
+// rebalance starts a rebalance, in which all members join again. For an empty group it waits for
+// the initial delay, so that consumers that start at the same time cause only one rebalance
+// (KIP-134).
 func (s *State) rebalance(now time.Time, g *group) {
 	if g.phase == completing {
 		for _, m := range g.members {
@@ -65,9 +66,9 @@ func (s *State) phaseExpired(now time.Time, g *group) {
 	}
 }
 
-// completeJoin starts the next generation with the members whose Join waits. It removes the dynamic
+// completeJoin starts the next generation with the members whose Join waits. It removes dynamic
 // members that did not join again; static members stay until their sessions expire. It stores a
-// group without members at once, and a new generation only when the leader has sent the
+// group without members at once. It stores a new generation only when the leader has sent the
 // assignments.
 func (s *State) completeJoin(now time.Time, g *group) {
 	s.endPhase(g)
@@ -83,8 +84,8 @@ func (s *State) completeJoin(now time.Time, g *group) {
 		s.store(g.emptyRecord(now))
 		return
 	case !g.electLeader():
-		// only static members are left, and none has joined: wait until one joins or their sessions
-		// expire
+		// Only static members are left, and none has joined: wait until one joins or their sessions
+		// expire.
 		s.phaseUntil(now, g, g.rebalanceTimeout())
 		return
 	}
@@ -100,8 +101,8 @@ func (s *State) completeJoin(now time.Time, g *group) {
 	s.phaseUntil(now, g, g.rebalanceTimeout())
 }
 
-// electLeader ensures that the leader of the group is a member whose Join waits. It returns false
-// if there is no such member.
+// electLeader ensures that the group's leader is a member whose Join waits. It returns false if
+// there is no such member.
 func (g *group) electLeader() bool {
 	if m := g.byID[g.leader]; m != nil && m.joining != 0 {
 		return true
@@ -154,9 +155,9 @@ func (s *State) sessionExpired(now time.Time, g *group, id string) {
 	if m == nil || now.Before(m.deadline) {
 		return
 	}
-	// A member whose Join or Sync waits sends no heartbeats, so its session does not expire. The
-	// session of a new member does expire while its Join waits: its client may have retried the
-	// Join without a member id and may be another member by now.
+	// A member whose Join or Sync waits sends no heartbeats, so its session does not expire. But the
+	// session of a new member expires even while its Join waits: its client may have sent the Join
+	// again without a member id, and so may have become another member.
 	if m.syncing != 0 || m.joining != 0 && !m.isNew {
 		return
 	}
@@ -174,8 +175,8 @@ func (s *State) removeMember(g *group, m *member) {
 	g.remove(m)
 }
 
-// afterRemoval continues or restarts the rebalance after a removal. Parameter members is false if
-// only member ids were removed with which no client had joined.
+// afterRemoval continues or restarts the rebalance after a removal. members is false if only member
+// ids were removed with which no client had joined.
 func (s *State) afterRemoval(now time.Time, g *group, members bool) {
 	switch {
 	case g.phase == preparing:

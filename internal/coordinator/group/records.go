@@ -17,8 +17,8 @@ import (
 // classic protocol. Package consumer reads the key versions of the consumer protocol. Replay skips
 // records with other key versions, which Heartwood does not write.
 //
-// Values of groups are written in version 3. Values of offsets are written in version 4, the first
-// with a topic id, or in version 1 if the client set an expiry.
+// Groups' values are written in version 3. Offsets' values are written in version 4, the first with
+// a topic id, or in version 1 if the client has set an expiry.
 const (
 	offsetKeyVersion   = 1
 	groupKeyVersion    = 2
@@ -27,10 +27,10 @@ const (
 	groupValueVersion  = 3
 )
 
-// ErrCorruptRecord is the error for a stored record that cannot be decoded.
+// ErrCorruptRecord is returned if a stored record cannot be decoded.
 var ErrCorruptRecord = errors.New("corrupt group record")
 
-// topicPartition identifies the partition that an offset was committed for.
+// topicPartition identifies the partition for which an offset was committed.
 type topicPartition struct {
 	topic string
 	index int32
@@ -39,12 +39,12 @@ type topicPartition struct {
 // Offset is a committed offset.
 type Offset struct {
 	Offset      int64
-	LeaderEpoch int32 // -1: unknown
+	LeaderEpoch int32 // leader epoch of the committed position; -1: unknown
 	Metadata    string
-	TopicID     [16]byte // zero: unknown
+	TopicID     [16]byte // id of the topic; zero: unknown
 	CommittedMs int64
-	// expiry that the client set in OffsetCommit below version 5; -1: the retention determines the
-	// expiry
+	// ExpireMs is the expiry that the client set in OffsetCommit below version 5. If it is -1, the
+	// retention determines the expiry.
 	ExpireMs int64
 	// record is the offset of the record in the log of __consumer_offsets; -1: unknown
 	record int64
@@ -106,14 +106,14 @@ func (g *group) emptyRecord(now time.Time) Record {
 	return Record{Key: groupKey(g.id), Value: value.AppendTo(nil)}
 }
 
-// Replay is ReplayAt for a record without a transaction, whose place in the log is unknown.
+// Replay is ReplayAt for a record without a transaction, whose position in the log is unknown.
 func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 	return s.ReplayAt(now, state.Stored{Record: Record{Key: key, Value: value}, Offset: -1,
 		ProducerID: state.NoProducer})
 }
 
 // ReplayAt applies a stored record. Records must be replayed in log order. ReplayAt returns the
-// answers of requests that waited for the record. Only offsets are stored in transactions.
+// answers to requests that waited for the record. In a transaction, only offsets are stored.
 func (s *State) ReplayAt(now time.Time, r state.Stored) ([]Answer, error) {
 	key, value := r.Key, r.Value
 	if len(key) < 2 {
@@ -162,8 +162,8 @@ func (s *State) replayOffset(r state.Stored) error {
 	return nil
 }
 
-// deleteOffsetOf applies a tombstone. It also drops the pending offsets of the partition, whose
-// records lie below the tombstone.
+// deleteOffsetOf applies an offset's tombstone. It also drops the partition's pending offsets,
+// whose records precede the tombstone.
 func (s *State) deleteOffsetOf(g *group, key topicPartition) {
 	if _, had := g.offsets[key]; had {
 		s.offsets--
@@ -173,7 +173,7 @@ func (s *State) deleteOffsetOf(g *group, key topicPartition) {
 	s.deleteIfUnused(g)
 }
 
-// readOffset decodes the value of an offset's record.
+// readOffset decodes the value of an offset record.
 func readOffset(value []byte) (Offset, error) {
 	var v kmsg.OffsetCommitValue
 	if err := readValue(&v, value, offsetValueVersion); err != nil {
@@ -199,8 +199,8 @@ func (s *State) topic(name string) string {
 	return name
 }
 
-// readValue decodes the value of a record. The first two bytes are the version of the value, which
-// must be between 0 and versionMax.
+// readValue decodes a record's value. The first two bytes are the version of the value, which must
+// be between 0 and versionMax.
 func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax int16) error {
 	if len(value) < 2 {
 		return fmt.Errorf("value of %d bytes", len(value))
@@ -211,8 +211,8 @@ func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax 
 	return to.ReadFrom(value)
 }
 
-// replayGroup applies a group record. While the shard loads, it creates the members of the record.
-// Later the members exist already, because this coordinator has written the record.
+// replayGroup applies a group record. While the shard loads, replayGroup creates the members in the
+// record. After that, the members already exist, because this coordinator has written the record.
 func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	var k kmsg.GroupMetadataKey
 	if err := k.ReadFrom(key); err != nil {
@@ -252,7 +252,7 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	g.setPhase(stable)
 	for i := range v.Members {
 		if m := g.byID[v.Members[i].MemberID]; m != nil {
-			// a copy, because the caller reuses the bytes of the record
+			// Copy the assignment, because the caller reuses the record's bytes.
 			m.assignment = bytes.Clone(v.Members[i].Assignment)
 			s.answerSync(now, g, m, nil)
 		}
@@ -263,7 +263,7 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// setMembers replaces the members of the group by those of a group record.
+// setMembers replaces the group's members by the members in a group record.
 func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 	for len(g.members) > 0 {
 		leader := g.leader
@@ -284,7 +284,7 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 			protocols:  []Protocol{{g.protocol, bytes.Clone(saved.Subscription)}},
 		}
 		if saved.RebalanceTimeoutMillis < 0 {
-			// in a record that was written before members had a rebalance timeout
+			// Records that were written before members had a rebalance timeout contain none.
 			m.rebalance = m.session
 		}
 		g.add(m)

@@ -11,9 +11,9 @@ type noTimers struct{}
 func (noTimers) Set(TimerKey, time.Duration) {}
 func (noTimers) Clear(TimerKey)              {}
 
-// The expected bytes were derived from the JSON schemas of Kafka's coordinator (OffsetCommitKey,
-// OffsetCommitValue, GroupMetadataKey, GroupMetadataValue). Each begins with the version of the key
-// or value.
+// TestRecordsMatchKafkasFormat compares records with bytes that were derived from the JSON schemas
+// of Kafka's coordinator (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey,
+// GroupMetadataValue). Each key or value begins with its version.
 func TestRecordsMatchKafkasFormat(t *testing.T) {
 	now := time.UnixMilli(0x0102030405)
 	committed := Offset{Offset: 9, LeaderEpoch: 3, Metadata: "m", TopicID: [16]byte{1, 15: 2},

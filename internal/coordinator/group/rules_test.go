@@ -23,7 +23,7 @@ func newFixture(t *testing.T, config Config) *fixture {
 	return &fixture{w, map[Token]Answer{}}
 }
 
-// apply replays the records of an output and stores the answers in p.answers.
+// apply replays an output's records and stores the answers in p.answers.
 func (p *fixture) apply(out Output) {
 	p.t.Helper()
 	for _, r := range out.Records {
@@ -38,8 +38,8 @@ func (p *fixture) apply(out Output) {
 	}
 }
 
-// join sends a Join with the given protocols and returns its token. The id of the new member is the
-// number of the token.
+// join sends a Join with the given protocols and returns its token. The new member's id is the
+// token's number.
 func (p *fixture) join(protocols ...string) Token {
 	p.token++
 	j := Join{
@@ -64,8 +64,8 @@ func (p *fixture) advance(d time.Duration) {
 	}
 }
 
-// The second member joins within the initial delay of the first. Both joins are answered only after
-// the delay was extended once (KIP-134).
+// TestInitialRebalanceDelay checks that, if a second member joins within the first member's initial
+// delay, both joins are answered only after the delay was extended once (KIP-134).
 func TestInitialRebalanceDelay(t *testing.T) {
 	p := newFixture(t, Config{})
 	first := p.join("range")
@@ -88,8 +88,8 @@ func TestInitialRebalanceDelay(t *testing.T) {
 	}
 }
 
-// Three members support different protocols. The group selects the protocol that most of them
-// prefer among those that all three support.
+// TestProtocolIsSelectedByVotes checks three members that support different protocols. The group
+// must select the protocol that most of them prefer among those that all three support.
 func TestProtocolIsSelectedByVotes(t *testing.T) {
 	p := newFixture(t, Config{})
 	first := p.join("range", "sticky", "hash")
@@ -129,9 +129,9 @@ func TestGroupLimits(t *testing.T) {
 	}
 }
 
-// A classic group in its initial delay has a member and two offsets older than the retention. The
-// offsets do not expire, and the group cannot be deleted. The offset of a deleted topic is deleted
-// nevertheless.
+// TestOffsetsOfAGroupWithMembers checks a classic group in its initial delay that has a member and
+// two offsets older than the retention. The offsets must not expire, and deleting the group must
+// fail. The offset of a deleted topic must be deleted nevertheless.
 func TestOffsetsOfAGroupWithMembers(t *testing.T) {
 	p := newFixture(t, Config{Retention: time.Minute})
 	commit := func(topic string) {
@@ -175,8 +175,9 @@ func TestOffsetsOfAGroupWithMembers(t *testing.T) {
 	}
 }
 
-// A group has offsets of two topics older than the retention. Only offsets of topics that no member
-// subscribes to expire. A subscription that cannot be decoded is treated as one to all topics.
+// TestOffsetsOfUnsubscribedTopicsExpire checks a group that has offsets of two topics that are
+// older than the retention. Only offsets of topics to which no member subscribes must expire. A
+// subscription that cannot be decoded counts as a subscription to all topics.
 func TestOffsetsOfUnsubscribedTopicsExpire(t *testing.T) {
 	for name, test := range map[string]struct {
 		subscription []byte

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// Errors of requests. Package handler maps each of them to a Kafka error code.
+// These are errors of requests. Package handler maps each of them to a Kafka error code.
 var (
-	// the errors from package consumer occur in both protocols
+	// Both protocols use the errors of package consumer.
 	ErrUnknownMember        = consumer.ErrUnknownMember
 	ErrIllegalGeneration    = errors.New("illegal generation")
 	ErrInconsistentProtocol = errors.New("inconsistent group protocol")
@@ -30,43 +30,46 @@ var (
 		"members of the consumer protocol must commit with a member epoch")
 )
 
-// Config configures groups. A zero field means the default, which is Kafka's default if Kafka has
-// the setting.
+// Config contains the configuration of groups. A zero field selects the default, which is Kafka's
+// default if Kafka has the setting.
 type Config struct {
-	SessionMin, SessionMax time.Duration // range of session timeouts; default 6 s to 30 min
-	// InitialDelay is the time for which the first rebalance of an empty group waits for more
-	// members. The default is 3 s; a negative value means no delay.
-	InitialDelay     time.Duration
-	MembersMax       int           // members of a group; default: RecordBytesMax is the only limit
-	MetadataBytesMax int           // metadata of one offset; default 4096, negative: 0
-	RecordBytesMax   int           // record of a group; default 1,000,000
-	Retention        time.Duration // offsets of a group without members; default 7 days
-	// Session timeout and heartbeat interval of the consumer protocol (KIP-848).
+	SessionMin, SessionMax time.Duration // minimum and maximum session timeout; default 6 s and 30 min
+	// InitialDelay is the time for which the first rebalance of an empty group waits for more members.
+	// The default is 3 s; a negative value means no delay.
+	InitialDelay time.Duration
+	// maximum number of members in a group; by default, only RecordBytesMax limits it
+	MembersMax       int
+	MetadataBytesMax int // maximum size of an offset's metadata; default 4096; negative: 0
+	RecordBytesMax   int // maximum size of a group's record; default 1,000,000
+	// retention of a group's offsets after it has no members; default 7 days
+	Retention time.Duration
+	// ConsumerSession and ConsumerInterval are the session timeout and the heartbeat interval of the
+	// consumer protocol (KIP-848).
 	ConsumerSession  time.Duration // default 45 s
 	ConsumerInterval time.Duration // default 5 s
-	// ConsumerAssignment is the minimum time between two computations of the targets of a group of
-	// the consumer protocol (KIP-1263). The default is 1 s; a negative value means 0.
+	// ConsumerAssignment is the minimum time between two computations of a consumer-protocol group's
+	// targets (KIP-1263). The default is 1 s; a negative value means 0.
 	ConsumerAssignment time.Duration
-	// Overrides contains settings of single groups, by group id. State does not modify the map.
+	// Overrides contains settings for single groups, by group id. State does not modify the map.
 	Overrides map[string]Override
 }
 
-// Override contains the settings of one group. For a zero field the setting in Config applies.
+// Override contains the settings for one group. If a field is zero, the setting in Config applies.
 type Override struct {
 	ConsumerSession    time.Duration
 	ConsumerInterval   time.Duration
 	ConsumerAssignment time.Duration
 }
 
-// newMemberJoin is the session timeout of a new member until its first join is answered. Until then
-// the member does not know its id and cannot send heartbeats. Kafka uses the same value.
+// newMemberJoin is a new member's session timeout until its first join is answered. Until then the
+// client does not know its member id and cannot send heartbeats. Kafka uses the same value.
 const newMemberJoin = 5 * time.Minute
 
 // idBytesMax limits the length of the ids that clients choose. Kafka's record formats allow 32,767
 // bytes.
 const idBytesMax = 1024
 
-// WithDefaults returns the configuration with the default in each zero field.
+// WithDefaults returns the configuration with defaults in place of zero fields.
 func (c Config) WithDefaults() Config {
 	orDefault(&c.SessionMin, 6*time.Second)
 	orDefault(&c.SessionMax, 30*time.Minute)
@@ -88,7 +91,7 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-type ( // types that are exchanged with the runtime (package state)
+type ( // These types are exchanged with the runtime (package state).
 	// Token identifies a request that waits for its answer.
 	Token = state.Token
 	// Record is a record of __consumer_offsets.
@@ -101,48 +104,48 @@ type ( // types that are exchanged with the runtime (package state)
 	Timers = state.Timers[TimerKey]
 )
 
-// Result is the content of an answer to a Join or to a Sync. The answer to a failed Join contains
-// both the error and Joined.Member.
+// Result is the content of an answer to a Join or a Sync. The answer to a failed Join contains both
+// the error and Joined.Member.
 type Result struct {
 	Joined Joined
 	Synced Synced
 }
 
-// TimerKey identifies a timer: the session timer of a member or, if Member is empty, the timer of
-// the group's phase.
+// TimerKey identifies a timer: a member's session timer or, if Member is empty, the timer of the
+// group's phase.
 type TimerKey struct {
 	Group, Member string
 }
 
-// State is the state of all groups of one partition.
+// State contains the state of all groups of one partition.
 type State struct {
 	config  Config
 	timers  Timers
 	groups  map[string]*group
-	topics  map[string]string // one copy of each topic name, shared by all offsets
-	loading bool              // Loaded has not been called yet
+	topics  map[string]string // one copy of each topic name, which all offsets share
+	loading bool              // true until Loaded is called
 	out     Output            // output of the current call
 	offsets int               // number of committed offsets
-	// producers contains, for each producer with an open transaction, the ids of all groups of
-	// which it has pending offsets.
+	// producers contains, for each producer with an open transaction, the ids of all groups in which
+	// the producer has pending offsets.
 	producers map[int64]map[string]bool
 
-	expiredCount uint64 // number of offsets that Expire and DeleteStaleOffsets deleted
+	expiredCount uint64 // number of offsets that Expire and DeleteStaleOffsets have deleted
 }
 
-// New returns the state of an empty partition. The caller passes the records of the log to Replay
-// and then calls Loaded. After that the State is ready for requests.
+// New returns the state of an empty partition. The caller passes the log's records to Replay and
+// then calls Loaded. After that, the State is ready for requests.
 func New(config Config, timers Timers) *State {
 	return &State{config: config.WithDefaults(), timers: timers, groups: map[string]*group{},
 		topics: map[string]string{}, producers: map[int64]map[string]bool{}, loading: true}
 }
 
-// Configure replaces the configuration. A session that is running keeps its timeout.
+// Configure replaces the configuration. Running sessions keep their timeouts.
 func (s *State) Configure(config Config) {
 	s.config = config.WithDefaults()
 }
 
-// Loaded is called after all records of the log were replayed. It starts a session for every
+// Loaded must be called after all records of the log were replayed. It starts a session for every
 // member.
 func (s *State) Loaded(now time.Time) {
 	s.loading = false
@@ -183,8 +186,8 @@ func (s *State) KnowsTopic(topic string) bool {
 // Expired returns the number of offsets that Expire and DeleteStaleOffsets have deleted since New.
 func (s *State) Expired() uint64 { return s.expiredCount }
 
-// CountPhases adds the number of groups in each phase to counts. The keys are the names of phases
-// that Kafka's tools show.
+// CountPhases adds the number of groups in each phase to counts. The keys are the names that
+// Kafka's tools show for the phases.
 func (s *State) CountPhases(counts map[string]int) {
 	for _, g := range s.groups {
 		counts[g.phaseName()]++
@@ -206,7 +209,7 @@ func (s *State) answer(a Answer) {
 	}
 }
 
-// CheckID returns an error if the id of a group or of an instance is too long to be stored.
+// CheckID returns an error if a group id or an instance id is too long to be stored.
 func CheckID(id string) error {
 	if len(id) > idBytesMax {
 		return ErrInvalidGroup

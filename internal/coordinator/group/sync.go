@@ -5,12 +5,13 @@ import "time"
 // Sync is a request for a member's assignment in a generation. The leader's Sync contains all
 // assignments.
 type Sync struct {
-	To                     Token
-	Group                  string
-	Member, Instance       string
-	Generation             int32
-	ProtocolType, Protocol string            // "" if not sent (SyncGroup below 5)
-	Assignments            map[string][]byte // by member id; only in the Sync of the leader
+	To               Token
+	Group            string
+	Member, Instance string
+	Generation       int32
+	// protocol type and protocol; "" if not sent (SyncGroup below 5)
+	ProtocolType, Protocol string
+	Assignments            map[string][]byte // assignments by member id; only in the leader's Sync
 }
 
 // Synced is the answer to a Sync.
@@ -19,8 +20,8 @@ type Synced struct {
 	Assignment             []byte
 }
 
-// Sync handles a request for an assignment. The request is answered once the assignments of the
-// leader are stored.
+// Sync handles a request for an assignment. The answer follows once the leader's assignments are
+// stored.
 func (s *State) Sync(now time.Time, r Sync) Output {
 	if err := s.sync(now, r); err != nil {
 		s.answer(Answer{To: r.To, Err: err})
@@ -53,7 +54,7 @@ func (s *State) sync(now time.Time, r Sync) error {
 			return ErrRecordTooLarge
 		}
 	}
-	// an earlier Sync of the member that still waits
+	// an earlier Sync of the member may still wait
 	s.answer(Answer{To: m.syncing, Err: ErrRebalanceInProgress})
 	delete(g.unsynced, m.id)
 	m.syncing = r.To
@@ -74,7 +75,7 @@ func (s *State) memberOf(groupID, memberID, instance string) (*group, *member, e
 	return g, m, err
 }
 
-// answerSync answers a member's waiting Sync, if there is one, and restarts the member's session.
+// answerSync answers a member's waiting Sync, if any, and restarts the member's session.
 func (s *State) answerSync(now time.Time, g *group, m *member, err error) {
 	if m.syncing == 0 {
 		return
@@ -106,8 +107,8 @@ func (s *State) Heartbeat(now time.Time, groupID, memberID, instance string,
 	return nil
 }
 
-// Leaver identifies a member to remove: by its member id or, in a request of an administrator, by
-// its group.instance.id only.
+// Leaver identifies a member to remove: by its member id or, in an administrator's request, only by
+// its group.instance.id.
 type Leaver struct {
 	Member, Instance string
 }

@@ -1,13 +1,13 @@
 // Package lag computes the lag of consumer groups: how many offsets their committed offsets are
-// behind the end offsets of the partitions. Summarize adds the lags of the partitions of a topic,
-// selects the largest sums for export, and counts what the export leaves out.
+// behind the end offsets of the partitions. Summarize adds the lags of a topic's partitions,
+// selects the largest sums for export, and counts the sums that the export omits.
 //
-// The definition is that of Kafka's kafka-consumer-groups: end offset minus committed offset. The
-// end offset is the high watermark, also for groups that read committed records only. The caller
-// must read the committed offsets before the end offsets. A group that keeps up may then show the
-// records that were written in between, and no group shows a negative lag. Like Kafka's tool, the
-// package counts offsets: in a compacted topic or in one with transactions, there are fewer records
-// than offsets.
+// The lag is the end offset minus the committed offset, as in Kafka's tool kafka-consumer-groups.
+// The end offset is the high watermark, even for groups that read only committed records. The
+// caller must read the committed offsets before the end offsets. So no group has a negative lag,
+// but the lag of a group that keeps up may include records that were written in between. Like
+// Kafka's tool, the package counts offsets: a topic that is compacted or has transactions contains
+// fewer records than offsets.
 //
 // Partitions without a committed offset have no lag, as in Kafka's tool, which shows a dash.
 //

@@ -23,7 +23,7 @@ type Offset struct {
 	Offset    int64
 }
 
-// Partitions returns the partitions of committed offsets, sorted and without duplicates.
+// Partitions returns the partitions that have committed offsets, sorted and without duplicates.
 func Partitions(committed []Committed) (all []Partition) {
 	seen := map[Partition]bool{}
 	for i := range committed {
@@ -40,29 +40,29 @@ func Partitions(committed []Committed) (all []Partition) {
 	return all
 }
 
-// Pair is the lag of a group in a topic.
+// Pair is a group's lag in a topic.
 type Pair struct {
 	Group, Topic string
-	Offsets      int64 // sum over the partitions
+	Offsets      int64 // sum of the lags of all partitions
 }
 
-// Summary is the lag of a set of groups.
+// Summary describes the lag of several groups.
 type Summary struct {
-	// Top contains the pairs with the largest lag, the largest first. Pairs with the same lag are
-	// in the order of the names of their groups and topics.
+	// Top contains the pairs with the largest lag, the largest first. Pairs with equal lags are
+	// ordered by the names of their groups and topics.
 	Top []Pair
 	// Omitted is the number of pairs that are not in Top because of its limit.
 	Omitted int
-	// Offsets is the lag of all pairs, including the omitted ones.
+	// Offsets is the sum of the lags of all pairs, including the omitted ones.
 	Offsets int64
-	// Unknown is the number of committed offsets of partitions whose end offset is not known. They
-	// are in no sum. A pair without any known end offset is in neither Top nor Omitted.
+	// Unknown is the number of committed offsets whose partition's end offset is unknown. No sum
+	// includes them. A pair without a known end offset is in neither Top nor Omitted.
 	Unknown int
 }
 
 // Summarize computes the lag of groups from the end offsets of partitions. It returns at most limit
-// pairs. There is at most one element of committed for each group and topic. A committed offset
-// above the end offset counts as no lag: the log was truncated, or the end offset is an old one.
+// pairs. committed must contain at most one element for each group and topic. If a committed offset
+// is above the end offset, the lag is 0: the log was truncated, or the end offset is outdated.
 func Summarize(committed []Committed, ends map[Partition]int64, limit int) Summary {
 	var s Summary
 	for i := range committed {

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// model is the definition of a Summary, computed one offset at a time and with a search for each
-// place of Top.
+// model computes a Summary directly from the definition, one offset at a time, and with a search
+// for each element of Top.
 func model(committed []Committed, ends map[Partition]int64, limit int) (s Summary) {
 	sums := map[[2]string]int64{}
 	for _, c := range committed {
@@ -62,8 +62,8 @@ func TestSummaryEqualsModel(t *testing.T) {
 	}
 }
 
-// generate returns few groups, topics and distances, so that equal sums and missing ends are
-// frequent.
+// generate returns offsets for few groups, topics and distances, so that equal sums and missing end
+// offsets are frequent.
 func generate(random *rand.Rand) (committed []Committed, ends map[Partition]int64) {
 	ends = map[Partition]int64{}
 	for topic := range 3 {
@@ -95,7 +95,7 @@ func generate(random *rand.Rand) (committed []Committed, ends map[Partition]int6
 func TestSummaryOfAnExample(t *testing.T) {
 	committed := []Committed{
 		{"billing", "tickets", []Offset{{0, 90}, {1, 40}, {2, 7}}},
-		{"audit", "tickets", []Offset{{0, 100}, {1, 55}}}, // 55 is above the end
+		{"audit", "tickets", []Offset{{0, 100}, {1, 55}}}, // 55 is above the end offset
 		{"audit", "events", []Offset{{0, 1}}},
 		{"lost", "elsewhere", []Offset{{0, 5}}},
 	}

@@ -14,12 +14,12 @@ const effectRetry = 100 * time.Millisecond
 // effects contains the results of answers with token state.Effect that are not released yet. One
 // goroutine releases them, in the order in which the machine returned them.
 type effects[A any] struct {
-	// ctx ends when the shard discards the machine. Only the shard's goroutine cancels ctx, so an
-	// event that finds ctx alive runs with the machine of the effect.
+	// ctx ends when the shard discards the machine. Only the shard's goroutine cancels ctx. So if an
+	// event finds that ctx has not ended, it runs with the machine that returned the effect.
 	ctx  context.Context //nolint:containedctx // canceled by close
 	stop context.CancelFunc
-	done chan struct{} // closed once the goroutine has returned
-	wake chan struct{} // buffer of one
+	done chan struct{} // channel that is closed after the goroutine has returned
+	wake chan struct{} // channel with a buffer of one
 
 	mu      sync.Mutex
 	waiting []effect[A]
@@ -41,7 +41,7 @@ func (s *Shard[S, K, A]) startEffects() {
 	}()
 }
 
-// close ends the goroutine and waits for it.
+// close ends the goroutine, and returns when the goroutine has ended.
 func (e *effects[A]) close() {
 	e.stop()
 	<-e.done
@@ -65,7 +65,7 @@ func (e *effects[A]) take() []effect[A] {
 	return all
 }
 
-// releaseAll is the goroutine of the effects.
+// releaseAll is the goroutine of e.
 func (s *Shard[S, K, A]) releaseAll(e *effects[A]) {
 	for {
 		select {
@@ -98,14 +98,14 @@ func (s *Shard[S, K, A]) awaitEffect(ctx context.Context, last int64) bool {
 }
 
 // Post runs f in the shard's goroutine and stores the records of its output. It does not wait, and
-// does nothing once ctx has ended. Parameter ctx is the context with which Options.Release was
-// called, so f runs with the machine that returned the effect, or not at all.
+// does nothing if ctx has ended. ctx must be the context that Options.Release received, so that f
+// runs with the machine that returned the effect, or not at all.
 func Post[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S) state.Output[A]) {
 	s.push(event{
 		run: func(now time.Time) {
 			if ctx.Err() == nil {
-				_ = s.apply(now, f(now, s.machine)) // the machine repeats records that are not stored
+				_ = s.apply(now, f(now, s.machine)) // the machine returns records again if they are not stored
 			}
 		},
 		fail: func(error) {},

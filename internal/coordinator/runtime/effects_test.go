@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// released records the effects that a runtime has released.
+// released collects the effects that a runtime has released.
 type released struct {
 	results []string
 	ctx     context.Context //nolint:containedctx // of the last effect
@@ -36,8 +36,8 @@ func (b *broker) putWithEffect(key, value string) error {
 	return err
 }
 
-// An effect is released only once its record is below the high watermark, and never after the shard
-// has stopped.
+// TestEffectsWaitForHighWatermark checks that an effect is released only once its record is below
+// the high watermark, and never after the shard has stopped.
 func TestEffectsWaitForHighWatermark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.ID{1})
@@ -62,7 +62,8 @@ func TestEffectsWaitForHighWatermark(t *testing.T) {
 	})
 }
 
-// A function that is posted for an effect runs only while the shard has the machine of the effect.
+// TestPostAfterReloadDoesNothing checks that a function that is posted for an effect runs only
+// while the shard still has the machine that returned the effect.
 func TestPostAfterReloadDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.ID{1})
@@ -81,7 +82,7 @@ func TestPostAfterReloadDoesNothing(t *testing.T) {
 		before := got
 		_, err := Call(t.Context(), got.shard,
 			func(time.Time, *register) (struct{}, output, error) {
-				got.shard.inconsistent = true // load again
+				got.shard.inconsistent = true // makes the shard load again
 				return struct{}{}, output{}, nil
 			})
 		must(t, err)

@@ -16,7 +16,7 @@ import (
 type event struct {
 	run     func(now time.Time)
 	prepare func(now time.Time) []state.Record // returns the records to store
-	stored  func(error)                        // receives the result of storing these records
+	stored  func(error)                        // receives the result of storing the records
 	fail    func(error)
 }
 
@@ -70,7 +70,7 @@ func (s *Shard[S, K, A]) handle(events []event) {
 // append wakes the followers.
 func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 	var all []state.Record
-	ends := make([]int, len(events)) // for each event, the end of its records in all
+	ends := make([]int, len(events)) // for each event, the index in all at which its records end
 	for i, e := range events {
 		all = append(all, e.prepare(now)...)
 		ends[i] = len(all)
@@ -86,11 +86,10 @@ func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 		events[i].stored(err)
 		from, i = ends[i], i+1
 		if errors.Is(err, state.ErrRecordTooLarge) {
-			continue // later events may have records that are small enough
+			continue // records of later events may be small enough
 		}
-		// No record can be stored now. An attempt for each remaining event would build as many
-		// batches in which no record is stored, so all events with records fail with the same
-		// error.
+		// No record can be stored now. With an attempt for each remaining event, as many batches would be
+		// built, and no record would be stored. So all events with records fail with the same error.
 		for ; i < len(events); i++ {
 			if ends[i] > from {
 				events[i].stored(err)
@@ -109,15 +108,15 @@ func (s *Shard[S, K, A]) failAll(events []event) {
 }
 
 // result is the result of a function that ran in the shard's goroutine. last is the offset of the
-// last record in the state at that moment.
+// last record that the state contained at that moment.
 type result[T any] struct {
 	value T
 	err   error
 	last  int64
 }
 
-// Call runs f in the shard's goroutine and stores the records of its output. It returns the value
-// of f once every record that the value may depend on is below the high watermark.
+// Call runs f in the shard's goroutine and stores the records of f's output. It returns f's value
+// once every record on which the value may depend is below the high watermark.
 func Call[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S) (T, state.Output[A], error)) (T, error) {
 	done := make(chan result[T], 1)
@@ -134,8 +133,8 @@ func Call[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *S
 	return await(ctx, s, pushed, done)
 }
 
-// CallVolatile runs f in the shard's goroutine and returns its error without waiting for the high
-// watermark. Function f must neither store records nor reveal stored state.
+// CallVolatile runs f in the shard's goroutine and returns f's error without waiting for the high
+// watermark. f must neither store records nor reveal stored state.
 func CallVolatile[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S) error) error {
 	done := make(chan error, 1)
@@ -154,8 +153,8 @@ func CallVolatile[S Machine[K, A], K comparable, A any](ctx context.Context, s *
 	}
 }
 
-// Store is Call for functions that only store records: their output has no answers and does not set
-// VolatileChanged. The shard appends the records of concurrent calls together.
+// Store is like Call, for functions that only store records: their output contains no answers and
+// does not set VolatileChanged. The shard appends the records of concurrent calls together.
 func Store[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S) (T, state.Output[A], error)) (T, error) {
 	done := make(chan result[T], 1)
@@ -173,8 +172,8 @@ func Store[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *
 }
 
 // Wait runs f in the shard's goroutine with a new token, and waits for the answer to that token.
-// The machine may give the answer in a later call. If the request fails before the machine answers,
-// the result's To is 0.
+// The machine may return the answer in a later call. If the request fails before the machine
+// answers, the result's To is 0.
 func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S, to state.Token) state.Output[A]) (state.Answer[A], error) {
 	done := make(chan answered[A], 1)
@@ -182,8 +181,8 @@ func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S,
 		run: func(now time.Time) {
 			s.token++
 			s.waiting[s.token] = done
-			// on an error, either apply sends the error as the answer to the token, or the state is
-			// inconsistent and unload answers all tokens
+			// In case of an error, either apply sends the error as the answer to the token, or the state is
+			// inconsistent and unload answers all tokens.
 			_ = s.apply(now, f(now, s.machine, s.token))
 		},
 		fail: func(err error) { done <- answered[A]{state.Answer[A]{Err: err}, -1} },
@@ -202,8 +201,8 @@ func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S,
 	}
 }
 
-// await waits for the result of a queued event, and then until every record that the result may
-// depend on is below the high watermark. If pushed is false, the event was not accepted, and await
+// await waits for the result of a queued event, and then until every record on which the result may
+// depend is below the high watermark. If pushed is false, the event was not accepted, and await
 // returns the reason.
 func await[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	pushed bool, done <-chan result[T]) (T, error) {
@@ -222,7 +221,7 @@ func await[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *
 	}
 }
 
-// refusal returns the error for a request whose event push did not accept.
+// refusal returns the error for a request whose event push has not accepted.
 func (s *Shard[S, K, A]) refusal() error {
 	select {
 	case <-s.done:

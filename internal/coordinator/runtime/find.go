@@ -9,16 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// findTimeout bounds how long Find waits until the topic has been created and the key's partition
+// findTimeout limits how long Find waits until the topic has been created and the key's partition
 // has a leader.
 const findTimeout = 5 * time.Second
 
-// Find returns the broker that coordinates a key. It creates the topic if the topic does not exist.
+// Find returns the broker that coordinates a key. It creates the topic if it does not exist.
 func (r *Runtime[S, K, A]) Find(ctx context.Context, key string) (metadata.Broker, error) {
 	if r.opts.Image().Topic(r.opts.Topic.Name) == nil {
 		ctx, cancel := context.WithTimeout(ctx, findTimeout)
 		defer cancel()
-		// ErrTopicExists: another broker has created the topic at the same time
+		// ErrTopicExists means that another broker has created the topic at the same time.
 		if _, err := r.opts.Admin.CreateTopic(ctx, r.opts.Topic); err != nil &&
 			!errors.Is(err, metadata.ErrTopicExists) {
 			return metadata.Broker{}, fmt.Errorf("%w: %w", ErrNotAvailable, err)
@@ -34,13 +34,13 @@ func (r *Runtime[S, K, A]) Find(ctx context.Context, key string) (metadata.Broke
 	return metadata.Broker{}, ErrNotAvailable
 }
 
-// Lookup returns the broker that coordinates a key, or false if there is none now.
+// Lookup returns the broker that coordinates a key. It returns false if there is none now.
 func (r *Runtime[S, K, A]) Lookup(key string) (metadata.Broker, bool) {
 	return r.leader(r.opts.Image(), key)
 }
 
-// leader returns the leader of a key's partition, or false if the partition has none or the image
-// does not list that broker.
+// leader returns the leader of a key's partition. It returns false if the partition has none, or if
+// the image does not list that broker.
 func (r *Runtime[S, K, A]) leader(img *metadata.Image, key string) (metadata.Broker, bool) {
 	topic := img.Topic(r.opts.Topic.Name)
 	if topic == nil || len(topic.Partitions) == 0 {

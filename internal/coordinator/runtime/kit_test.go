@@ -22,11 +22,11 @@ const (
 	topicName = metadata.OffsetsTopic
 )
 
-// register is a small state machine: it stores a string per key.
+// register is a small state machine that stores one string per key.
 type register struct {
 	timers   state.Timers[string]
 	values   map[string]string
-	awaiting map[string]state.Token // per key: the request that waits for a value
+	awaiting map[string]state.Token // requests that wait for a value, by key
 	deltas   []Delta
 	samples  int
 	closed   bool
@@ -60,7 +60,7 @@ func (m *register) Replay(_ time.Time, key, value []byte) ([]answer, error) {
 
 func (m *register) Loaded(now time.Time, d Delta) output { return m.ApplyMetadata(now, d) }
 
-// ApplyMetadata deletes the values whose keys are names of deleted topics.
+// ApplyMetadata deletes the values whose keys are the names of deleted topics.
 func (m *register) ApplyMetadata(_ time.Time, d Delta) (out output) {
 	m.deltas = append(m.deltas, d)
 	for topic := range d.Deleted {
@@ -73,8 +73,8 @@ func (m *register) Fire(_ time.Time, key string) output {
 	return output{Records: []state.Record{{Key: []byte(key)}}}
 }
 
-// Expire deletes one key that begins with "old". The result more reports whether further such keys
-// exist.
+// Expire deletes one key that begins with "old". The result more reports whether there are further
+// such keys.
 func (m *register) Expire(time.Time, int) (out output, more bool) {
 	for key := range m.values {
 		if !strings.HasPrefix(key, "old") {
@@ -147,8 +147,8 @@ func (b *broker) shard() (s *testShard) {
 	return s
 }
 
-// detached returns a loaded shard without a running goroutine, so that the test calls the shard's
-// methods itself.
+// detached returns a loaded shard without a running goroutine, so that the test can call the
+// shard's methods itself.
 func (b *broker) detached() *testShard {
 	b.t.Helper()
 	topic := b.Image().Topic(topicName)

@@ -18,7 +18,7 @@ const (
 	batchRecordsBytesMax = 128 << 20
 )
 
-// load replays the whole log into a new machine, including the records above the high watermark,
+// load replays the whole log into a new machine. It includes the records above the high watermark,
 // because the leader keeps these records in its log.
 func (s *Shard[S, K, A]) load() error {
 	log, err := s.runtime.opts.Replicas.Leader(s.id, s.epoch)
@@ -48,7 +48,7 @@ func (s *Shard[S, K, A]) load() error {
 	return s.ctx.Err()
 }
 
-// read reads whole batches, beginning with the one that contains the given offset.
+// read reads whole batches, starting with the batch that contains the given offset.
 func read(log *logstore.Log, offset, end int64, buffer []byte) ([]byte, error) {
 	slice, err := log.Read(offset, end, readBytes, true)
 	if err != nil {
@@ -69,8 +69,8 @@ func read(log *logstore.Log, offset, end int64, buffer []byte) ([]byte, error) {
 	return buffer, nil
 }
 
-// replay replays batches and returns the offset after the last one. It skips control batches and
-// transactional batches if the machine is no TransactionalMachine.
+// replay replays batches and returns the offset after the last one. If the machine is not a
+// TransactionalMachine, replay skips control batches and transactional batches.
 func (s *Shard[S, K, A]) replay(batches []byte, offset int64) (next int64, err error) {
 	now := time.Now()
 	for next = offset; len(batches) > 0; {

@@ -18,28 +18,28 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// Reasons why this broker cannot serve a key now. Clients retry after all three errors. After
-// ErrNotCoordinator they first look for the coordinator again.
+// These are reasons why this broker cannot serve a key now. Clients retry after all three errors.
+// After ErrNotCoordinator they first look for the coordinator again.
 var (
 	ErrNotCoordinator = errors.New("not the coordinator")
 	ErrLoading        = errors.New("coordinator is loading")
 	ErrNotAvailable   = errors.New("coordinator is not available")
 )
 
-// Options configures a Runtime. All fields but Release and Logger must be set.
+// Options configures a Runtime. All fields except Release and Logger must be set.
 type Options[S Machine[K, A], K comparable, A any] struct {
 	NodeID int32
 	// Topic is the internal topic. The first call of Find creates it.
 	Topic metadata.NewTopic
 	// NewMachine returns the state machine of an empty partition.
 	NewMachine func(state.Timers[K]) S
-	// ConfigChanged reports whether the settings of coordinators differ between two images. If so,
-	// the machines receive the second image even if it creates or deletes no topic.
+	// ConfigChanged reports whether the settings of coordinators differ between two images. In that
+	// case the machines receive the second image even if it creates or deletes no topic.
 	ConfigChanged func(before, now *metadata.Image) bool
-	// Release receives the results of answers with token state.Effect, in their order, once every
-	// record that they may depend on is below the high watermark. It must not block. Its context
-	// ends when the shard discards the machine that returned the answer. Release may be nil if the
-	// machines return no such answers.
+	// Release receives the results of answers with token state.Effect, in order, once every record on
+	// which they may depend is below the high watermark. It must not block. Its context ends when the
+	// shard discards the machine that returned the answer. Release may be nil if the machines return
+	// no such answers.
 	Release func(ctx context.Context, s *Shard[S, K, A], result A)
 	// ExpireInterval returns the time between two calls of Machine.Expire.
 	ExpireInterval func(*metadata.Image) time.Duration
@@ -50,8 +50,8 @@ type Options[S Machine[K, A], K comparable, A any] struct {
 	Admin    metadata.Admin
 
 	Appends     prometheus.Counter  // number of appended batches
-	LoadSeconds prometheus.Observer // time that loading a partition took
-	Logger      *slog.Logger        // default: discards all messages
+	LoadSeconds prometheus.Observer // observer of the time that loading a partition takes
+	Logger      *slog.Logger        // logger; by default, messages are discarded
 }
 
 // Runtime runs the shards of one internal topic on this broker.
@@ -63,17 +63,18 @@ type Runtime[S Machine[K, A], K comparable, A any] struct {
 
 	mu struct {
 		sync.Mutex
-		image   *metadata.Image           // last image passed to Apply
-		stopped map[int32]<-chan struct{} // per partition: closed once the newest shard has stopped
+		image *metadata.Image // last image passed to Apply
+		// channels by partition, each closed after the partition's newest shard has stopped
+		stopped map[int32]<-chan struct{}
 		closed  bool
 	}
 }
 
-// view is an immutable snapshot of the internal topic, from the last image, and of the shards of
-// the partitions that this broker leads.
+// view is an immutable snapshot of the internal topic in the last image, and of the shards for the
+// partitions that this broker leads.
 type view[S Machine[K, A], K comparable, A any] struct {
-	partitions    int // 0 if the topic does not exist
-	batchBytesMax int // the topic's limit on the size of a batch; 0: unknown
+	partitions    int // number of partitions; 0 if the topic does not exist
+	batchBytesMax int // maximum size of a batch in the topic; 0: unknown
 	shards        map[int32]*Shard[S, K, A]
 }
 
@@ -90,9 +91,9 @@ func New[S Machine[K, A], K comparable, A any](opts Options[S, K, A]) *Runtime[S
 	return r
 }
 
-// Apply starts and stops shards, so that there is one for each partition of the topic that this
-// broker leads in the image. The caller calls Apply from one goroutine, after replica.Set.Apply has
-// applied the same image. Apply does not block.
+// Apply starts and stops shards, so that each partition of the topic that this broker leads in the
+// image has a shard. The caller calls Apply from one goroutine, after replica.Set.Apply has applied
+// the same image. Apply does not block.
 func (r *Runtime[S, K, A]) Apply(img *metadata.Image) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +129,7 @@ func (r *Runtime[S, K, A]) Apply(img *metadata.Image) {
 
 // shardLocked returns the shard of a partition that this broker leads. If the shard old does not
 // belong to the partition's leader epoch, shardLocked stops it and returns a new shard. The new
-// shard starts to load once the shard old has stopped.
+// shard starts to load after old has stopped.
 func (r *Runtime[S, K, A]) shardLocked(old *Shard[S, K, A], topic *metadata.Topic,
 	p *metadata.Partition, delta Delta) *Shard[S, K, A] {
 	if old != nil && old.epoch == p.LeaderEpoch && old.topic == topic.ID {
@@ -158,9 +159,9 @@ func (r *Runtime[S, K, A]) Close() {
 	}
 }
 
-// PartitionFor returns the partition that stores a key: the absolute value of Java's
-// String.hashCode modulo the number of partitions, or 0 if the hash is the smallest int32, which
-// has no absolute value. Kafka computes the partition in the same way
+// PartitionFor returns the partition that stores a key. This is the absolute value of Java's
+// String.hashCode, modulo the number of partitions. If the hash is the smallest int32, which has no
+// absolute value, the result is 0. Kafka computes the partition in the same way
 // (GroupCoordinatorService.partitionFor), so an internal topic that is copied from Kafka stays
 // valid.
 func PartitionFor(key string, partitions int) int32 {

@@ -11,13 +11,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The expected partitions were computed by Kafka 4.3.1, for keys with positive and negative hashes.
-// An internal topic that is copied from Kafka depends on the same partitions.
+// TestPartitionForMatchesKafka compares partitions with those that Kafka 4.3.1 has computed, for
+// keys with positive and negative hashes. An internal topic that is copied from Kafka depends on
+// equal partitions.
 func TestPartitionForMatchesKafka(t *testing.T) {
 	for key, want := range map[string]int32{
 		"": 0, "g": 3, "orders": 31, "billing-service": 39, "console-consumer-12345": 6,
 		"consumer-ü": 3, "🎈group": 37,
-		"polygenelubricants": 0, // its hash is -2^31, which has no absolute value
+		"polygenelubricants": 0, // the hash is -2^31, which has no absolute value
 	} {
 		if got := PartitionFor(key, 50); got != want {
 			t.Errorf("%q: %d, want %d", key, got, want)
@@ -175,8 +176,8 @@ func TestMachineSeesRelevantImagesOnly(t *testing.T) {
 	})
 }
 
-// A delta that arrives while the shard loads is stored as pending. A delta whose records could not
-// be stored becomes pending again.
+// TestMetadataChangesAreNotLost checks that a delta that arrives while the shard loads stays
+// pending, and that a delta whose records could not be stored becomes pending again.
 func TestMetadataChangesAreNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -205,7 +206,7 @@ func TestLoadIsRetriedAfterAnError(t *testing.T) {
 		b.Lead(1, self)
 		b.shard()
 		must(t, b.put("a", "1"))
-		must(t, b.put("corrupt", "1")) // stored in the log; Replay returns an error for it
+		must(t, b.put("corrupt", "1")) // stored in the log, although Replay returns an error for it
 		time.Sleep(10 * reloadBackoff)
 		if _, err := b.get("a"); !errors.Is(err, ErrLoading) {
 			t.Errorf("with a record that cannot be replayed: %v", err)

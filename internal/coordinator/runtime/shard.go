@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// expireRecords limits the records of one call of Machine.Expire, so that the shard can serve
-	// requests between two calls.
+	// expireRecords limits the number of records in one call of Machine.Expire, so that the shard can
+	// serve requests between two calls.
 	expireRecords = 10_000
-	// reloadBackoff is the time between a failed attempt to load the partition and the next
-	// attempt.
+	// reloadBackoff is the time between a failed attempt to load the partition and the next attempt.
 	reloadBackoff = time.Second
 	// SampleInterval is the time between two calls of Machine.Measure with sample set.
 	SampleInterval = 5 * time.Second
@@ -32,29 +31,29 @@ type Shard[S Machine[K, A], K comparable, A any] struct {
 	logger  *slog.Logger
 	ctx     context.Context //nolint:containedctx // canceled by stop
 	stop    context.CancelFunc
-	done    chan struct{} // closed once run has returned
+	done    chan struct{} // channel that is closed after run has returned
 
-	wake  chan struct{} // buffer of one; contains a value while the queue is not empty
+	wake  chan struct{} // channel with a buffer of one; contains a value while the queue is not empty
 	queue struct {
 		sync.Mutex
 		events  []event
-		open    bool  // the state is loaded, and push accepts events
+		open    bool  // true if the state is loaded, and push accepts events
 		delta   Delta // changes that the machine has not received yet
-		pending bool  // events contains one that passes delta to the machine
+		pending bool  // true if events contains an event that passes delta to the machine
 	}
 
 	// Only the shard's goroutine uses the fields below.
 	machine S
-	// transactional is the machine, or nil if it is no TransactionalMachine.
+	// transactional is the machine, or nil if the machine is not a TransactionalMachine.
 	transactional TransactionalMachine[A]
 	last          int64 // offset of the last record that the state contains
 	waiting       map[state.Token]chan<- answered[A]
 	token         state.Token // token of the newest request in waiting
 	timers        map[K]*timer.Entry[dueTimer[S, K, A]]
 	effects       *effects[A]
-	inconsistent  bool // the state must be loaded again
+	inconsistent  bool // true if the state must be loaded again
 	expiry        *time.Ticker
-	interval      time.Duration // interval of expiry
+	interval      time.Duration // time between two calls of Machine.Expire
 }
 
 // Epoch returns the leader epoch in which the shard coordinates its partition.
@@ -63,14 +62,14 @@ func (s *Shard[S, K, A]) Epoch() int32 { return s.epoch }
 // Partition returns the number of the partition that the shard coordinates.
 func (s *Shard[S, K, A]) Partition() int32 { return s.id.Index }
 
-// answered is an answer with the offset of the last record that it may depend on. The answer is
+// answered is an answer, and the offset of the last record on which it may depend. The answer is
 // sent once this offset is below the high watermark.
 type answered[A any] struct {
 	state.Answer[A]
 	last int64
 }
 
-// dueTimer identifies the shard and the key of a timer, for the timer's goroutine.
+// dueTimer identifies a timer by its shard and key, for the timer's goroutine.
 type dueTimer[S Machine[K, A], K comparable, A any] struct {
 	shard *Shard[S, K, A]
 	key   K
@@ -89,8 +88,8 @@ func newShard[S Machine[K, A], K comparable, A any](r *Runtime[S, K, A], topic *
 	return s
 }
 
-// run is the shard's goroutine. The channel after is closed when the partition's previous shard has
-// stopped; run waits for this. The channel after is nil if there was no previous shard.
+// run is the shard's goroutine. It first waits until the channel after is closed, because the
+// partition's previous shard has then stopped. after is nil if there was no previous shard.
 func (s *Shard[S, K, A]) run(after <-chan struct{}) {
 	defer close(s.done)
 	if after != nil {
@@ -119,7 +118,8 @@ func (s *Shard[S, K, A]) run(after <-chan struct{}) {
 // serve handles events until the shard stops or its state is inconsistent.
 func (s *Shard[S, K, A]) serve() {
 	s.queue.Lock()
-	// set before the machine sets its first timer, or fire would drop the event of the timer
+	// Open the queue before the machine sets its first timer. Otherwise fire would drop the timer's
+	// event.
 	s.queue.open = true
 	s.queue.Unlock()
 	s.interval = s.runtime.opts.ExpireInterval(s.image())
@@ -158,7 +158,7 @@ func (s *Shard[S, K, A]) unload() {
 	for _, entry := range s.timers {
 		s.runtime.timer.Remove(entry)
 	}
-	if s.timers != nil { // load has created a machine
+	if s.timers != nil { // timers is nil if load has not created a machine
 		s.machine.Close()
 	}
 	var none S
@@ -181,9 +181,9 @@ func (s *Shard[S, K, A]) image() *metadata.Image {
 	return s.queue.delta.Image
 }
 
-// applyMetadata adds the changes of a new image to the pending delta. If relevant is set, it also
-// queues an event that passes the delta to the machine. While the shard loads, no event is needed:
-// the delta is passed to Machine.Loaded.
+// applyMetadata adds the changes in a new image to the pending delta. If relevant is set, it also
+// queues an event that passes the delta to the machine. While the shard loads, no event is needed,
+// because Machine.Loaded receives the delta.
 func (s *Shard[S, K, A]) applyMetadata(delta Delta, relevant bool) {
 	s.queue.Lock()
 	q := &s.queue
@@ -200,7 +200,7 @@ func (s *Shard[S, K, A]) applyMetadata(delta Delta, relevant bool) {
 	}
 }
 
-// handDelta passes the pending delta to a method of the machine, Loaded or ApplyMetadata. If the
+// handDelta passes the pending delta to the machine's method Loaded or ApplyMetadata. If the
 // resulting records cannot be stored, the delta becomes pending again, and the machine receives it
 // with the next relevant image.
 func (s *Shard[S, K, A]) handDelta(now time.Time,
@@ -227,7 +227,7 @@ func (s *Shard[S, K, A]) expire(now time.Time) {
 	}
 }
 
-// fire queues the event of an expired timer. The timer's goroutine calls fire.
+// fire queues the event for an expired timer. The timer's goroutine calls it.
 func (s *Shard[S, K, A]) fire(key K) {
 	s.push(event{
 		run:  func(now time.Time) { _ = s.apply(now, s.machine.Fire(now, key)) },

@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// StoreTimeout bounds how long a request waits for the in-sync replicas to copy its records
+	// StoreTimeout limits how long a request waits for the in-sync replicas to copy its records
 	// (Kafka's offsets.commit.timeout.ms).
 	StoreTimeout = 5 * time.Second
-	// batchBytes is the largest size of a batch with several records. A batch with a single record
-	// may be larger. If the topic's limit on the size of a batch is smaller, that limit applies.
+	// batchBytes is the maximum size of a batch with several records. A batch with a single record may
+	// be larger. If the topic's limit for the size of a batch is smaller, that limit applies.
 	batchBytes = 512 << 10
-	// recordOverheadBytes is an upper bound of the size of an encoded record without its key and
+	// recordOverheadBytes is an upper bound for the size of an encoded record without its key and
 	// value.
 	recordOverheadBytes = 32
 )
 
 // apply carries out an output of the machine: it appends and replays the records, and sends the
-// answers. On an error, it has stored none of the records, or only a prefix of them. The state then
+// answers. If it fails, it has stored none of the records, or only the first ones. The state then
 // still agrees with the log, or apply has marked it inconsistent.
 func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
 	_, err := s.store(now, out, noTransaction)
 	return err
 }
 
-// store does the same as apply, and also returns the number of records that it has stored. The
-// records belong to the transaction of a producer, or to none.
+// store does the work of apply, and also returns the number of records that it has stored. The
+// records belong to the producer's transaction, or to none.
 func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A], producer Producer) (stored int,
 	err error) {
 	answers := out.Answers
@@ -53,7 +53,7 @@ func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A], producer Prod
 		for i, r := range records[:n] {
 			more, err := s.replayRecord(now, state.Stored{Record: r, ProducerID: producer.ID,
 				Offset: last - int64(n-1-i)})
-			if err != nil { // a later coordinator cannot replay the record either
+			if err != nil { // later coordinators cannot replay the record either
 				s.logger.Error("failed to replay an appended coordinator record", "error", err)
 				s.inconsistent = true
 			}
@@ -76,13 +76,14 @@ func (s *Shard[S, K, A]) answer(a state.Answer[A]) {
 	}
 	if to := s.waiting[a.To]; to != nil {
 		delete(s.waiting, a.To)
-		// does not block: the buffer is 1, and each token is answered only once
+		// This does not block, because the channel has a buffer of 1, and each token is answered only
+		// once.
 		to <- answered[A]{a, s.last}
 	}
 }
 
 // append appends one batch with as many of the records as fit. It returns their number n and the
-// offset of the last one.
+// last record's offset.
 func (s *Shard[S, K, A]) append(now time.Time, records []state.Record, producer Producer) (n int,
 	last int64, err error) {
 	batch, n, err := s.build(now, records, producer)
@@ -129,7 +130,7 @@ func (s *Shard[S, K, A]) awaitStored(ctx context.Context, last int64) error {
 	return nil
 }
 
-// storeError wraps an error of the partition in the coordinator error that clients understand.
+// storeError wraps a partition's error in a coordinator error that clients understand.
 func storeError(err error) error {
 	switch {
 	case errors.Is(err, replica.ErrNotLeader),
@@ -140,7 +141,7 @@ func storeError(err error) error {
 		return fmt.Errorf("%w: %w", ErrNotCoordinator, err)
 	case errors.Is(err, logstore.ErrInvalidProducerEpoch),
 		errors.Is(err, logstore.ErrInvalidTxnState):
-		return err // the producer's own fault
+		return err // an error that the producer has caused
 	case errors.Is(err, record.ErrMessageTooLarge), errors.Is(err, logstore.ErrBatchTooLarge):
 		return fmt.Errorf("%w: %w", state.ErrRecordTooLarge, err)
 	default:

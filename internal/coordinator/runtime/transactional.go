@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Producer is the producer of a transaction to which the records of a call belong.
+// Producer identifies the producer of the transaction to which a call's records belong.
 type Producer struct {
 	ID    int64
 	Epoch int16
-	// Verified is what the transaction coordinator has confirmed (replica.Set.VerifyIn).
+	// Verified is the result of the transaction coordinator's verification (replica.Set.VerifyIn).
 	Verified logstore.Verified
 }
 
@@ -24,7 +24,7 @@ var noTransaction = Producer{ID: state.NoProducer, Epoch: -1}
 
 // identity returns the identity of a batch of n records. The sequence numbers of a transactional
 // batch are 0, and the log does not check them: a client sends its request again until it succeeds,
-// and equal requests are not duplicates.
+// and repeated records have no further effect.
 func (p Producer) identity(n int) record.Identity {
 	id := record.Identity{LastOffsetDelta: int32(n - 1), LeaderEpoch: -1, ProducerID: p.ID,
 		ProducerEpoch: p.Epoch, BaseSequence: -1}
@@ -35,15 +35,15 @@ func (p Producer) identity(n int) record.Identity {
 }
 
 // Verify asks the transaction coordinator whether the producer's transaction includes the shard's
-// partition. The argument contains no partition.
+// partition. q must not contain partitions.
 func (s *Shard[S, K, A]) Verify(ctx context.Context, q replica.Verification) (Producer, error) {
 	q.Partitions = []replica.PartitionID{s.id}
 	verified, err := s.runtime.opts.Replicas.VerifyIn(ctx, s.epoch, q)
 	return Producer{q.ProducerID, q.ProducerEpoch, verified}, err
 }
 
-// CallTransactional is Call for functions whose records belong to a transaction. The machine must
-// be a TransactionalMachine. The records take effect when the transaction is committed.
+// CallTransactional is like Call, for functions whose records belong to a transaction. The machine
+// must be a TransactionalMachine. The records take effect when the transaction is committed.
 func CallTransactional[T any, S Machine[K, A], K comparable, A any](ctx context.Context,
 	s *Shard[S, K, A], producer Producer,
 	f func(now time.Time, machine S) (T, state.Output[A], error)) (T, error) {
@@ -61,9 +61,9 @@ func CallTransactional[T any, S Machine[K, A], K comparable, A any](ctx context.
 	return await(ctx, s, pushed, done)
 }
 
-// Mark appends the marker that ends a producer's transaction, and passes it to the machine, which
-// must be a TransactionalMachine. It returns once the marker is below the high watermark, so that
-// the coordinator of the transaction completes it only when the effect of the marker is visible
+// Mark appends the marker that ends a producer's transaction, and passes the marker to the machine,
+// which must be a TransactionalMachine. It returns once the marker is below the high watermark. So
+// the transaction's coordinator completes the transaction only when the marker's effect is visible
 // (KAFKA-17507).
 func (s *Shard[S, K, A]) Mark(ctx context.Context, end logstore.EndTxn) error {
 	done := make(chan result[struct{}], 1)
@@ -90,7 +90,7 @@ func (s *Shard[S, K, A]) mark(now time.Time, end logstore.EndTxn) error {
 	}
 	answers, err := s.transactional.ReplayMarker(now,
 		state.Marker{ProducerID: end.ProducerID, Commit: end.Commit})
-	if err != nil { // a later coordinator cannot replay the marker either
+	if err != nil { // later coordinators cannot replay the marker either
 		s.inconsistent = true
 		return fmt.Errorf("replay marker at offset %d: %w", appended.LastOffset, err)
 	}

@@ -5,22 +5,24 @@ import (
 	"time"
 )
 
-// Add is an AddPartitionsToTxn request for one transactional id. AddOffsetsToTxn is an Add of the
-// group's partition of __consumer_offsets.
+// Add is an AddPartitionsToTxn request for one transactional id. An AddOffsetsToTxn request is an
+// Add for the group's partition of __consumer_offsets.
 type Add struct {
 	To         Token
 	ID         string
 	Producer   Producer
 	Partitions []Partition
-	// Verify only asks whether the transaction includes the partitions (VerifyOnly of KIP-890).
+	// Verify means that the request only asks whether the transaction includes the partitions
+	// (VerifyOnly of KIP-890).
 	Verify bool
-	// Version is the transaction version of the client.
+	// Version is the client's transaction version.
 	Version    int16
-	Connection uint64 // as in Init; 0 for a request of another broker
+	Connection uint64 // number of the connection, as in Init; 0 for a request of another broker
 }
 
-// Add adds partitions to the transaction, and begins one if none is ongoing. With Verify it changes
-// nothing, and the answer lists the partitions that the transaction does not include.
+// Add adds partitions to the transaction, and begins a transaction if none is ongoing. If r.Verify
+// is set, it changes nothing, and the answer lists the partitions that the transaction does not
+// include.
 func (s *State) Add(now time.Time, r Add) Output {
 	if err := s.checkConnection(r.ID, r.Producer, r.Version, r.Connection); err != nil {
 		return Output{Answers: []Answer{{To: r.To, Err: err}}}
@@ -57,9 +59,10 @@ func (r *Add) absent(e *entry) []Partition {
 	return slices.DeleteFunc(slices.Clone(r.Partitions), e.includes)
 }
 
-// checkConnection refuses a request of a client below EpochBumpVersion if a newer connection of the
-// same producer id and epoch exists. In these versions successive transactions have the same epoch.
-// So a request that was delayed on a broken connection would count as one of the next transaction.
+// checkConnection refuses a request of a client below EpochBumpVersion if a newer connection with
+// the same producer id and epoch exists. In these versions, successive transactions have the same
+// epoch. So a request that was delayed on a broken connection would otherwise be applied to the
+// next transaction.
 func (s *State) checkConnection(id string, producer Producer, version int16,
 	connection uint64) error {
 	t := s.byID[id]

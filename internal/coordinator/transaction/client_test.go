@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// outcome is what a client knows about its transaction.
+// outcome is a client's knowledge of its transaction.
 type outcome int
 
 const (
@@ -16,15 +16,15 @@ const (
 	unknown
 )
 
-// txn is a transaction of a client.
+// txn is a client's transaction.
 type txn struct {
 	client  *client
-	commit  bool // the client has asked for a commit
+	commit  bool // true if the client has requested a commit
 	outcome outcome
-	written int // acknowledged values
+	written int // number of acknowledged values
 }
 
-// instance is one start of a client.
+// instance identifies one start of a client.
 type instance struct {
 	client *client
 	start  int
@@ -35,17 +35,18 @@ type client struct {
 	*world
 	id         string
 	version    int16
-	producer   Producer // ID is NoProducerID before the first Init
-	fresh      bool     // the epoch is confirmed
+	producer   Producer // producer id and epoch; the id is NoProducerID before the first Init
+	fresh      bool     // true if the epoch is confirmed
 	sequence   map[Partition]int
 	connection uint64
-	instance   int // number of starts of the client; answers to earlier instances are dropped
-	busy       bool
-	txn        *txn
-	added      []Partition
-	failed     bool // the transaction must be aborted
-	rebump     bool // the epoch must be increased after the abort
-	retry      func()
+	// number of times that the client has started; answers to earlier instances are dropped
+	instance int
+	busy     bool
+	txn      *txn
+	added    []Partition
+	failed   bool // true if the transaction must be aborted
+	rebump   bool // true if the epoch must be increased after the abort
+	retry    func()
 }
 
 func (c *client) restart() {
@@ -78,7 +79,7 @@ func (c *client) act() {
 	case !c.fresh:
 		c.init()
 	case c.txn == nil && c.chance(20):
-		c.init() // with the current producer, as after an error
+		c.init() // repeats Init with the current producer, as after an error
 	case c.txn == nil:
 		if !c.healthy {
 			c.txn = &txn{client: c}
@@ -91,8 +92,8 @@ func (c *client) act() {
 	}
 }
 
-// send sends a request. After an unknown outcome the client repeats it, sometimes on another
-// connection, while the frame of the first is still on its way.
+// send sends a request. If the outcome is unknown, the client repeats the request, sometimes on
+// another connection, while the frame of the first attempt is still on its way.
 func (c *client) send(do func(connection uint64, to Token) Output, then func(Result, error)) {
 	instance := c.instance
 	c.busy, c.retry = true, nil
@@ -141,7 +142,7 @@ func (c *client) init() {
 	})
 }
 
-// adopt stores the producer of an answer. No two instances may have the same producer.
+// adopt stores the producer that an answer contains. No two instances may have the same producer.
 func (c *client) adopt(p Producer) {
 	if owner, known := c.owners[p]; known && owner != (instance{c, c.instance}) {
 		c.fail("producer %v of %s was handed out twice", p, c.id)
@@ -172,14 +173,14 @@ func (c *client) add(p Partition, verify bool, then func(Result, error)) {
 	producer := c.producer
 	c.send(func(connection uint64, to Token) Output {
 		if verify || c.version >= EpochBumpVersion {
-			connection = 0 // sent by the partition's leader
+			connection = 0 // a leader of a partition sends the request
 		}
 		return c.state.Add(c.now, Add{To: to, ID: c.id, Producer: producer, Verify: verify,
 			Partitions: []Partition{p}, Version: c.version, Connection: connection})
 	}, then)
 }
 
-// produce writes a value. The leader of the partition verifies the first one of a transaction.
+// produce writes a value. The partition's leader verifies the first value of a transaction.
 func (c *client) produce(p Partition) {
 	to, t, producer := c.partitions[p], c.txn, c.producer
 	guard, sequence := to.writer(producer.ID).markers, c.sequence[p]
@@ -189,7 +190,7 @@ func (c *client) produce(p Partition) {
 	}
 	answer := func() {
 		switch {
-		case !c.healthy && c.chance(8): // the client gives up before the leader appends the batch
+		case !c.healthy && c.chance(8): // the client stops waiting before the leader appends the batch
 			c.delayed = append(c.delayed, func() { store() })
 			c.failed, c.rebump = true, true
 		case store():
@@ -214,7 +215,7 @@ func (c *client) produce(p Partition) {
 
 func (c *client) end(commit bool) {
 	t, producer := c.txn, c.producer
-	if len(c.added) == 0 { // nothing to end
+	if len(c.added) == 0 { // there is no transaction to end
 		c.txn, c.failed = nil, false
 		t.outcome = aborted
 		return

@@ -8,30 +8,30 @@ import (
 // request is a request for one transactional id.
 type request interface {
 	token() Token
-	// decide decides on the request in the stored state e, which is nil for an unknown transactional
+	// decide decides on the request by the stored state e, which is nil for an unknown transactional
 	// id. It changes neither e nor the State.
 	decide(now time.Time, c *Config, e *entry) decision
 }
 
 // decision is the result of request.decide.
 type decision struct {
-	store *entry // the next stored state; nil: unchanged
+	store *entry // next stored state; nil if it does not change
 	// wait is true if the request must be decided again once the transaction is complete. The fields
 	// result and err are then unused.
 	wait   bool
 	result Result
 	err    error
-	reason abortReason // of an abort that store begins
+	reason abortReason // reason for an abort that the state store begins
 }
 
 func refuse(err error) decision { return decision{err: err} }
 
-// run decides on requests one after the other, beginning in the state e. It adds the records and
+// run decides on requests, one after the other, starting in the state e. It adds the records and
 // the answers to the output, and returns the requests that must wait.
 //
-// The state e is ahead of the stored state until the records of the output are stored. If storing
-// them fails, the runtime answers the requests with the error. The waiting requests continue to
-// wait for the end of a transaction that is still in the stored state.
+// The state e is ahead of the stored state until the output's records are stored. If storing them
+// fails, the runtime answers the requests with the error. The waiting requests continue to wait for
+// the end of a transaction that is still in the stored state.
 func (s *State) run(now time.Time, id string, e *entry, queue []parked, out *Output) (
 	waiting []parked) {
 	for i := 0; i < len(queue); {
@@ -48,7 +48,7 @@ func (s *State) run(now time.Time, id string, e *entry, queue []parked, out *Out
 		case d.wait && e.phase.prepared():
 			waiting = append(waiting, queue[i])
 		case d.wait:
-			continue // the transaction is complete already
+			continue // the transaction is already complete
 		default:
 			out.Answers = append(out.Answers, Answer{To: queue[i].token(), Result: d.result,
 				Err: d.err})
@@ -58,7 +58,7 @@ func (s *State) run(now time.Time, id string, e *entry, queue []parked, out *Out
 	return waiting
 }
 
-// completeEmpty completes a decided transaction without partitions at once.
+// completeEmpty immediately completes a decided transaction that has no partitions.
 func (s *State) completeEmpty(now time.Time, id string, e *entry, out *Output) *entry {
 	if !e.phase.prepared() || len(e.partitions) > 0 {
 		return e
@@ -81,19 +81,20 @@ func (s *State) handle(now time.Time, id string, r request) (out Output) {
 	return out
 }
 
-// park adds requests that wait for the end of the transaction.
+// park adds requests that wait for the transaction's end.
 func (s *State) park(now time.Time, t *transaction, waiting []parked) {
 	t.parked = append(t.parked, waiting...)
 	s.timers.Set(TimerKey{t.id, parkedTimer}, max(0, t.parked[0].deadline.Sub(now)))
 }
 
-// Acknowledged reports that partitions have written the marker with a serial number, below their
-// high watermark. After the last partition it returns the record that completes the transaction.
+// Acknowledged must be called when partitions have written the marker with the given serial number,
+// below their high watermark. After the last partition it returns the record that completes the
+// transaction.
 func (s *State) Acknowledged(now time.Time, id string, serial uint64,
 	partitions []Partition) (out Output) {
 	t := s.byID[id]
 	if t == nil || t.serial != serial || !t.phase.prepared() {
-		return out // a repeated acknowledgement
+		return out // the acknowledgement was repeated
 	}
 	for _, p := range partitions {
 		delete(t.unmarked, p)
@@ -105,7 +106,7 @@ func (s *State) Acknowledged(now time.Time, id string, serial uint64,
 }
 
 // complete returns the record that completes a transaction, and decides on the requests that have
-// waited for it. If the record cannot be stored, completeTimer repeats the attempt.
+// waited for this. If the record cannot be stored, completeTimer repeats the attempt.
 func (s *State) complete(now time.Time, t *transaction) (out Output) {
 	done := t.completed(now)
 	out.Records = append(out.Records, encode(t.id, done))
@@ -140,7 +141,8 @@ func (s *State) timeOut(now time.Time, t *transaction) (out Output) {
 		s.setAbortTimer(now, t)
 		return out
 	}
-	s.timers.Set(TimerKey{t.id, abortTimer}, retryInterval) // in case the record cannot be stored
+	// repeats the attempt if the record cannot be stored
+	s.timers.Set(TimerKey{t.id, abortTimer}, retryInterval)
 	s.run(now, t.id, &t.entry, []parked{{request: &ownAbort{reason: timedOut}}}, &out)
 	return withoutAnswers(out)
 }
@@ -160,7 +162,7 @@ func (s *State) giveUpParked(now time.Time, t *transaction) (out Output) {
 	return out
 }
 
-// Abort aborts an Ongoing transaction at the request of an administrator.
+// Abort aborts an Ongoing transaction at an administrator's request.
 func (s *State) Abort(now time.Time, id string) (out Output, err error) {
 	t := s.byID[id]
 	switch {
@@ -174,13 +176,13 @@ func (s *State) Abort(now time.Time, id string) (out Output, err error) {
 	return withoutAnswers(out), err
 }
 
-// withoutAnswers removes the answers of requests that no client has sent.
+// withoutAnswers removes the answers to requests that no client has sent.
 func withoutAnswers(out Output) Output {
 	out.Answers = slices.DeleteFunc(out.Answers, func(a Answer) bool { return a.To == 0 })
 	return out
 }
 
-// ownAbort is the abort of an Ongoing transaction by the coordinator.
+// ownAbort is a request by which the coordinator itself aborts an Ongoing transaction.
 type ownAbort struct{ reason abortReason }
 
 func (*ownAbort) token() Token { return 0 }
@@ -193,16 +195,16 @@ func (a *ownAbort) decide(now time.Time, c *Config, e *entry) decision {
 	return decision{store: &aborted, reason: a.reason}
 }
 
-// fenced returns the entry of an Ongoing transaction after the decision of the coordinator to abort
-// it. The epoch increases by one in all transaction versions, so that the batches of the current
-// producer are refused once the marker is in the log.
+// fenced returns the entry of an Ongoing transaction after the coordinator has decided to abort it.
+// The epoch increases by one in all transaction versions, so that batches of the current producer
+// are refused once the marker is in the log.
 func (e *entry) fenced(now time.Time, c *Config) (entry, error) {
 	aborted := e.prepared(now, PrepareAbort, true)
 	aborted.lastEpoch = noEpoch
 	return aborted.withNextID(c, e.needsNextID(e.version))
 }
 
-// withNextID returns the entry with a new producer id for Complete*, if the id is needed.
+// withNextID returns the entry with a new producer id for Complete*, if needed is true.
 func (e entry) withNextID(c *Config, needed bool) (entry, error) {
 	if !needed {
 		return e, nil

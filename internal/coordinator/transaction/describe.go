@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Description is the state of a transactional id (DescribeTransactions, KIP-664).
+// Description describes the state of a transactional id (DescribeTransactions, KIP-664).
 type Description struct {
 	ID         string
 	Phase      Phase
 	Producer   Producer
 	Timeout    time.Duration
-	Started    time.Time // of the last transaction; zero if there is none
+	Started    time.Time // start time of the last transaction; zero if there is none
 	Changed    time.Time
-	Partitions []Partition // of an Ongoing or Prepare* transaction
-	Unmarked   int         // partitions that have not acknowledged the marker
+	Partitions []Partition // partitions of an Ongoing or Prepare* transaction
+	Unmarked   int         // number of partitions that have not acknowledged the marker
 }
 
 func (t *transaction) describe() Description {
@@ -34,15 +34,15 @@ func (s *State) Describe(id string) (Description, error) {
 	return t.describe(), nil
 }
 
-// Filter selects transactional ids (ListTransactions, KIP-664, KIP-994). An empty field selects
-// all.
+// Filter selects transactional ids (ListTransactions, KIP-664, KIP-994). An empty field selects all
+// of them.
 type Filter struct {
 	Phases    []string // names of phases
 	Producers []int64
-	// OpenFor selects transactions that were started at least this long ago and are Ongoing or
-	// Prepare*; negative: all.
+	// OpenFor selects Ongoing and Prepare* transactions that were started at least this long ago. A
+	// negative value selects all transactional ids.
 	OpenFor time.Duration
-	Pattern *regexp.Regexp // pattern of the whole transactional id
+	Pattern *regexp.Regexp // pattern that the whole transactional id must match
 }
 
 func (f *Filter) selects(now time.Time, t *transaction) bool {

@@ -9,10 +9,10 @@ type End struct {
 	Producer   Producer
 	Commit     bool
 	Version    int16  // transaction version of the client
-	Connection uint64 // as in Init
+	Connection uint64 // number of the connection, as in Init
 }
 
-// End commits or aborts the transaction. Its answer contains the Producer of the next transaction.
+// End commits or aborts the transaction. Its answer contains the Producer for the next transaction.
 func (s *State) End(now time.Time, r End) Output {
 	if err := s.checkConnection(r.ID, r.Producer, r.Version, r.Connection); err != nil {
 		return Output{Answers: []Answer{{To: r.To, Err: err}}}
@@ -40,15 +40,15 @@ func (r *End) decide(now time.Time, c *Config, e *entry) decision {
 	return r.repeat(e)
 }
 
-// decideBump decides on an EndTxn of transaction version 2. The end of a transaction increases the
-// epoch, so the epoch of the request distinguishes a repetition from the end of the next
-// transaction.
+// decideBump decides on an EndTxn request of transaction version 2. The end of a transaction
+// increases the epoch, so the request's epoch distinguishes a repeated request from the end of the
+// next transaction.
 func (r *End) decideBump(now time.Time, c *Config, e *entry) decision {
 	switch {
 	case r.repeats(e):
 		return r.decideRepeated(e)
 	case e.phase.prepared() && r.Producer == e.answered():
-		return decision{wait: true} // the end of the next transaction, which has no partition yet
+		return decision{wait: true} // this request ends the next transaction, which has no partition yet
 	case r.Producer.ID != e.producer.ID:
 		return refuse(ErrInvalidMapping)
 	case e.phase.prepared() || r.Producer.Epoch != e.producer.Epoch:
@@ -59,10 +59,10 @@ func (r *End) decideBump(now time.Time, c *Config, e *entry) decision {
 	return refuse(ErrInvalidState) // a commit without a transaction
 }
 
-// repeats reports whether the request has the epoch that was current before the end of the
-// transaction. Below EpochBumpVersion the end of a transaction does not increase the epoch. There,
-// the preceding epoch belongs to another instance of the producer, which must not receive the
-// current epoch.
+// repeats reports whether the request has the epoch from before the end of the transaction, so that
+// it repeats the request that ended the transaction. Below EpochBumpVersion, the end of a
+// transaction does not increase the epoch. There, the preceding epoch belongs to another instance
+// of the producer, which must not receive the current epoch.
 func (r *End) repeats(e *entry) bool {
 	switch {
 	case e.phase == Empty || e.phase == Ongoing || e.version < EpochBumpVersion,
@@ -70,14 +70,14 @@ func (r *End) repeats(e *entry) bool {
 		return false
 	case r.Producer.ID == e.producer.ID:
 		return r.Producer.Epoch+1 == e.producer.Epoch
-	default: // the end of the transaction also changed the producer id
+	default: // the end of the transaction has also changed the producer id
 		return r.Producer == Producer{e.previousID, lastUsableEpoch} && e.producer.Epoch == 0
 	}
 }
 
-// decideRepeated answers a repetition. If the entry has no lastEpoch, the coordinator's own abort
-// has increased the epoch. In that case a repeated commit is refused, so that its sender does not
-// continue as if the commit had succeeded (KAFKA-20785).
+// decideRepeated decides on a repeated request. If the entry has no lastEpoch, the coordinator's
+// own abort has increased the epoch. In that case a repeated commit is refused, so that its sender
+// does not continue as if the commit had succeeded (KAFKA-20785).
 func (r *End) decideRepeated(e *entry) decision {
 	switch {
 	case e.phase.commits() == r.Commit:
@@ -88,7 +88,7 @@ func (r *End) decideRepeated(e *entry) decision {
 	return refuse(ErrInvalidState)
 }
 
-// repeat answers a repetition once the transaction is complete.
+// repeat answers a repeated request once the transaction is complete.
 func (r *End) repeat(e *entry) decision {
 	if e.phase.prepared() {
 		return decision{wait: true}
@@ -96,7 +96,7 @@ func (r *End) repeat(e *entry) decision {
 	return decision{result: Result{Producer: e.producer}}
 }
 
-// end decides the outcome of the transaction.
+// end decides the transaction's outcome.
 func (r *End) end(now time.Time, c *Config, e *entry) decision {
 	phase := PrepareAbort
 	if r.Commit {

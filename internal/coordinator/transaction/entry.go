@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Phase is the state of a transactional id. The numbers are those in Kafka's records.
+// Phase is the state of a transactional id. The numbers are the same as in Kafka's records.
 type Phase int8
 
-// The phases of a transactional id.
+// These are the phases of a transactional id.
 const (
 	Empty          Phase = 0 // no transaction since InitProducerId
 	Ongoing        Phase = 1
@@ -24,7 +24,7 @@ const (
 var phaseNames = [...]string{"Empty", "Ongoing", "PrepareCommit", "PrepareAbort",
 	"CompleteCommit", "CompleteAbort"}
 
-// String returns the name of the phase in Kafka's APIs.
+// String returns the phase's name in Kafka's APIs.
 func (p Phase) String() string {
 	if p.valid() {
 		return phaseNames[p]
@@ -35,7 +35,7 @@ func (p Phase) String() string {
 // Phases returns the names of all phases.
 func Phases() []string { return phaseNames[:] }
 
-// Open reports whether the transaction has not ended in all its partitions.
+// Open reports whether the transaction has not yet ended in all its partitions.
 func (p Phase) Open() bool { return p == Ongoing || p.prepared() }
 
 func (p Phase) valid() bool    { return p >= Empty && int(p) < len(phaseNames) }
@@ -50,25 +50,25 @@ func (p Phase) complete() Phase {
 	return CompleteAbort
 }
 
-// Producer is a producer id with an epoch.
+// Producer consists of a producer id and an epoch.
 type Producer struct {
 	ID    int64
 	Epoch int16
 }
 
 const (
-	// NoProducerID is the producer id of a request or of a record that contains none.
+	// NoProducerID is the producer id in requests and records that contain none.
 	NoProducerID = -1
 	noEpoch      = -1
-	// lastUsableEpoch is the largest epoch that a producer receives. The next one is left for the
-	// marker that ends its transaction.
+	// lastUsableEpoch is the largest epoch that a producer can receive. The next epoch is reserved for
+	// the marker that ends its transaction.
 	lastUsableEpoch = math.MaxInt16 - 1
 	// EpochBumpVersion is the first transaction version in which the end of a transaction increases
 	// the producer's epoch (KIP-890).
 	EpochBumpVersion = 2
 )
 
-// Partition identifies a partition of a topic.
+// Partition identifies a partition by topic and index.
 type Partition struct {
 	Topic string
 	Index int32
@@ -79,31 +79,32 @@ func comparePartitions(a, b Partition) int {
 }
 
 // entry is the stored state of a transactional id. It is a value: a transition returns a changed
-// copy and does not change the partitions of the original.
+// copy, and does not modify the original's partitions.
 type entry struct {
 	producer   Producer
-	previousID int64 // producer id before its last change, or NoProducerID
-	nextID     int64 // in Prepare*: the producer id from Complete* on, or NoProducerID
-	nextEpoch  int16 // Kafka's field for two-phase commit (KIP-939); stored unchanged
+	previousID int64 // producer id before the last change of the id, or NoProducerID
+	nextID     int64 // in Prepare*: the producer id after the transaction is complete, or NoProducerID
+	nextEpoch  int16 // value of Kafka's field for two-phase commit (KIP-939); stored unchanged
 	// lastEpoch is the epoch that the producer sent with the request that gave it the current epoch,
 	// or noEpoch. A request with this epoch is a retry.
 	lastEpoch  int16
 	timeout    time.Duration
 	phase      Phase
-	partitions []Partition // sorted, without repetition; only in Ongoing and Prepare*
+	partitions []Partition // sorted partitions without duplicates; only in Ongoing and Prepare*
 	changed    time.Time
-	started    time.Time // of the last transaction; zero: none since InitProducerId
-	version    int16     // transaction version of the last transaction
+	// start time of the last transaction; zero if there was none since InitProducerId
+	started time.Time
+	version int16 // transaction version of the last transaction
 }
 
-// newEntry returns the entry of a transactional id with its first producer id.
+// newEntry returns the entry of a transactional id that gets its first producer id.
 func newEntry(now time.Time, producerID int64, timeout time.Duration) entry {
 	return entry{producer: Producer{producerID, 0}, previousID: NoProducerID,
 		nextID: NoProducerID, nextEpoch: noEpoch, lastEpoch: noEpoch, timeout: timeout,
 		changed: now}
 }
 
-// deadline returns the time at which the coordinator aborts the transaction of an Ongoing entry.
+// deadline returns the time at which the coordinator aborts the Ongoing transaction.
 func (e *entry) deadline() time.Time { return e.started.Add(e.timeout) }
 
 // includes reports whether the transaction includes a partition.
@@ -112,10 +113,11 @@ func (e *entry) includes(p Partition) bool {
 	return found
 }
 
-// exhausted reports whether the producer id has no further epoch for the producer.
+// exhausted reports whether the producer id has no further epoch that the producer could receive.
 func (e *entry) exhausted() bool { return e.producer.Epoch >= lastUsableEpoch }
 
-// initialized returns the entry after an InitProducerId: without a transaction, with a new epoch.
+// initialized returns the entry after an InitProducerId request: without a transaction, and with a
+// new epoch.
 func (e entry) initialized(now time.Time, producer Producer, lastEpoch int16,
 	timeout time.Duration) entry {
 	if producer.ID != e.producer.ID {
@@ -126,7 +128,7 @@ func (e entry) initialized(now time.Time, producer Producer, lastEpoch int16,
 	return e
 }
 
-// extended returns the entry with further partitions in the transaction. It begins a transaction if
+// extended returns the entry with further partitions in its transaction. It begins a transaction if
 // none is ongoing.
 func (e entry) extended(now time.Time, added []Partition, version int16) entry {
 	if e.phase != Ongoing {
@@ -138,10 +140,11 @@ func (e entry) extended(now time.Time, added []Partition, version int16) entry {
 	return e
 }
 
-// prepared returns the entry with the outcome of the transaction. With bump set, the markers carry
-// the next epoch, and the producer must use it or, if it is the largest, the producer id nextID.
+// prepared returns the entry with the transaction's outcome. If bump is set, the markers contain
+// the next epoch. The producer must then use this epoch or, if it is the largest, the producer id
+// nextID.
 func (e entry) prepared(now time.Time, phase Phase, bump bool) entry {
-	if e.phase != Ongoing { // the abort of a transaction without partitions
+	if e.phase != Ongoing { // this aborts a transaction without partitions
 		e.started = now
 	}
 	e.phase, e.changed = phase, now
@@ -152,13 +155,13 @@ func (e entry) prepared(now time.Time, phase Phase, bump bool) entry {
 	return e
 }
 
-// needsNextID reports whether Prepare* with a new epoch must also contain the next producer id,
-// because the producer may not use the new epoch.
+// needsNextID reports whether Prepare* must contain the next producer id in addition to a new
+// epoch, because the producer must not use the new epoch.
 func (e *entry) needsNextID(version int16) bool {
 	return version >= EpochBumpVersion && e.producer.Epoch >= lastUsableEpoch
 }
 
-// completed returns the entry after all markers of a prepared transaction were written.
+// completed returns the entry after all markers of its prepared transaction were written.
 func (e entry) completed(now time.Time) entry {
 	e.phase, e.partitions, e.changed = e.phase.complete(), nil, now
 	if e.nextID != NoProducerID {
@@ -168,7 +171,7 @@ func (e entry) completed(now time.Time) entry {
 	return e
 }
 
-// answered returns the producer that an EndTxn in a prepared or complete phase is answered with.
+// answered returns the producer in the answer to an EndTxn request in a prepared or complete phase.
 func (e *entry) answered() Producer {
 	if e.nextID != NoProducerID {
 		return Producer{e.nextID, 0}

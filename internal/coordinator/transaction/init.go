@@ -4,26 +4,27 @@ import "time"
 
 // Init is an InitProducerId request with a transactional id.
 type Init struct {
-	To       Token
-	ID       string
-	Timeout  time.Duration
-	Expected Producer // the producer's own id and epoch (KIP-360); ID is NoProducerID if unknown
-	// Connection is a number of the client's connection that is higher than those of all earlier
-	// connections to this broker; 0: unknown.
+	To      Token
+	ID      string
+	Timeout time.Duration
+	// current producer id and epoch of the client (KIP-360); the id is NoProducerID if unknown
+	Expected Producer
+	// Connection is the number of the client's connection, which is higher than the numbers of all
+	// earlier connections to this broker; 0: unknown.
 	Connection uint64
 }
 
-// Init gives a producer its id and epoch. It aborts an Ongoing transaction of the transactional id
-// first. Its answer contains the Producer.
+// Init gives a producer its id and epoch. Before that, it aborts an Ongoing transaction of the
+// transactional id. The answer contains the Producer.
 func (s *State) Init(now time.Time, r Init) Output {
 	return s.handle(now, r.ID, &r)
 }
 
 func (r *Init) token() Token { return r.To }
 
-// decide implements request. An Init with a producer id that is not the current one is refused
-// before it can abort a transaction: otherwise an earlier instance of the producer would abort the
-// transactions of the later one.
+// decide implements request. It refuses an Init with an outdated producer id before the Init can
+// abort a transaction. Otherwise an earlier instance of the producer would abort the later
+// instance's transactions.
 func (r *Init) decide(now time.Time, c *Config, e *entry) decision {
 	switch {
 	case r.Timeout <= 0 || r.Timeout > c.TimeoutMax:
@@ -46,8 +47,8 @@ func (r *Init) matches(e *entry) bool {
 }
 
 // retries reports whether the request repeats an earlier Init, whose answer was the current
-// producer. If the earlier Init also changed the producer id, the repetition has the previous
-// producer id.
+// producer. If the earlier Init also changed the producer id, the repeated request contains the
+// previous id.
 func (r *Init) retries(e *entry) bool {
 	id := r.Expected.ID
 	return id != NoProducerID && e.lastEpoch != noEpoch && r.Expected.Epoch == e.lastEpoch &&
@@ -64,10 +65,10 @@ func (r *Init) decideNew(now time.Time, c *Config) decision {
 }
 
 // decideOngoing begins to abort the transaction. If the producer continues with its own epoch, the
-// answer contains the epoch of the abort. Any other producer gets the epoch after that.
+// answer contains the abort's epoch. Any other producer gets the epoch after that one.
 func (r *Init) decideOngoing(now time.Time, c *Config, e *entry) decision {
 	if !r.matches(e) {
-		return refuse(ErrFenced) // the sender cannot know the epoch in which the transaction began
+		return refuse(ErrFenced) // the sender cannot know the transaction's epoch
 	}
 	aborted, err := e.fenced(now, c)
 	if err != nil {
@@ -87,7 +88,7 @@ func (r *Init) decideNext(now time.Time, c *Config, e *entry) decision {
 	}
 	switch {
 	case r.retries(e) && e.producer.Epoch <= lastUsableEpoch:
-		// the answer of the first request is lost
+		// The answer to the first request was lost.
 	case e.exhausted():
 		id, err := c.ProducerID()
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 
 var modelRuns = flag.Int("transaction.runs", 150, "number of random runs")
 
-// run plays one random history and returns the fault that it found; "" if it found none.
+// run simulates one random history and returns the fault that it has found, or "" if it has found
+// none.
 func run(seed uint64, m mutant) (found string) {
 	defer func() {
 		switch r := recover().(type) {
@@ -38,11 +39,11 @@ func run(seed uint64, m mutant) (found string) {
 	return ""
 }
 
-// heal ends the faults and waits until everything has ended.
+// heal ends the faults and waits until all transactions have ended.
 func (w *world) heal() {
 	w.healthy = true
 	w.failover()
-	if w.chance(2) { // no client comes back
+	if w.chance(2) { // in some histories, no client returns
 		for _, c := range w.clients {
 			c.restart()
 		}
@@ -56,7 +57,8 @@ func (w *world) heal() {
 	}
 }
 
-// check verifies the partitions: nothing is open, no transaction is torn, and no answer was wrong.
+// check verifies the partitions: no transaction is open, no transaction is committed only in part,
+// and no answer was wrong.
 func (w *world) check() {
 	visible, hidden := map[*txn]int{}, map[*txn]int{}
 	for partition, p := range w.partitions {
@@ -99,7 +101,8 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// Each rule is needed: without it the model finds a fault.
+// TestEachMutantIsFound checks that each rule is necessary: without the rule, the model must find a
+// fault.
 func TestEachMutantIsFound(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -1,22 +1,23 @@
 package transaction
 
-// partition is a reference of a partition's log: the values of each producer, and the markers that
-// end them. It follows the rules of internal/logstore/producer and of the verification (KIP-890).
+// partition is a reference implementation of a partition's log. It contains the values of each
+// producer, and the markers that end transactions. It follows the rules of
+// internal/logstore/producer and the rules for verification (KIP-890).
 type partition struct {
 	producers map[int64]*writer
 	values    []*value
 }
 
-// writer is the state of a producer id on a partition.
+// writer is the state of a producer id in a partition.
 type writer struct {
 	epoch       int16
-	sequence    int // of the next value
+	sequence    int // sequence number of the next value
 	coordinator int
 	open        []*value
 	markers     int
 }
 
-// value is a value that a client has written.
+// value is a value that a client has written to a partition.
 type value struct {
 	txn     *txn
 	decided bool
@@ -32,13 +33,14 @@ func (p *partition) writer(id int64) *writer {
 	return p.producers[id]
 }
 
-// needsVerification reports whether a batch would open a transaction.
+// needsVerification reports whether a batch of the producer would begin a transaction.
 func (p *partition) needsVerification(producer Producer) bool {
 	w := p.writer(producer.ID)
 	return len(w.open) == 0 || w.epoch != producer.Epoch
 }
 
-// append adds a value. It returns false if the epoch is old, or the sequence is not the next one.
+// append adds a value. It returns false if the epoch is old, or if the sequence number is not the
+// next one.
 func (p *partition) append(t *txn, producer Producer, sequence int) bool {
 	w := p.writer(producer.ID)
 	switch {
@@ -53,15 +55,15 @@ func (p *partition) append(t *txn, producer Producer, sequence int) bool {
 	return true
 }
 
-// mark writes a marker, and reports whether the partition acknowledges it.
+// mark writes a marker, and reports whether the partition acknowledges the marker.
 func (p *partition) mark(m *Marker, coordinator int) bool {
 	w := p.writer(m.Producer.ID)
 	epoch := m.Producer.Epoch
 	switch {
 	case m.Version >= EpochBumpVersion && epoch == w.epoch && len(w.open) == 0:
-		return true // repeated
+		return true // the marker was repeated
 	case epoch < w.epoch:
-		return true // the log is past it
+		return true // the log already contains a later epoch
 	case m.Version >= EpochBumpVersion && epoch == w.epoch, coordinator < w.coordinator:
 		return false
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrCorruptRecord is wrapped by the errors of Replay.
+// ErrCorruptRecord is wrapped by errors of Replay.
 var ErrCorruptRecord = errors.New("corrupt record of __transaction_state")
 
 const (
 	keyVersion   = 0
-	valueVersion = 1 // 0 is read too
-	// lastEpochTag is the tag of the last producer epoch. No release up to Kafka 4.4 stores this
-	// epoch (KAFKA-20357), so the tag is our own, and far from the tags that Kafka assigns in
+	valueVersion = 1 // version in which values are written; version 0 can be read too
+	// lastEpochTag is the tag of the last producer epoch. No release up to Kafka 4.4 stores this epoch
+	// (KAFKA-20357), so this tag is Heartwood's own. It is far from the tags that Kafka assigns in
 	// sequence.
 	lastEpochTag = 20357
 )
@@ -33,7 +33,7 @@ func encodeKey(id string) []byte {
 
 func tombstone(id string) Record { return Record{Key: encodeKey(id)} }
 
-// encode returns the record of an entry.
+// encode returns the record for an entry.
 func encode(id string, e entry) Record {
 	value := kmsg.NewTxnMetadataValue()
 	value.Version = valueVersion
@@ -47,7 +47,7 @@ func encode(id string, e entry) Record {
 		value.StartTimestamp = e.started.UnixMilli()
 	}
 	value.ClientTransactionVersion = e.version
-	if e.phase != Empty { // in Empty the array is null
+	if e.phase != Empty { // in phase Empty the array is null
 		value.Topics = []kmsg.TxnMetadataValueTopic{}
 	}
 	for _, p := range e.partitions {
@@ -63,7 +63,7 @@ func encode(id string, e entry) Record {
 	return Record{Key: encodeKey(id), Value: value.AppendTo(nil)}
 }
 
-// decode returns the entry of a record's value.
+// decode returns the entry in a record's value.
 func decode(content []byte) (entry, error) {
 	var v kmsg.TxnMetadataValue
 	if len(content) < 2 {
@@ -114,7 +114,7 @@ func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 		return nil, fmt.Errorf("%w: key of %d bytes", ErrCorruptRecord, len(key))
 	}
 	if binary.BigEndian.Uint16(key) != keyVersion {
-		return nil, nil // written by a later version of Kafka
+		return nil, nil // a later version of Kafka has written the record
 	}
 	var k kmsg.TxnMetadataKey
 	if err := k.ReadFrom(key); err != nil {
@@ -149,7 +149,7 @@ func (s *State) store(now time.Time, id string, e entry) []Answer {
 	for i := range e.partitions {
 		e.partitions[i].Topic = s.topic(e.partitions[i].Topic)
 	}
-	before := t.phase // Empty for a new transactional id
+	before := t.phase // phase before the record; Empty for a new transactional id
 	if t.producer != e.producer {
 		t.connection = 0
 	}

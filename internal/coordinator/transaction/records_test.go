@@ -26,7 +26,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 	}
 }
 
-// The bytes are those that Kafka 4.3.1 decodes to these values
+// TestRecordBytes checks encoded records. Kafka 4.3.1 decodes these bytes to the same values
 // (docs/format/transaction-state.md).
 func TestRecordBytes(t *testing.T) {
 	e := newEntry(time.UnixMilli(2), 7, time.Minute)

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// log drives a State with one transactional id as the runtime does, without faults.
+// log runs a State with one transactional id as the runtime does, without faults.
 type log struct {
 	*State
 	t       *testing.T
@@ -163,7 +163,7 @@ func TestTransactionOfVersion0(t *testing.T) {
 	l.wantPhase(Ongoing)
 	l.wantAnswer(l.end(p, false, 0, 0), p, nil)
 	l.acknowledge()
-	l.wantAnswer(l.end(p, false, 0, 0), p, nil) // repeated
+	l.wantAnswer(l.end(p, false, 0, 0), p, nil) // repeats the request
 	l.wantAnswer(l.end(p, true, 0, 0), p, ErrInvalidState)
 }
 
@@ -181,10 +181,11 @@ func TestTransactionOfVersion2(t *testing.T) {
 	l.acknowledge()
 	l.wantAnswer(repeated, next, nil)
 	l.wantAnswer(added, Producer{}, nil)
-	l.wantAnswer(l.end(p, true, 2, 0), p, ErrFenced) // a repetition that is too late
+	l.wantAnswer(l.end(p, true, 2, 0), p, ErrFenced) // repeats the request too late
 }
 
-// KAFKA-20785: the client must not take the coordinator's abort for its own commit.
+// TestCommitMeetsTimeout checks that a client does not mistake the coordinator's abort for its own
+// commit (KAFKA-20785).
 func TestCommitMeetsTimeout(t *testing.T) {
 	for version, want := range map[int16]error{0: ErrFenced, 2: ErrFenced} {
 		l := newLog(t, ongoing(3, version))
@@ -199,8 +200,8 @@ func TestCommitMeetsTimeout(t *testing.T) {
 	}
 }
 
-// KAFKA-19367, KAFKA-20090: at the last epoch, the coordinator's own abort increases the epoch once
-// and then changes the producer id.
+// TestOwnAbortAtLastEpoch checks the coordinator's own abort at the last epoch. It must increase
+// the epoch once, and then change the producer id (KAFKA-19367, KAFKA-20090).
 func TestOwnAbortAtLastEpoch(t *testing.T) {
 	t.Run("InitProducerId", func(t *testing.T) {
 		l := newLog(t, ongoing(lastUsableEpoch, 0))
@@ -220,8 +221,8 @@ func TestOwnAbortAtLastEpoch(t *testing.T) {
 	})
 }
 
-// KAFKA-18660, KAFKA-20310, KAFKA-20357: a repetition gets the same new producer id, also from the
-// next coordinator.
+// TestRotationIsRepeatable checks that a repeated request gets the same new producer id, even from
+// the next coordinator (KAFKA-18660, KAFKA-20310, KAFKA-20357).
 func TestRotationIsRepeatable(t *testing.T) {
 	last := Producer{7, lastUsableEpoch}
 	t.Run("EndTxn", func(t *testing.T) {
@@ -250,7 +251,8 @@ func TestRotationIsRepeatable(t *testing.T) {
 	})
 }
 
-// KAFKA-18464: an abort without partitions behind a commit has the epoch of that commit.
+// TestEmptyAbortBehindCommit checks that an abort without partitions that follows a commit has the
+// commit's epoch (KAFKA-18464).
 func TestEmptyAbortBehindCommit(t *testing.T) {
 	l := newLog(t, ongoing(3, 2))
 	l.end(Producer{7, 3}, true, 2, 0)
@@ -261,8 +263,9 @@ func TestEmptyAbortBehindCommit(t *testing.T) {
 	l.wantAnswer(l.end(Producer{7, 5}, true, 2, 0), Producer{}, ErrInvalidState)
 }
 
-// The abort behind a commit may also arrive before the commit is complete, from a producer whose
-// batches have all failed. It waits. Found by franz-go's TestTxnEtl.
+// TestEmptyAbortBehindUnfinishedCommit checks an abort that arrives before the preceding commit is
+// complete, from a producer whose batches have all failed. The abort must wait. franz-go's
+// TestTxnEtl found this case.
 func TestEmptyAbortBehindUnfinishedCommit(t *testing.T) {
 	for _, epoch := range []int16{3, lastUsableEpoch} {
 		l := newLog(t, ongoing(epoch, 2))
@@ -283,7 +286,8 @@ func TestEmptyAbortBehindUnfinishedCommit(t *testing.T) {
 	}
 }
 
-// KAFKA-9666: while the record cannot be stored, repeated fences do not increase the epoch.
+// TestFenceThatIsNotStored checks that repeated fences do not increase the epoch while the record
+// cannot be stored (KAFKA-9666).
 func TestFenceThatIsNotStored(t *testing.T) {
 	l := newLog(t, ongoing(3, 0))
 	for range 3 {
@@ -296,7 +300,8 @@ func TestFenceThatIsNotStored(t *testing.T) {
 	}
 }
 
-// KAFKA-16352: acknowledgements of an earlier marker, or repeated ones, have no effect.
+// TestOldAcknowledgements checks that acknowledgements of an earlier marker, and repeated
+// acknowledgements, have no effect (KAFKA-16352).
 func TestOldAcknowledgements(t *testing.T) {
 	l := newLog(t, ongoing(3, 0))
 	l.end(Producer{7, 3}, true, 0, 0)
@@ -313,7 +318,8 @@ func TestOldAcknowledgements(t *testing.T) {
 	}
 }
 
-// Below version 2 a late EndTxn of one transaction would end the next one.
+// TestLateEndTxn checks that a late EndTxn of one transaction does not end the next one. Below
+// version 2, the epochs of both are equal.
 func TestLateEndTxn(t *testing.T) {
 	l := newLog(t, ongoing(3, 0))
 	p := Producer{7, 3}
@@ -323,7 +329,7 @@ func TestLateEndTxn(t *testing.T) {
 	l.wantAnswer(l.end(p, true, 0, 1), Producer{}, ErrConcurrent) // sent on an earlier connection
 	l.wantPhase(Ongoing)
 
-	l = newLog(t, ongoing(3, 2)) // in version 2 the epoch distinguishes it
+	l = newLog(t, ongoing(3, 2)) // in version 2 the epochs differ
 	l.wantAnswer(l.end(p, true, 2, 2), Producer{7, 4}, nil)
 	l.acknowledge()
 	l.wantAnswer(l.add(Producer{7, 4}, 2, 0), Producer{}, nil)
@@ -331,7 +337,8 @@ func TestLateEndTxn(t *testing.T) {
 	l.wantPhase(Ongoing)
 }
 
-// An earlier instance neither gets the later one's epoch nor aborts its transaction.
+// TestInitOfEarlierInstance checks that an earlier instance of a producer neither gets the later
+// instance's epoch nor aborts its transaction.
 func TestInitOfEarlierInstance(t *testing.T) {
 	l := newLog(t, newEntry(time.Unix(1_700_000_000, 0), 7, time.Minute))
 	l.wantAnswer(l.init(none), Producer{7, 1}, nil)
@@ -343,10 +350,11 @@ func TestInitOfEarlierInstance(t *testing.T) {
 	l.wantPhase(PrepareAbort)
 	l.acknowledge()
 	l.wantAnswer(own, Producer{7, 2}, nil)
-	l.wantAnswer(l.init(Producer{7, 1}), Producer{7, 2}, nil) // repeated
+	l.wantAnswer(l.init(Producer{7, 1}), Producer{7, 2}, nil) // repeats the request
 }
 
-// Redpanda#18324: a client that adds a partition and exits leaves nothing open.
+// TestTimeoutOfTransactionWithoutData checks that a client that adds a partition and exits leaves
+// no open transaction (Redpanda#18324).
 func TestTimeoutOfTransactionWithoutData(t *testing.T) {
 	l := newLog(t, ongoing(0, 0))
 	l.pass(59 * time.Second)
@@ -357,7 +365,8 @@ func TestTimeoutOfTransactionWithoutData(t *testing.T) {
 	l.wantPhase(CompleteAbort)
 }
 
-// No transaction times out at once because the new coordinator's clock is ahead.
+// TestGraceAfterLoad checks that no transaction times out immediately because the new coordinator's
+// clock is ahead.
 func TestGraceAfterLoad(t *testing.T) {
 	l := newLog(t, ongoing(0, 0))
 	l.now = l.now.Add(time.Hour)
@@ -399,7 +408,7 @@ func TestInvalidRequests(t *testing.T) {
 	}
 	l.wantAnswer(l.add(Producer{7, 0}, 0, 0), Producer{}, ErrInvalidMapping)
 	l.wantAnswer(l.end(Producer{7, 0}, true, 2, 0), Producer{}, ErrInvalidMapping)
-	l.wantAnswer(l.init(Producer{7, 0}), Producer{101, 0}, nil) // the id has expired
+	l.wantAnswer(l.init(Producer{7, 0}), Producer{101, 0}, nil) // the transactional id has expired
 	l.wantAnswer(l.add(Producer{7, 0}, 0, 0), Producer{}, ErrInvalidMapping)
 	l.wantAnswer(l.end(Producer{101, 0}, true, 0, 0), Producer{}, ErrInvalidState)
 	if _, err := l.Abort(l.now, "a"); !errors.Is(err, ErrInvalidState) {
@@ -419,7 +428,7 @@ func TestVerify(t *testing.T) {
 	l.end(Producer{7, 3}, true, 0, 0)
 	ask.To = l.next()
 	l.apply(l.Add(l.now, ask))
-	l.wantWaiting(ask.To) // a verification waits for the end of the transaction too
+	l.wantWaiting(ask.To) // a verification also waits for the end of the transaction
 	l.acknowledge()
 	if got := l.answers[ask.To].Result.Absent; len(got) != 2 {
 		t.Errorf("got absent %v, want both partitions", got)

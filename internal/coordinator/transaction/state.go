@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// Errors of requests. Package handler maps each of them to a Kafka error code.
+// These are errors of requests. Package handler maps each of them to a Kafka error code.
 var (
 	ErrInvalidTimeout = errors.New("transaction timeout out of range")
 	ErrInvalidMapping = errors.New("transactional id has another producer id")
@@ -21,20 +21,20 @@ var (
 )
 
 const (
-	// ParkedMax is the longest time for which a request waits for the end of a transaction. Then it
-	// is answered with ErrConcurrent.
+	// ParkedMax is the maximum time for which a request waits for the end of a transaction. After
+	// that, the answer is ErrConcurrent.
 	ParkedMax = time.Second
 	// LoadGrace is the time after a load in which no transaction times out. The client of a
 	// transaction may have been waiting for this coordinator, and this broker's clock may be ahead of
-	// the clock of the previous coordinator.
+	// the previous coordinator's clock.
 	LoadGrace = 10 * time.Second
 	// retryInterval is the time between two attempts to store the same record.
 	retryInterval = time.Second
 )
 
-// Config configures transactions. A zero duration means the default.
+// Config configures transactions. A zero duration selects the default.
 type Config struct {
-	// TimeoutMax is the longest timeout that a client may ask for; default 15 min (Kafka's
+	// TimeoutMax is the longest timeout that a client may request; default 15 min (Kafka's
 	// transaction.max.timeout.ms).
 	TimeoutMax time.Duration
 	// Expiration is the time after which an unused transactional id is deleted; default 7 days
@@ -44,7 +44,7 @@ type Config struct {
 	ProducerID func() (int64, error)
 }
 
-// WithDefaults returns the configuration with the default in each zero duration.
+// WithDefaults returns the configuration with defaults in place of zero durations.
 func (c Config) WithDefaults() Config {
 	if c.TimeoutMax == 0 {
 		c.TimeoutMax = 15 * time.Minute
@@ -55,7 +55,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-type ( // types that are exchanged with the runtime (package state)
+type ( // These types are exchanged with the runtime (package state).
 	// Token identifies a request that waits for its answer.
 	Token = state.Token
 	// Record is a record of __transaction_state.
@@ -70,15 +70,16 @@ type ( // types that are exchanged with the runtime (package state)
 
 // Result is the content of an answer.
 type Result struct {
-	Producer Producer    // of an Init and of an End
-	Absent   []Partition // partitions of a verifying Add that the transaction does not include
-	Marker   *Marker     // of an answer with Token state.Effect; nil in all others
+	Producer Producer // producer in the answer to an Init or an End
+	// partitions that the transaction does not include, in the answer to a verifying Add
+	Absent []Partition
+	Marker *Marker // marker in an answer with Token state.Effect; nil in all others
 }
 
-// Marker is the end of a transaction, to be written to its partitions.
+// Marker ends a transaction. It is written to the transaction's partitions.
 type Marker struct {
 	ID         string // transactional id
-	Serial     uint64 // id of the marker in acknowledgements to this State
+	Serial     uint64 // number that identifies the marker in acknowledgements to this State
 	Producer   Producer
 	Commit     bool
 	Version    int16 // transaction version
@@ -95,23 +96,24 @@ type TimerKey struct {
 type TimerKind int8
 
 const (
-	abortTimer    TimerKind = iota // aborts an Ongoing transaction
-	parkedTimer                    // answers the requests that wait for too long
-	completeTimer                  // repeats the attempt to store Complete*
+	abortTimer    TimerKind = iota // the timer aborts an Ongoing transaction
+	parkedTimer                    // the timer answers requests that have waited for too long
+	completeTimer                  // the timer repeats the attempt to store Complete*
 )
 
-// transaction is a transactional id with its volatile state.
+// transaction consists of a transactional id's entry and its volatile state.
 type transaction struct {
 	entry
 	id string
-	// unmarked contains the partitions that have not acknowledged the marker, in Prepare* only.
+	// unmarked contains the partitions that have not acknowledged the marker. It is used only in
+	// Prepare*.
 	unmarked map[Partition]struct{}
-	serial   uint64 // of the marker, in Prepare* only
+	serial   uint64 // serial number of the marker, only in Prepare*
 	parked   []parked
-	// connection is the newest connection that sent a request with the current producer id and
-	// epoch; 0: unknown.
+	// connection is the number of the newest connection that has sent a request with the current
+	// producer id and epoch; 0: unknown.
 	connection uint64
-	// ownAbort is the reason of an abort by the coordinator whose record is being stored.
+	// ownAbort is the reason for an abort by the coordinator whose record is being stored.
 	ownAbort abortReason
 }
 
@@ -130,10 +132,12 @@ type parked struct {
 	deadline time.Time
 }
 
-// Ended counts the transactions that have ended, by the reason.
+// Ended contains the numbers of transactions that have ended, by reason.
 type Ended struct {
-	Committed, Aborted uint64 // by the client
-	TimedOut, Fenced   uint64 // aborted by the coordinator; Fenced: by InitProducerId or an admin
+	Committed, Aborted uint64 // numbers of transactions that clients have ended
+	// numbers of transactions that the coordinator has aborted; Fenced: because of InitProducerId or
+	// an administrator
+	TimedOut, Fenced uint64
 }
 
 // State contains the transactional ids of one partition.
@@ -144,7 +148,7 @@ type State struct {
 	topics  map[string]string // shared copies of topic names
 	loading bool
 	grace   time.Time // time before which no transaction times out
-	serial  uint64    // of the newest marker
+	serial  uint64    // serial number of the newest marker
 	ended   Ended
 }
 
@@ -157,8 +161,8 @@ func New(config Config, timers Timers) *State {
 // Configure changes the configuration.
 func (s *State) Configure(config Config) { s.config = config.WithDefaults() }
 
-// Loaded ends the loading. It returns the markers of all decided transactions, because the markers
-// that the previous coordinator sent may be lost.
+// Loaded must be called after all records were replayed. It returns the markers of all decided
+// transactions, because the markers that the previous coordinator sent may be lost.
 func (s *State) Loaded(now time.Time) (out Output) {
 	s.loading = false
 	s.grace = now.Add(LoadGrace)
@@ -177,7 +181,8 @@ func (s *State) Loaded(now time.Time) (out Output) {
 	return out
 }
 
-// mark begins to wait for the acknowledgements of a decided transaction, and returns its marker.
+// mark starts the wait for acknowledgements of a decided transaction, and returns the transaction's
+// marker.
 func (s *State) mark(t *transaction) Answer {
 	s.serial++
 	t.serial, t.unmarked = s.serial, make(map[Partition]struct{}, len(t.partitions))
@@ -190,9 +195,9 @@ func (s *State) mark(t *transaction) Answer {
 	}}}
 }
 
-// setAbortTimer sets the timer of an Ongoing transaction to its deadline, but not before the end of
-// the grace period after a load. The time left never exceeds the timeout: a later deadline results
-// from a clock that was ahead.
+// setAbortTimer sets the timer of an Ongoing transaction to the transaction's deadline, but not
+// before the end of the grace period after a load. The remaining time never exceeds the timeout: if
+// the deadline is later, it results from a clock that was ahead.
 func (s *State) setAbortTimer(now time.Time, t *transaction) {
 	left := max(min(t.deadline().Sub(now), t.timeout), s.grace.Sub(now), 0)
 	s.timers.Set(TimerKey{t.id, abortTimer}, left)

@@ -10,30 +10,32 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// errUnknown is the result of a request whose coordinator failed, or whose record was not stored.
+// errUnknown is the result of a request whose coordinator has failed, or whose record was not
+// stored.
 var errUnknown = errors.New("outcome unknown")
 
 // mutant disables one rule of the coordinator or of its runtime. The model must then find a fault.
 type mutant struct {
-	unsafeMarkers  bool // release markers before the decision is below the high watermark
-	unsafeAnswers  bool // answers before the record is below the high watermark
-	noResend       bool // a new coordinator does not send the markers again
-	firstAckEnds   bool // complete a transaction after the first acknowledgement
-	anySerial      bool // accept acknowledgements of earlier markers
-	noAbortTimer   bool
-	keepLastEpoch  bool // after an Init without producer id, the previous epoch counts as a retry
-	noVerification bool // partitions accept batches without verification
-	noGuard        bool // partitions accept batches verified before a marker
-	noConnections  bool // no order of connections
-	noFenceBump    bool // the coordinator's own abort keeps the epoch
+	unsafeMarkers bool // true: markers are released before the decision is below the high watermark
+	unsafeAnswers bool // true: answers are sent before the record is below the high watermark
+	noResend      bool // true: a new coordinator does not send the markers again
+	firstAckEnds  bool // true: the first acknowledgement completes a transaction
+	anySerial     bool // true: acknowledgements of earlier markers are accepted
+	noAbortTimer  bool
+	// true: after an Init without producer id, the previous epoch counts as a retry
+	keepLastEpoch  bool
+	noVerification bool // true: partitions accept batches without verification
+	noGuard        bool // true: partitions accept batches that were verified before a marker
+	noConnections  bool // true: the order of connections is ignored
+	noFenceBump    bool // true: the coordinator's own abort does not change the epoch
 }
 
-// fault is the panic of a failed check.
+// fault is the panic value of a failed check.
 type fault string
 
 // world simulates the clients, the clock, the log of one coordinator partition with its high
-// watermark and failovers, the network of markers, and the partitions that the transactions write
-// to.
+// watermark and failovers, the network that transports markers, and the partitions to which the
+// transactions write.
 type world struct {
 	mutant
 	random *rand.Rand
@@ -43,9 +45,10 @@ type world struct {
 	nextID int64
 
 	log     []Record
-	safe    int // records below the high watermark
+	safe    int // number of records below the high watermark
 	release []released
-	// reload is the number of the coordinator: it distinguishes its markers from those of others.
+	// reload is the coordinator's number. It distinguishes the coordinator's markers from other
+	// coordinators' markers.
 	reload int
 
 	token      Token
@@ -57,8 +60,8 @@ type world struct {
 	clients    []*client
 	txns       []*txn
 	connection uint64
-	healthy    bool                  // no further faults are injected
-	owners     map[Producer]instance // the client that was answered with a producer
+	healthy    bool                  // true if no further faults are injected
+	owners     map[Producer]instance // client instance that has received each producer in an answer
 	delayed    []func()              // batches that leaders have verified
 }
 
@@ -68,7 +71,7 @@ type released struct {
 	end    int // number of records that must be below the high watermark
 }
 
-// inFlight is a marker on its way to a partition, or its acknowledgement.
+// inFlight is a marker on its way to a partition, or its acknowledgement on the way back.
 type inFlight struct {
 	marker *Marker
 	to     Partition
@@ -94,7 +97,7 @@ func newWorld(seed uint64, m mutant) *world {
 	for i := range int32(3) {
 		w.partitions[Partition{"t", i}] = newPartition()
 	}
-	if w.chance(3) { // the epochs of the producer id are almost exhausted
+	if w.chance(3) { // In some histories, the producer id's epochs are almost exhausted.
 		e := newEntry(w.now, 1_000_000, time.Minute)
 		e.producer.Epoch = lastUsableEpoch - int16(w.random.IntN(6))
 		w.log, w.safe = []Record{encode("id0", e)}, 1
@@ -127,7 +130,7 @@ func (w *world) producerID() (int64, error) {
 // failover replaces the coordinator. Records above the high watermark may be lost.
 func (w *world) failover() {
 	w.log = w.log[:w.safe+w.random.IntN(len(w.log)-w.safe+1)]
-	w.late = nil // they were sent to the earlier coordinator's broker
+	w.late = nil // the frames were sent to the earlier coordinator's broker
 	waiting := w.requests
 	w.requests = map[Token]func(Result, error){}
 	w.load()
@@ -146,8 +149,7 @@ func keysOf(m map[Token]func(Result, error)) func(func(Token) bool) {
 	}
 }
 
-// apply carries out an output as the runtime does. Sometimes only a prefix of the records can be
-// stored.
+// apply carries out an output as the runtime does. Sometimes only the first records can be stored.
 func (w *world) apply(out Output) {
 	answers, n := out.Answers, len(out.Records)
 	failed := !w.healthy && n > 0 && w.chance(12)
@@ -187,7 +189,7 @@ func (w *world) corrupt(Record) {
 	}
 }
 
-// advance raises the high watermark, and delivers what has waited for it.
+// advance raises the high watermark, and delivers the answers that have waited for it.
 func (w *world) advance() {
 	if w.healthy || !w.chance(4) {
 		w.safe += w.random.IntN(len(w.log) - w.safe + 1)
@@ -224,15 +226,15 @@ func (w *world) deliver(a Answer) {
 	answer(a.Result, a.Err)
 }
 
-// request returns a token whose answer is passed to the function then.
+// request returns a token. The answer to the token is passed to the function then.
 func (w *world) request(then func(Result, error)) Token {
 	w.token++
 	w.requests[w.token] = then
 	return w.token
 }
 
-// writeMarker delivers a random marker. The partition may get a marker again whose acknowledgement
-// was lost, and markers of earlier coordinators.
+// writeMarker delivers a random marker. A partition may receive a marker again if the
+// acknowledgement was lost, and may receive markers of earlier coordinators.
 func (w *world) writeMarker() {
 	if len(w.markers) == 0 {
 		return
@@ -244,7 +246,7 @@ func (w *world) writeMarker() {
 		w.acks = append(w.acks, m)
 	}
 	if !acknowledged && m.reload == w.reload || !w.healthy && w.chance(3) {
-		return // sent again
+		return // the marker will be sent again
 	}
 	w.markers = slices.Delete(w.markers, i, i+1)
 }
@@ -259,11 +261,11 @@ func (w *world) acknowledge() {
 	if w.healthy || !w.chance(3) {
 		w.acks = slices.Delete(w.acks, i, i+1)
 	}
-	// the sender stops, and the leader refuses what it has sent on earlier connections
+	// The sender stops, and the leader refuses markers that it has sent on earlier connections.
 	w.markers = slices.DeleteFunc(w.markers, func(m inFlight) bool { return m == a })
 	t := w.state.byID[a.marker.ID]
 	if a.reload != w.reload && !w.anySerial || t == nil {
-		return // the runtime drops acknowledgements for an earlier coordinator
+		return // the runtime drops acknowledgements of an earlier coordinator's markers
 	}
 	serial, partitions := a.marker.Serial, []Partition{a.to}
 	if w.anySerial {
@@ -275,7 +277,7 @@ func (w *world) acknowledge() {
 	w.apply(w.state.Acknowledged(w.now, a.marker.ID, serial, partitions))
 }
 
-// fire advances the clock and fires expired timers, and some timers too early.
+// fire advances the clock and fires expired timers. It also fires some timers too early.
 func (w *world) fire() {
 	w.now = w.now.Add(time.Duration(w.random.IntN(1500)) * time.Millisecond)
 	var due []TimerKey
@@ -321,7 +323,7 @@ func (w *world) step() {
 	}
 }
 
-// runOne calls a random function of a list, and removes it.
+// runOne calls a random function in a list, and removes it.
 func (w *world) runOne(list []func()) []func() {
 	if len(list) == 0 {
 		return list
