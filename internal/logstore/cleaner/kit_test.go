@@ -81,7 +81,7 @@ func appendBatch(t testing.TB, log *logstore.Log, batch []byte) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// fill appends n batches of one record, each with a different key.
+// fill appends n batches, each with one record and a different key.
 func fill(t testing.TB, log *logstore.Log, n int) {
 	t.Helper()
 	for range n {
@@ -89,8 +89,8 @@ func fill(t testing.TB, log *logstore.Log, n int) {
 	}
 }
 
-// readKeys reads the records of a log from an offset up to the log end, as a consumer does. It
-// returns "offset=key" for each record.
+// readKeys reads a log's records from an offset to the log end, as a consumer does. It returns
+// "offset=key" for each record.
 func readKeys(t testing.TB, log *logstore.Log, offset int64) []string {
 	t.Helper()
 	return storetest.ReadKeys(t, offset, log.LogEnd(),
@@ -110,8 +110,8 @@ func batchesOf(t testing.TB, slice *logstore.Slice) []record.Batch {
 	return storetest.Batches(t, slice.File, slice.Position, slice.Length)
 }
 
-// segmentBases returns the base offsets of the segments on disk in ascending order. The last one is
-// that of the active segment.
+// segmentBases returns the base offsets of the segments on disk in ascending order. The last
+// segment is the active one.
 func segmentBases(t testing.TB, fsys vfs.FS) (bases []int64) {
 	t.Helper()
 	for _, name := range namesIn(t, fsys, logDir) {
@@ -140,8 +140,8 @@ func namesIn(t testing.TB, fsys vfs.FS, dir string) (names []string) {
 	return names
 }
 
-// temporaryFiles returns the files of the log that should not exist after a start or after the end
-// of a pass.
+// temporaryFiles returns the log's files that should not exist after a start or after the end of a
+// pass.
 func temporaryFiles(t testing.TB, fsys vfs.FS) (names []string) {
 	t.Helper()
 	for _, name := range namesIn(t, fsys, logDir) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The last record of a log remains in an idle log, over passes of every trigger and restarts,
-// whatever it is. It is removed within one retention after the next append.
+// The last record of an idle log remains, whatever kind of record it is, after passes of every
+// trigger and after restarts. It is removed within one retention after the next append.
 func TestI29LastRecordOfAnIdleLogRemains(t *testing.T) {
 	for name, script := range map[string][]string{
 		"tombstone":     {"put a=1 b=1", "put a"},
@@ -24,7 +24,7 @@ func TestI29LastRecordOfAnIdleLogRemains(t *testing.T) {
 				t.Errorf("the idle log is\n%s\nand later\n%s", idle, restarted)
 			}
 			last := idle[strings.LastIndex(idle, "|")+1:]
-			// The marker has to remain as long as the empty batch of its producer.
+			// The marker has to remain as long as its producer's empty batch.
 			removed := strings.Contains(idle, "empty") ||
 				!strings.Contains(appended, strings.TrimSpace(last))
 			if strings.Contains(last, "empty") || !removed {

@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// scanned contains what a read_uncommitted consumer reads from the log start to the log end.
+// scanned contains everything that a read_uncommitted consumer reads from the log start to the log
+// end.
 type scanned struct {
 	batches []record.Batch
 	records map[int64]*record.Record
@@ -79,7 +80,7 @@ func recordsOf(b record.Batch) (all []*record.Record) {
 	return all
 }
 
-// check checks those invariants that hold at any time, not only after all retentions have passed.
+// check checks the invariants that hold at any time, not only after all retentions have passed.
 func (l *ledger) check(s *scenario) {
 	l.retentionMin = min(l.retentionMin, s.settings.TombstoneRetention)
 	l.cleanable = max(l.cleanable, min(s.log.LastStable(), s.activeBase()))
@@ -96,8 +97,8 @@ func (l *ledger) check(s *scenario) {
 	l.checkKeys(there, all, s.log.LastStable())
 }
 
-// checkLastRecord checks that a log that is not empty ends with a record, or with a marker: I29. A
-// truncation may remove it after a pass has removed the records below it.
+// checkLastRecord checks that a log that is not empty ends with a record or a marker (I29). Only a
+// truncation may remove its last record after a pass has removed the records below it.
 func (l *ledger) checkLastRecord(there scanned) {
 	if l.truncated || l.start == l.end {
 		return
@@ -140,11 +141,12 @@ func (l *ledger) checkRecords(there scanned, all []ledgerRecord) {
 }
 
 // checkKeys checks the latest committed record of each key: I10, I14, I15, I16, F1. As long as an
-// older record of the key is in the log, the latest record must be there too. Then a reader finds
-// the same last value from any offset.
+// older record of the key is in the log, the latest record must be in the log too. A reader then
+// finds the same last value from any offset.
 func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 	latest, older := map[string]*record.Record{}, map[string]int64{}
-	// last maps a key to the highest offset, so far, of a committed record that is in the log.
+	// last maps a key to the highest offset so far of a committed record of the key that is in the
+	// log.
 	last := map[string]int64{}
 	now := time.Now()
 	for _, r := range all {
@@ -159,8 +161,8 @@ func (l *ledger) checkKeys(there scanned, all []ledgerRecord, stable int64) {
 		if _, found := there.records[r.Offset]; !found {
 			continue
 		}
-		// Note superseded tombstones too, because a truncation may remove the record that
-		// supersedes one.
+		// Record superseded tombstones too, because a truncation may remove the record that
+		// supersedes a tombstone.
 		if _, known := l.blockedUntil[r.Offset]; r.Value == nil && (!known || blocked) {
 			l.blockedUntil[r.Offset] = now
 		}
@@ -208,8 +210,8 @@ func (l *ledger) checkReads(s *scenario) {
 	}
 }
 
-// checkRead compares one fetch from an offset with the expected batches. The argument rest lists
-// these: the batches that a reader from the log start gets at or after that offset.
+// checkRead compares one fetch from an offset with the expected batches. rest lists these batches:
+// the batches at or after the offset that a reader from the log start receives.
 func (l *ledger) checkRead(s *scenario, offset int64, rest []record.Batch) {
 	got := s.readAt(offset, 1)
 	if len(got) == 0 {
@@ -267,8 +269,8 @@ func (l *ledger) checkCommitted(s *scenario, offset int64, there scanned,
 	}
 }
 
-// committedOnly removes the batches that a read_committed consumer ignores, as Kafka's Fetcher
-// does: control batches, and batches of aborted transactions.
+// committedOnly removes control batches and batches of aborted transactions, which a read_committed
+// consumer ignores, like Kafka's Fetcher.
 func committedOnly(batches []record.Batch, txns []segment.AbortedTxn) (left []record.Batch) {
 	txns = slices.SortedStableFunc(slices.Values(txns),
 		func(a, b segment.AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
@@ -291,7 +293,7 @@ func committedOnly(batches []record.Batch, txns []segment.AbortedTxn) (left []re
 }
 
 // checkSettled checks a log after all transactions were ended and all retentions have passed. Below
-// the active segment the log contains exactly one record of each key, and this record has a value
+// the active segment, the log contains exactly one record of each key, and this record has a value
 // (I10, I11, I13, I17, I18, I20). The last record may be of any kind (I29).
 func (l *ledger) checkSettled(s *scenario) {
 	s.waitIdle()
@@ -328,8 +330,8 @@ func (l *ledger) checkSettled(s *scenario) {
 	}
 }
 
-// batchesOf returns the base offsets of a producer's batches. While it has batches, its marker may
-// be needed.
+// batchesOf returns the base offsets of a producer's batches. While the producer has batches in the
+// log, its marker may be needed.
 func (l *ledger) batchesOf(producer int64) (all []int64) {
 	for _, b := range l.batches {
 		if b.producer == producer {

@@ -20,18 +20,19 @@ type ledger struct {
 	// cleanable is the highest cleanable bound that any pass may have had. No pass has changed a
 	// record at or above it.
 	cleanable int64
-	// passEnd is the log end at the time when a pass may last have run. A record below it may have
-	// superseded a record that the pass removed.
+	// passEnd is the log end at the time when the last pass may have run. A record below it may
+	// have superseded a record that the pass removed.
 	passEnd int64
-	// lost contains the offsets of records that a pass has removed and whose superseding records
-	// were then removed by an unclean truncation.
+	// lost contains the offsets of records that a pass has removed and whose superseding records an
+	// unclean truncation has removed afterwards.
 	lost      map[int64]bool
-	truncated bool // the log was truncated, so it may end within a batch that was appended
-	// retentionMin is the shortest tombstone retention that was configured so far. No tombstone may
-	// be removed earlier.
+	truncated bool // true if the log was truncated; it may then end within an appended batch
+	// retentionMin is the shortest tombstone retention configured so far. No tombstone may be
+	// removed earlier.
 	retentionMin time.Duration
-	// blockedUntil maps the offset of a tombstone to a time: when a check last found an older
-	// record of its key in the log, or else when a check first found the tombstone.
+	// blockedUntil maps a tombstone's offset to a time. This is the time when a check last found an
+	// older record of the tombstone's key in the log. If no check has found one, it is the time
+	// when a check first found the tombstone.
 	blockedUntil map[int64]time.Time
 }
 
@@ -39,13 +40,13 @@ type ledger struct {
 type ledgerBatch struct {
 	base          int64
 	records       []record.Record
-	producer      int64 // -1: none
+	producer      int64 // -1 if the batch has no producer
 	sequence      int32
 	transactional bool
 	marker        bool
 	commit        bool
-	wire          []byte // the encoded batch, as the producer sent it
-	forged        bool   // the batch has a timestamp that a leader rejects
+	wire          []byte // encoded batch, as the producer sent it
+	forged        bool   // true if the batch has a timestamp that a leader rejects
 }
 
 func newLedger() ledger {
@@ -70,9 +71,9 @@ func (l *ledger) truncateTo(end int64) {
 }
 
 // truncate updates the ledger after a truncation of the log. If a pass has removed a record and the
-// truncation removes the record that superseded it, the first one is lost. A follower never
-// truncates so far, but a follower of a leader that was elected uncleanly may. unclean reports
-// whether the truncation was so far.
+// truncation removes the record that superseded it, the removed record is lost. A follower normally
+// does not truncate that far, but it may do so if its leader was elected uncleanly. unclean reports
+// whether the truncation went that far.
 func (l *ledger) truncate(s *scenario) (unclean bool) {
 	end := s.log.LogEnd()
 	unclean = end < l.passEnd
@@ -145,7 +146,7 @@ type ledgerRecord struct {
 
 // all returns all records that are not lost, in the order of their offsets.
 func (l *ledger) all() (all []ledgerRecord) {
-	open := map[int64][]int{} // indexes in all of the records of each producer's open transaction
+	open := map[int64][]int{} // indexes in all, of the records in each producer's open transaction
 	for i := range l.batches {
 		b := &l.batches[i]
 		if b.marker {

@@ -1,17 +1,17 @@
 package cleaner
 
-// passMemoryBytesMin is the minimum memory with which a pass is started beside other passes. A pass
-// that runs alone gets the available memory, even if it is less. Too little memory never fails a
-// pass, but makes it slower.
+// passMemoryBytesMin is the minimum memory with which a pass is started while other passes run. A
+// pass that runs alone gets the available memory, even if that is less. Too little memory never
+// makes a pass fail, but makes it slower.
 const passMemoryBytesMin = 64 << 10
 
 // sidecarMemoryBytes is the memory reserved for key sidecars and estimates: the largest amount that
-// building one sidecar needs. If the budget is below 64 MiB, less is reserved, and the sidecar of a
+// building one sidecar needs. If the budget is below 64 MiB, less is reserved. The sidecar of a
 // segment with very many records then exceeds the reserved amount.
 const sidecarMemoryBytes = 16 << 20
 
 // sidecarsMemoryBytes returns the part of the memory budget that is reserved for key sidecars and
-// estimates, of which one is computed at a time.
+// estimates. Only one of them is computed at a time.
 func (o Options) sidecarsMemoryBytes() int64 { return min(sidecarMemoryBytes, o.MemoryBytes/4) }
 
 // passesMemoryBytes returns the part of the memory budget for all passes together.
@@ -21,7 +21,7 @@ func (o Options) passesMemoryBytes() int64 { return o.MemoryBytes - o.sidecarsMe
 // enough to start the pass.
 //
 // A pass gets its target, but at most the share of one worker slot, and at most three quarters of
-// the free memory. So even while many large logs are compacted, memory remains for a small one. A
+// the free memory. So even while many large logs are compacted, memory remains for a small log. A
 // pass keeps its grant until it ends, so all passes together never exceed the budget.
 func (c *Cleaner) grantLocked(target int64) (bytes int64, enough bool) {
 	all := c.mu.opts.passesMemoryBytes()
@@ -30,8 +30,8 @@ func (c *Cleaner) grantLocked(target int64) (bytes int64, enough bool) {
 	return bytes, c.mu.passes == 0 || bytes >= min(target, passMemoryBytesMin)
 }
 
-// memoryBytes returns the memory that the cleaner uses now, and its budget. The memory of a pass is
-// as of its last progress report.
+// memoryBytes returns the memory that the cleaner uses now, and the memory budget. A pass's memory
+// is the value in its last progress report.
 func (c *Cleaner) memoryBytes() (held, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

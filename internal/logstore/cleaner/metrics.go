@@ -14,26 +14,26 @@ import (
 	"heartwood.dev/heartwood/internal/scrape"
 )
 
-// collector exports the cleaner_* metrics of docs/metrics.md and log_reclaimable_*. It computes
+// collector exports the cleaner_* and log_reclaimable_* metrics in docs/metrics.md. It computes
 // them at each scrape. Gauges that are set only when something happens would remain after their log
 // was closed, or would disappear when settings change (KAFKA-16574).
 type collector struct {
 	cleaner *Cleaner
 	level   *scrape.Level
-	mu      sync.Mutex // held during a scrape, so that concurrent scrapes do not mix their totals
+	mu      sync.Mutex // held during a scrape; concurrent scrapes would mix their totals
 	totals  scrape.Totals[logstore.PartitionID]
 }
 
-// Collector returns the cleaner's metrics; the caller registers it. The level selects the series of
-// each partition; nil: all.
+// Collector returns the cleaner's metrics; the caller registers it. level selects the series of
+// each partition; nil selects all.
 func (c *Cleaner) Collector(level *scrape.Level) prometheus.Collector {
 	return &collector{cleaner: c, level: level}
 }
 
 var partitionLabels = []string{"topic", "partition"}
 
-// describe returns the description of a metric that each log has. The argument more lists the
-// labels of the metric other than those of the partition.
+// describe returns the description of a metric that each log has. more lists the metric's labels in
+// addition to the partition's labels.
 func describe(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_"+name, help, append(partitionLabels[:2:2], more...), nil)
 }
@@ -57,7 +57,7 @@ var (
 
 	phaseDesc = describe("cleaner_phase", "1 for the phase of the cleaner in a log; other phases "+
 		"are absent, or 0 with spec.metrics.partitions Full.", "phase")
-	// The values of label reason are those of the Topic's condition Compacting.
+	// The label reason has the same values as the Topic's condition Compacting.
 	reasonDesc = describe("cleaner_reason", "1 for the reason of the phase, as in the Topic "+
 		"condition Compacting; other reasons are absent.", "reason")
 	progressDesc = describe("cleaner_progress_ratio", "Share of the running pass that is done; "+
@@ -67,7 +67,7 @@ var (
 	runsDesc    = describe("cleaner_runs_total", "Passes that ended, by result.", "result")
 	readDesc    = describe("cleaner_read_bytes_total", "Bytes the cleaner read.", "kind")
 	writtenDesc = describe("cleaner_written_bytes_total", "Bytes the cleaner wrote.", "kind")
-	// The value includes freed bytes of data files, but not of sidecars.
+	// The value includes the freed bytes of data files, but not of sidecars.
 	reclaimedDesc = describe("cleaner_reclaimed_bytes_total", "Bytes the cleaner freed.", "kind")
 	removedDesc   = describe("cleaner_removed_records_total", "Records the cleaner removed.",
 		"kind")
@@ -106,8 +106,8 @@ var (
 	}
 )
 
-// Kinds of files that the cleaner reads and writes. Data files that are scanned to build sidecars
-// are included in kindLog.
+// Kinds of files that the cleaner reads and writes. kindLog includes data files that are scanned to
+// build sidecars.
 const (
 	kindLog     = "log"
 	kindSidecar = "sidecar"
@@ -166,7 +166,8 @@ func (c *collector) pool(s series, waiting, quarantined int) {
 }
 
 // series exports metrics that share their first labels. Its methods limit the capacity of labels,
-// so that append copies them. Otherwise two calls would overwrite each other's last label.
+// because append then copies the labels. Otherwise two calls would overwrite each other's last
+// label.
 type series struct {
 	metrics chan<- prometheus.Metric
 	labels  []string
@@ -223,7 +224,7 @@ func (s series) detail(status *report.Compaction, counters []float64) {
 	}
 }
 
-// Indexes of the result of countersOf, after the passes by result.
+// Indexes of countersOf's result, after the passes by result.
 const (
 	counterRead = iota + 4
 	counterSidecarRead
@@ -234,8 +235,8 @@ const (
 	numCounters
 )
 
-// countersOf returns the counters of a log in this process: the numbers of passes, in the order of
-// runResults, bytes and records. The bytes include sidecars that were built in the background.
+// countersOf returns a log's counters in this process: first the numbers of passes, in the order of
+// runResults, then bytes and records. The bytes include sidecars that were built in the background.
 func countersOf(process counters, background compaction.SidecarBytes) []float64 {
 	values := make([]float64, numCounters)
 	for i, runs := range process.runs {
@@ -250,8 +251,8 @@ func countersOf(process counters, background compaction.SidecarBytes) []float64 
 	return values
 }
 
-// totals exports the sums over all logs. counters is a sum of results of countersOf. Counters exist
-// from the start, at 0.
+// totals exports the sums over all logs. counters is the sum of countersOf's results. Counters
+// exist from the start, at 0.
 func (s series) totals(counters []float64) {
 	s.counters(counters, brokerRunsDesc, brokerReadDesc, brokerWrittenDesc)
 	s.counter(brokerReclaimedDesc, counters[counterReclaimed])
@@ -268,7 +269,7 @@ func (s series) counters(counters []float64, runs, read, written *prometheus.Des
 	s.counter(written, counters[counterSidecarWritten], kindSidecar)
 }
 
-// boolean returns the value of a metric that stands for true or false: 1 or 0.
+// boolean returns the value of a metric that represents true or false: 1 or 0.
 func boolean(b bool) float64 {
 	if b {
 		return 1

@@ -12,8 +12,8 @@ import (
 	storemetrics "heartwood.dev/heartwood/internal/logstore/collector"
 )
 
-// total returns the sum of those series of a metric whose label values include the given ones, and
-// their number.
+// total returns the sum and the number of those series of a metric whose label values include the
+// given ones.
 func total(t *testing.T, registry *prometheus.Registry, name string,
 	labels ...string) (value float64, series int) {
 	t.Helper()
@@ -94,11 +94,12 @@ func TestCleanerMetrics(t *testing.T) {
 		})
 }
 
-// While a pass waits in a phase, the metric of this phase is 1 and that of all others 0, and the
-// metrics of the whole cleaner match.
+// While a pass waits in a phase, the phase metric is 1 for this phase and 0 for all other phases,
+// and the metrics of the whole cleaner match.
 func TestPhaseMetrics(t *testing.T) {
 	for phase, pool := range map[string]struct{ queued, busy float64 }{
-		// In phase indexing the pass has released its worker slot, because a sidecar is built.
+		// In phase indexing the pass has released its worker slot, because a sidecar is being
+		// built.
 		"queued": {1, 1}, "indexing": {0, 0}, "deduplicating": {0, 1}, "rewriting": {0, 1},
 	} {
 		t.Run(phase, func(t *testing.T) {

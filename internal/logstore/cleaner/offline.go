@@ -15,39 +15,40 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// ErrUnkeyed is the error of CleanOffline for a log in which no record has a key. Such a log is not
-// that of a compacted topic, and compaction would remove all its records.
+// ErrUnkeyed is the error of CleanOffline for a log in which no record has a key. Such a log does
+// not belong to a compacted topic, and compaction would remove all its records.
 var ErrUnkeyed = errors.New("no record has a key: this is not the log of a compacted topic")
 
 // OfflineOptions are the options of CleanOffline.
 type OfflineOptions struct {
 	MemoryBytes int64 // default 128 MiB
 	Workers     int   // number of hash slices that run at once; default 1
-	IOBytesRate int64 // bytes read and written per second; 0: no limit
+	IOBytesRate int64 // bytes read and written per second; 0 for no limit
 	// MinDirtyPercent is the dirty ratio up to which no pass runs, unless a tombstone can be
 	// removed now. With 0 a pass always runs.
 	MinDirtyPercent    float64
 	MaxGarbagePercent  int           // percentage of garbage that a pass may leave to save I/O
 	MinLag             time.Duration // segments with younger records are not compacted
 	TombstoneRetention time.Duration
-	SegmentBytes       int64 // size of output segments; default: that of the largest segment
-	DryRun             bool  // report of what would be removed, without rewriting anything
+	SegmentBytes       int64 // size of output segments; default: the largest segment's size
+	DryRun             bool  // true to report what would be removed, without rewriting anything
 }
 
 // OfflineResult contains the sums of all passes of CleanOffline. SegmentsRewritten and
 // SegmentsUntouched are numbers of segments that existed before the first pass. The result of a dry
-// run describes what a clean would do; its LogReadBytes and LogWrittenBytes are then upper bounds.
+// run describes what a clean would do; LogReadBytes and LogWrittenBytes are then upper bounds.
 type OfflineResult struct {
 	Passes int
 	clean.Stats
 }
 
-// offlinePassesMax is the maximum number of passes over one log. At most two are useful: the first
-// may find that a tombstone is removable, and without a retention the second removes it.
+// offlinePassesMax is the maximum number of passes over one log. At most two passes are useful: the
+// first may find that a tombstone is removable, and if there is no retention, the second removes
+// the tombstone.
 const offlinePassesMax = 4
 
 // CleanOffline runs passes over a log that no broker uses, until nothing more can be removed now.
-// Rewrites that were committed before an error or the end of ctx are kept.
+// Rewrites that were committed before an error or the end of ctx remain.
 func CleanOffline(ctx context.Context, log *logstore.Offline,
 	opts OfflineOptions) (OfflineResult, error) {
 	var limit ioLimit
@@ -77,8 +78,8 @@ func CleanOffline(ctx context.Context, log *logstore.Offline,
 	return sum, nil
 }
 
-// missing returns the number of segments in the list before that are not in the list now. These
-// segments were rewritten, because neither appends nor retention run.
+// missing returns the number of segments that are in before but not in now. These segments were
+// rewritten, because neither appends nor retention run.
 func missing(before, now []*segment.Segment) (count int) {
 	present := make(map[*segment.Segment]bool, len(now))
 	for _, s := range now {
@@ -92,8 +93,8 @@ func missing(before, now []*segment.Segment) (count int) {
 	return count
 }
 
-// settings returns the settings of a compacted topic, with those options applied that are topic
-// settings.
+// settings returns the settings of a compacted topic, changed by the options that correspond to
+// topic settings.
 func (o OfflineOptions) settings(log *logstore.Offline) topicconfig.Settings {
 	s := topicconfig.Default()
 	s.Delete, s.Compact = false, true
@@ -125,18 +126,18 @@ func (o OfflineOptions) passOptions(view logView, now time.Time,
 	}
 }
 
-// errDryRun ends a dry run at the point where a clean would create its first segment.
+// errDryRun ends a dry run when a clean would create its first segment.
 var errDryRun = errors.New("dry run")
 
-// run runs a pass with those options that are not topic settings. In a dry run it ends the pass
-// before it writes, and estimates what a clean would do.
+// run runs a pass with the options that do not correspond to topic settings. In a dry run it ends
+// the pass before the pass writes anything, and estimates what a clean would do.
 func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, error) {
 	job.Rules.MaxGarbagePercent = o.MaxGarbagePercent
 	if !o.DryRun {
 		refuseUnkeyed(&job)
 		return clean.Run(ctx, job)
 	}
-	var last clean.PassProgress // last progress after the pass chose the segments to rewrite
+	var last clean.PassProgress // last progress after the pass has chosen the segments to rewrite
 	job.Env.Report = func(p clean.PassProgress) {
 		if p.Phase == clean.Rewriting && p.Measured {
 			last = p
@@ -149,8 +150,8 @@ func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, er
 	if err != nil && !errors.Is(err, errDryRun) {
 		return stats, err
 	}
-	// A pass divides the log into windows if the bitmaps of its records do not fit into half of the
-	// memory. A dry run ends in the first window, so its result would be incomplete.
+	// A pass divides the log into windows if the bitmaps do not fit into half of the memory. A dry
+	// run ends in the first window, so its result would be incomplete.
 	if needed := stats.RecordsRead * 3 / 8 * 2; err != nil && needed > job.Limits.MemoryBytes {
 		return stats, fmt.Errorf(
 			"a dry run over %d records needs %d bytes of memory; a clean does not",
@@ -164,9 +165,9 @@ func (o OfflineOptions) run(ctx context.Context, job clean.Job) (clean.Stats, er
 	return stats, nil
 }
 
-// refuseUnkeyed makes a pass fail with ErrUnkeyed, before it writes, if it has found records but
-// none with a key. By then it has seen all records, because a pass opens all sidecars before it
-// rewrites a segment.
+// refuseUnkeyed makes a pass fail with ErrUnkeyed, before it writes anything, if it has found
+// records but no record with a key. At that time the pass has seen all records, because it opens
+// all sidecars before it rewrites a segment.
 func refuseUnkeyed(job *clean.Job) {
 	open, create := job.Env.OpenSidecar, job.Env.Create
 	keyed, unkeyed := false, false

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Any filesystem call of an offline clean fails. The clean returns the error, the log is valid and
-// complete, and the next clean succeeds.
+// TestOfflineFaultAtEveryCall makes each filesystem call of an offline clean fail. The clean
+// returns the error, the log is valid and complete, and the next clean succeeds.
 func TestOfflineFaultAtEveryCall(t *testing.T) { // I37, I38: EIO, a full disk, short writes
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))

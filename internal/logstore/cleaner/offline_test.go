@@ -20,11 +20,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// offlineDir is the directory of the partition that the tests clean offline.
+// offlineDir is the partition's directory, which the tests clean offline.
 var offlineDir = filepath.Join(dataDir, partition.String())
 
-// closedLog returns a disk with a log that a broker has closed, and the latest offset of each key.
-// The log has n records with the given number of keys.
+// closedLog returns a disk with a log that a broker has closed, and each key's latest offset. The
+// log has n records with the given number of keys.
 func closedLog(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
 	t.Helper()
 	disk := vfs.NewMem()
@@ -41,13 +41,13 @@ func closedLog(t *testing.T, n, keys int) (*vfs.Mem, map[string]int64) {
 	return disk, latest
 }
 
-// cleanOffline opens the log with the current time and runs CleanOffline.
+// cleanOffline opens the log with the current time and calls CleanOffline.
 func cleanOffline(t *testing.T, fsys vfs.FS, by OfflineOptions) (OfflineResult, error) {
 	t.Helper()
 	return cleanOfflineAt(t, fsys, by, time.Time{})
 }
 
-// cleanOfflineAt opens the log with the given time and runs CleanOffline.
+// cleanOfflineAt opens the log with the given time and calls CleanOffline.
 func cleanOfflineAt(t *testing.T, fsys vfs.FS, by OfflineOptions, now time.Time) (OfflineResult,
 	error) {
 	t.Helper()
@@ -59,8 +59,8 @@ func cleanOfflineAt(t *testing.T, fsys vfs.FS, by OfflineOptions, now time.Time)
 	return cleaned, errors.Join(err, o.Close())
 }
 
-// latestIn opens a store on the disk and reads the log. It returns the last offset of each key and
-// the number of records.
+// latestIn opens a store on the disk and reads the log. It returns each key's last offset, and the
+// number of records.
 func latestIn(t *testing.T, fsys vfs.FS) (latest map[string]int64, records int) {
 	t.Helper()
 	s := openStore(t, fsys)
@@ -144,7 +144,7 @@ func TestOfflineDryRunChangesNoRecord(t *testing.T) {
 	}
 }
 
-// Two passes rewrite the same segment. SegmentsRewritten includes it once.
+// Two passes rewrite the same segment. SegmentsRewritten counts the segment once.
 func TestOfflineCountsASegmentOnce(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
@@ -178,8 +178,8 @@ func unkeyed(t *testing.T) []byte {
 		record.Record{Value: []byte("a value of some thirty bytes")})
 }
 
-// CleanOffline refuses a log without keys, which would be empty after a clean. Probably the user
-// has named the wrong directory.
+// CleanOffline refuses a log without keys, because the log would be empty after a clean. The user
+// has probably named the wrong directory.
 func TestOfflineRefusesUnkeyedLog(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
@@ -269,7 +269,7 @@ func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
 			t.Run(file+" "+name, func(t *testing.T) {
 				disk, latest := closedLog(t, 400, 20)
 				if _, err := cleanOffline(t, disk, OfflineOptions{DryRun: true}); err != nil {
-					t.Fatal(err) // writes the checkpoints that the broker did not need yet
+					t.Fatal(err) // this also writes the checkpoints that the broker did not need yet
 				}
 				path := filepath.Join(dataDir, file)
 				content, err := disk.ReadFile(path)
@@ -302,8 +302,8 @@ var checkpointDamages = map[string]func(content []byte) []byte{
 	"truncated": func(content []byte) []byte { return content[:1] },
 }
 
-// The high watermark checkpoint is empty, while the other checkpoints exist. No record is then
-// known to be replicated, so none is removed.
+// The high watermark checkpoint is empty, while the other checkpoints exist. Then no record is
+// known to be replicated, so a clean removes no record.
 func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 	disk, _ := closedLog(t, 400, 20)
 	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
@@ -316,9 +316,8 @@ func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 	}
 }
 
-// Producers expire according to the time that is passed to OpenOffline, not to the real time. The
-// last batch of a producer that is active at that time is kept, though all its records are
-// superseded.
+// Producers expire according to the time passed to OpenOffline, not to the real time. If a producer
+// is active at that time, its last batch remains, even if all records of the batch are superseded.
 func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	for _, test := range []struct {
 		moment time.Time
@@ -358,7 +357,7 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	}
 }
 
-// CleanOffline fails while a broker, or another clean, holds the lock of the data directory.
+// CleanOffline fails while a broker or another clean holds the data directory's lock.
 func TestOfflineLock(t *testing.T) {
 	disk, _ := closedLog(t, 40, 4)
 	s := openStore(t, disk)
@@ -373,8 +372,8 @@ func TestOfflineLock(t *testing.T) {
 	}
 }
 
-// OpenOffline follows no symbolic link. The test uses the real filesystem because vfs.Mem has no
-// links.
+// OpenOffline does not follow symbolic links. The test uses the real filesystem because vfs.Mem has
+// no links.
 func TestOfflineFollowsNoLink(t *testing.T) {
 	root := t.TempDir()
 	dir, elsewhere := filepath.Join(root, "tickets-0"), filepath.Join(root, "elsewhere")
@@ -411,7 +410,7 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 }
 
 // The power fails before any rename, creation, removal or sync of a clean. The next clean succeeds,
-// and the log has the latest record of each key.
+// and the log still has the latest record of each key.
 func TestOfflineSurvivesCrashAtEveryStep(t *testing.T) {
 	disk, latest := closedLog(t, 200, 10)
 	var crashed []*vfs.Mem

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 )
 
-// The results of a pass are the values of the label result of heartwood_cleaner_runs_total.
+// These results of a pass are the values of the label result of heartwood_cleaner_runs_total.
 const (
 	runSuccess     = report.ResultSuccess
 	runNothingToDo = report.ResultNothingToDo
@@ -20,9 +20,9 @@ const (
 
 var runResults = [...]string{runSuccess, runNothingToDo, runAborted, runFailed}
 
-// counters contains the sums of all passes over a log that have ended. They begin at 0 when the
-// process starts, and when the log is deleted and created again: the metrics are counters of the
-// process. logState.before contains the sums of earlier passes.
+// counters contains the sums of all passes over a log that have ended. They start at 0 when the
+// process starts, and when the log is deleted and created again, because the metrics are counters
+// of the process. logState.before contains the sums of earlier passes.
 type counters struct {
 	runs                     [len(runResults)]int64 // in the order of runResults
 	read, written, reclaimed int64                  // bytes of data files
@@ -50,11 +50,11 @@ type passBudget struct {
 	memoryBytes int64
 	workers     int // number of hash slices that run at once if enough worker slots are free
 	thorough    bool
-	garbageMax  int // percent; 0: the limit of the topic
+	garbageMax  int // percent; 0 for the topic's limit
 }
 
-// passOptions returns the options of a pass. They connect it to the budgets that all passes share,
-// and to its state.
+// passOptions returns the options of a pass. The options connect the pass to the budgets that all
+// passes share, and to the log's state.
 func (c *Cleaner) passOptions(state *logState, view logView, held *heldSlots,
 	budget passBudget) compaction.PassOptions {
 	return compaction.PassOptions{
@@ -127,7 +127,7 @@ func (c *Cleaner) pass(ctx context.Context, state *logState, view logView,
 	return result
 }
 
-// resultOf returns the result of a pass. The pass was aborted, instead of having failed, if it was
+// resultOf returns the result of a pass. A pass counts as aborted, and not as failed, if it was
 // canceled, or if its log or segments were removed meanwhile.
 func resultOf(ctx context.Context, log *compaction.Compaction, stats clean.Stats,
 	err error) string {
@@ -143,8 +143,8 @@ func resultOf(ctx context.Context, log *compaction.Compaction, stats clean.Stats
 }
 
 // finish stores the result of a pass in the state, and marks the pass as ended. It returns the
-// report on the pass and the time of its end. It adds the sums of the pass to the counters and
-// clears the progress under one lock, so that a scrape includes the pass exactly once.
+// pass's report and end time. It adds the pass's sums to the counters and clears the progress under
+// one lock, so a scrape includes the pass exactly once.
 func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, result string,
 	err error) (ended report.Pass, now time.Time) {
 	now = time.Now()
@@ -174,8 +174,8 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 				truncations: state.truncations, logStart: view.LogStart}
 		}
 	case runFailed:
-		// The quarantine applies to the settings of the pass. If they have changed during the pass,
-		// the pass is retried at once.
+		// The quarantine applies to the settings of the pass. If the settings have changed during
+		// the pass, the pass is retried at once.
 		state.quarantine = state.quarantine.after(now, view.settings)
 		state.counters.lastError, state.counters.lastFailure = err.Error(), now
 	}
@@ -183,8 +183,8 @@ func (c *Cleaner) finish(state *logState, view logView, stats clean.Stats, resul
 	return *state.last, now
 }
 
-// endPass stores the pass that ends at the time now as the last pass, and marks its request as
-// served. If the pass was aborted, its request is not served and is repeated. The caller holds
+// endPass stores the pass that ends at the time now as the last pass, and marks the pass's request
+// as served. If the pass was aborted, its request is not served but repeated. The caller holds
 // Cleaner.mu.
 func (s *logState) endPass(now time.Time, stats clean.Stats, result string, err error) {
 	s.last = s.passReport(stats)

@@ -22,7 +22,7 @@ var passAll = flag.Bool("pass.all", false,
 
 // passSetup returns a script that creates a log with everything that a pass handles: garbage,
 // tombstones whose retention has begun, committed and aborted transactions over several segments,
-// and all codecs. Some segments keep their sidecars and some do not.
+// and all codecs. Some segments have sidecars and some do not.
 func passSetup() []string {
 	script := []string{"config segment=3000 retention=20s"}
 	for round := range 2 {
@@ -36,18 +36,18 @@ func passSetup() []string {
 			fmt.Sprintf("put -snappy i=%d*300 c=%d*300 unique%d=1*1500", round, round, round),
 			"put -producer=3 -txn i=1", "commit 3", "roll", "put j=1 k",
 		)
-		if round == 0 { // run a pass, so that a later one has to replace .dead files
+		if round == 0 { // run a pass here, because later passes then have to replace .dead files
 			script = append(script, "roll", "wait 5s quietly")
 		}
 	}
 	return append(script, "roll")
 }
 
-// passSettle is the end of each run. After it the log must be settled, whatever has happened to the
-// passes.
+// passSettle contains the last lines of each run. After them the log must be in its final state,
+// whatever has happened to the passes.
 var passSettle = []string{"put end=1", "roll", "put end=2", "wait 90s quietly", "read", "settled"}
 
-// powerCut is the disk after a power cut, with the time and the reason of the cut.
+// powerCut is the disk after a power cut, with the time and the reason of the power cut.
 type powerCut struct {
 	mem    *vfs.Mem
 	moment time.Time
@@ -55,13 +55,12 @@ type powerCut struct {
 }
 
 // collectPowerCuts runs the setup and three passes: one over the dirty section, one for the markers
-// that the pass of the setup has made removable, and one for tombstones. It returns the disks after
-// power cuts before those steps for which take returns true, and the ledger as of the start of the
-// passes.
+// that the setup's pass has made removable, and one for tombstones. It returns the ledger at the
+// start of the passes, and the disks after power cuts before each step for which take returns true.
 func collectPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool) (cuts []powerCut,
 	book ledger, err error) {
 	err = runInScenario(t, func(s *scenario) {
-		var mu sync.Mutex // passes and the construction of sidecars run at the same time
+		var mu sync.Mutex // passes and the builds of sidecars run concurrently
 		on, steps := false, 0
 		collect := func(next bool) {
 			mu.Lock()
@@ -95,8 +94,8 @@ func collectPowerCuts(t *testing.T, seed uint64, take func(op, name string) bool
 	return cuts, book, err
 }
 
-// prepare runs the setup with one pass only, and waits until everything is synced. If records are
-// lost later, the passes have caused it.
+// prepare runs the setup with only one pass, and waits until everything is synced. If records are
+// lost later, the following passes have caused it.
 func (s *scenario) prepare() {
 	script := passSetup()
 	index := slices.Index(script, "wait 5s quietly") + 1

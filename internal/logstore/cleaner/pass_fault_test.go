@@ -14,11 +14,11 @@ import (
 type passFault struct {
 	name string
 	rule vfs.Rule
-	step int // one of step calls fails; with -pass.all each call fails once
+	step int // only one in step calls fails, but with -pass.all each call fails once
 }
 
-// passFaults lists the failures. "full disk" fails all writes from the first failure until the test
-// clears it.
+// passFaults lists the failures. With "full disk", all writes fail from the first failure until the
+// test clears the fault.
 var passFaults = []passFault{
 	{"I/O error", vfs.Rule{Times: 1, Err: syscall.EIO}, 100},
 	{"full disk", vfs.Rule{Op: vfs.OpWrite, Err: syscall.ENOSPC}, 20},
@@ -29,9 +29,9 @@ var passFaults = []passFault{
 	{"failed directory sync", vfs.Rule{Op: vfs.OpSyncDir, Times: 1, Err: syscall.EIO}, 5},
 }
 
-// Any filesystem call of a pass fails with EIO, ENOSPC or a short write. The log is valid and
-// complete, for its readers and after the next start. The next passes succeed once the disk works
-// again (I7, I8, I37, KAFKA-7866).
+// Any filesystem call of a pass fails with EIO, ENOSPC or a short write. The log stays valid and
+// complete, both for current readers and after the next start. The next passes succeed once the
+// disk works again (I7, I8, I37, KAFKA-7866).
 func TestFaultDuringPass(t *testing.T) {
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -57,8 +57,8 @@ func TestFaultDuringPass(t *testing.T) {
 	}
 }
 
-// passesWithFault runs the passes, and injects a fault into a matching call, after as many other
-// matching calls as skip says. The result hit reports whether there was such a call.
+// passesWithFault runs the passes, and injects a fault into a matching call after skip other
+// matching calls. hit reports whether there was such a call.
 func passesWithFault(t *testing.T, fault passFault, skip int) (hit bool, err error) {
 	var disk *vfs.Fault
 	err = runInScenario(t, func(s *scenario) {
@@ -79,7 +79,7 @@ func passesWithFault(t *testing.T, fault passFault, skip int) (hit bool, err err
 		s.ledger.check(s)
 		s.ledger.checkReads(s)
 		s.line = "after the fault"
-		// A log whose sync failed has stopped until the next start.
+		// After a failed sync, the log is stopped until the next start.
 		if s.log.Fault() != nil {
 			s.kill()
 		}

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// pressureBytesMin is the garbage in bytes from which a log needs a pass under storage pressure.
-	// The garbage must also exceed a share of the log, in percent. This share is severeGarbageMin
-	// under severe pressure. Otherwise it is pressureGarbageMax, which is also the garbage that the
-	// pass may leave. Without a share, a large log with random updates would be rewritten again and
-	// again.
+	// pressureBytesMin is the number of bytes of garbage from which a log needs a pass under
+	// storage pressure. The garbage must also exceed a share of the log, in percent:
+	// severeGarbageMin under severe pressure, otherwise pressureGarbageMax, which is also the
+	// garbage that the pass may leave. Without this share, a large log with random updates would be
+	// rewritten repeatedly.
 	pressureBytesMin   = 1 << 20
 	pressureGarbageMax = 5
 	severeGarbageMin   = 1
-	// pressureRetry is the minimum time between the end of a pass and the next one of the same log
-	// because of storage pressure.
+	// pressureRetry is the minimum time between the end of a pass and the next pass over the same
+	// log because of storage pressure.
 	pressureRetry = 10 * time.Second
-	// pressureRollBytes is the size from which an active segment is rolled under storage pressure, and
-	// pressureRollInterval the minimum time between two such rolls of a log. Active segments cannot be
-	// cleaned, and with default settings active segments alone may fill a volume.
+	// pressureRollBytes is the size from which an active segment is rolled under storage pressure.
+	// pressureRollInterval is the minimum time between two such rolls of a log. Active segments
+	// cannot be cleaned, and with default settings active segments alone can fill a volume.
 	pressureRollBytes    = 256 << 10
 	pressureRollInterval = time.Minute
 	// pressureUrgency is the urgency of a log without garbage under storage pressure. Each mebibyte
@@ -35,15 +35,16 @@ type Pressure int
 // The values of Pressure.
 const (
 	NoPressure Pressure = iota
-	// Moderate: every log with more than 5 % of garbage needs a pass, which leaves at most 5 %.
+	// Moderate means that every log with more than 5 % of garbage needs a pass, which leaves at
+	// most 5 %.
 	Moderate
-	// Severe: every log with more than 1 % of garbage needs a pass, which leaves none.
+	// Severe means that every log with more than 1 % of garbage needs a pass, which leaves none.
 	Severe
 )
 
-// SetPressure sets the pressure of the volume. Under pressure, logs with garbage need a pass,
-// whatever their dirty ratios are; the log with the most garbage is first. Active segments are
-// rolled, so that passes include their records.
+// SetPressure sets the storage pressure on the volume. Under pressure, logs with garbage need a
+// pass whatever their dirty ratios are, and the log with the most garbage is first. Active segments
+// are rolled, so passes can include their records.
 func (c *Cleaner) SetPressure(pressure Pressure) {
 	c.mu.Lock()
 	c.mu.pressure = pressure
@@ -54,8 +55,8 @@ func (c *Cleaner) SetPressure(pressure Pressure) {
 	c.awake()
 }
 
-// ReclaimableBytes returns the garbage in all logs, in bytes, as far as it is known. It reads the
-// results of estimates and passes only.
+// ReclaimableBytes returns the garbage in all logs, in bytes, as far as it is known. It reads only
+// the results of estimates and passes.
 func (c *Cleaner) ReclaimableBytes() (bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +75,7 @@ func (c *Cleaner) ReclaimableBytes() (bytes int64) {
 // or 0 if the log needs none. If the garbage is unknown, half of the dirty section is assumed.
 //
 // If a log has no dirty records, the last pass has left its garbage, for example because the disk
-// had no space for a segment. The next attempt is made after a minute.
+// had no space for a segment. Then the next attempt follows after a minute.
 func (in triggerInputs) underPressure(s compaction.Sections, now time.Time) int64 {
 	all, garbage := s.CleanBytes+s.DirtyBytes, s.DirtyBytes/2
 	if e := in.estimate; e.Known && e.Sections.Truncations == s.Truncations {
@@ -90,7 +91,7 @@ func (in triggerInputs) underPressure(s compaction.Sections, now time.Time) int6
 	return garbage
 }
 
-// leastGarbage returns the share of garbage in percent above which a log needs a pass.
+// leastGarbage returns the share of garbage, in percent, above which a log needs a pass.
 func (p Pressure) leastGarbage() int64 {
 	if p >= Severe {
 		return severeGarbageMin
@@ -98,9 +99,9 @@ func (p Pressure) leastGarbage() int64 {
 	return pressureGarbageMax
 }
 
-// rollActive rolls the active segments of the logs that rollsDue returns, so that their records
-// become cleanable. It is called before the logs are viewed for the queue. A log that was rolled
-// becomes cleanable with the next flush, within a second.
+// rollActive rolls the active segments of the logs that rollsDue returns, because only the records
+// of rolled segments become cleanable. It is called before the logs are viewed for the queue. The
+// records of a rolled segment become cleanable with the next flush, within a second.
 func (c *Cleaner) rollActive(views []logView, now time.Time) {
 	for _, log := range c.rollsDue(views, now) {
 		if _, err := log.Roll(); err != nil {
@@ -110,9 +111,9 @@ func (c *Cleaner) rollActive(views []logView, now time.Time) {
 	}
 }
 
-// rollsDue returns the logs to roll, and records that they are rolled now: logs with large active
-// segments while the volume is short of space, and logs whose active segment contains records that
-// DeleteRecords has deleted. Logs are rolled without Cleaner.mu.
+// rollsDue returns the logs to roll, and records the time of the roll. These are logs with a large
+// active segment while the volume is short of space, and logs whose active segment contains records
+// deleted by DeleteRecords. The caller rolls the logs without holding Cleaner.mu.
 func (c *Cleaner) rollsDue(views []logView, now time.Time) (due []*compaction.Compaction) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// lazy returns the settings of a log that no trigger but storage pressure compacts.
+// lazy returns the settings of a log that only storage pressure triggers a pass for.
 func lazy(segmentBytes int64) topicconfig.Settings {
 	return compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = segmentBytes, 100, 100
@@ -39,8 +39,8 @@ func TestStoragePressureIgnoresTheDirtyRatio(t *testing.T) {
 	})
 }
 
-// TestStoragePressureRollsActiveSegments: all records are in the active segment, which no pass may
-// clean. It is rolled at once, and then at most once a minute.
+// TestStoragePressureRollsActiveSegments uses a log whose records are all in the active segment,
+// which no pass may clean. The segment is rolled at once, and then at most once a minute.
 func TestStoragePressureRollsActiveSegments(t *testing.T) {
 	inBubble(t, lazy(64<<20), Options{}, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 10_000, 100)
@@ -63,8 +63,8 @@ func TestStoragePressureRollsActiveSegments(t *testing.T) {
 	})
 }
 
-// TestStoragePressurePrefersTheMostGarbage: of two logs, the one with less garbage has waited for
-// its pass much longer and has a higher dirty ratio.
+// TestStoragePressurePrefersTheMostGarbage uses two logs. The log with less garbage has waited much
+// longer for its pass and has a higher dirty ratio, but the other log is compacted first.
 func TestStoragePressurePrefersTheMostGarbage(t *testing.T) {
 	now := epoch0
 	settings := lazy(1 << 20)
@@ -90,16 +90,16 @@ func TestStoragePressurePrefersTheMostGarbage(t *testing.T) {
 	}
 }
 
-// TestLittleGarbageNeedsNoPassUnderPressure: a pass that frees less than a mebibyte, or 5 % of a
-// log (1 % under severe pressure), is not worth its cost. The next pass waits for ten seconds, or a
-// minute if nothing was appended.
+// TestLittleGarbageNeedsNoPassUnderPressure checks that a pass is not worth its cost if it frees
+// less than a mebibyte, or less than 5 % of a log (1 % under severe pressure). The next pass waits
+// for ten seconds, or for a minute if nothing was appended.
 func TestLittleGarbageNeedsNoPassUnderPressure(t *testing.T) {
 	const mib = 1 << 20
 	for _, test := range []struct {
 		pressure              Pressure
 		clean, dirty, garbage int64
 		known                 bool
-		after                 time.Duration // since the last pass ended
+		after                 time.Duration // time since the last pass ended
 		want                  int64
 	}{
 		{Moderate, 10 * mib, mib, mib / 20, true, time.Hour, 0},
@@ -127,8 +127,8 @@ func TestLittleGarbageNeedsNoPassUnderPressure(t *testing.T) {
 	}
 }
 
-// TestModeratePressureKeepsLittleGarbage: a few dead records in each segment are no reason for a
-// pass under moderate pressure, and a pass under severe pressure removes them.
+// TestModeratePressureKeepsLittleGarbage checks that a few dead records in each segment cause no
+// pass under moderate pressure, and that a pass under severe pressure removes them.
 func TestModeratePressureKeepsLittleGarbage(t *testing.T) {
 	inBubble(t, lazy(20_000), Options{}, func(t *testing.T, f *fixture) {
 		f.fillWith(f.log, 30_000, 29_000)

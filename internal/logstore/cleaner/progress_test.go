@@ -11,15 +11,15 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// has reports whether the log has a record of a key.
+// has reports whether the log has a record with the given key.
 func (f *fixture) has(key string) bool {
 	f.t.Helper()
 	return slices.ContainsFunc(readKeys(f.t, f.log, 0),
 		func(text string) bool { return strings.HasSuffix(text, "="+key) })
 }
 
-// The replicated cleaning progress and the tombstone-clean offset survive a restart. So a restart
-// does not restart the retention of tombstones.
+// The replicated cleaning progress and the tombstone-clean offset survive a restart. So the
+// retention of tombstones does not start again after a restart.
 func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
@@ -32,7 +32,7 @@ func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 			func() bool { return f.log.Compaction().Progress.TombstoneClean() > 2 })
 		clean := f.log.Compaction().Progress.TombstoneClean()
 		// Wait longer than the retention. The tombstone stays, because another replica still has an
-		// older record of its key.
+		// older record of the tombstone's key.
 		wait(3 * time.Hour)
 		f.log.Compaction().Progress.SetReplicasTombstoneClean(clean)
 		wait(40 * time.Minute)

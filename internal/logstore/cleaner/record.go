@@ -10,13 +10,13 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 )
 
-// keyOf returns the key of a log in the history.
+// keyOf returns a log's key in the history.
 func keyOf(log *compaction.Compaction) passlog.Key {
 	return passlog.Key{TopicID: log.TopicID().String(), Partition: log.ID().Index}
 }
 
-// HistoryKeys returns the keys of the logs of a store, for passlog.Options.Logs. It returns nil if
-// the store has logs that it could not open: their keys are not known.
+// HistoryKeys returns the keys of a store's logs, for passlog.Options.Logs. It returns nil if the
+// store could not open some logs, because the keys of these logs are not known.
 func HistoryKeys(store *logstore.Store) map[passlog.Key]bool {
 	if len(store.Offline()) > 0 {
 		return nil
@@ -28,7 +28,8 @@ func HistoryKeys(store *logstore.Store) map[passlog.Key]bool {
 	return keys
 }
 
-// record adds a pass that begins to the history, and makes the options of the pass add its steps.
+// record adds a beginning pass to the history, and extends the options of the pass: each step is
+// added to the history, too.
 func (c *Cleaner) record(state *logState, log *compaction.Compaction,
 	opts *compaction.PassOptions) *passlog.Running {
 	c.mu.Lock()
@@ -69,8 +70,8 @@ func (c *Cleaner) choose(state *logState, step *clean.Step) {
 	}
 }
 
-// Passes returns the passes of the history that a filter selects, and whether there are more. The
-// reports of running passes contain the sums so far.
+// Passes returns the passes in the history that a filter selects, and whether there are more. The
+// reports of running passes contain their sums so far.
 func (c *Cleaner) Passes(filter passlog.Filter) (passes []report.PartitionPass, more bool) {
 	passes, more = c.history.List(filter)
 	for i := range passes {
@@ -81,7 +82,8 @@ func (c *Cleaner) Passes(filter passlog.Filter) (passes []report.PartitionPass, 
 	return passes, more
 }
 
-// sumsOf returns the report on a pass with its sums so far, if it still runs.
+// sumsOf returns the report of a pass. If the pass is still running, the report contains its sums
+// so far.
 func (c *Cleaner) sumsOf(pass *report.PartitionPass) report.Pass {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,8 +23,8 @@ type request struct {
 	// through is the log end at the time of the request. The pass waits until the records below it
 	// are cleanable.
 	through int64
-	// ticket is the number of the request; those of a log are numbered from 1. A pass serves its
-	// own request and all earlier ones.
+	// ticket is the number of the request. Each log's requests are numbered from 1. A pass serves
+	// its own request and all earlier ones.
 	ticket int64
 }
 
@@ -33,7 +33,7 @@ type request struct {
 // transaction, and the pass skips it.
 const requestWaitMax = 5 * time.Second
 
-// ready reports whether the pass of the request may start.
+// ready reports whether the requested pass may start.
 func (r request) ready(s compaction.Sections, now time.Time) bool {
 	return s.Bound >= r.through || now.Sub(r.moment) >= requestWaitMax
 }
@@ -41,7 +41,7 @@ func (r request) ready(s compaction.Sections, now time.Time) bool {
 // CleanNow requests a pass over one log at once, whatever its dirty ratio, its estimated garbage
 // and its quarantine are. The pass leaves no garbage to save I/O. CleanNow rolls the log so that
 // the pass includes the active segment. It does not wait for the pass but returns a ticket. The
-// request is served when Status returns this ticket or a higher one as CleanNowServed.
+// request is served once Status returns this ticket or a higher ticket as CleanNowServed.
 func (c *Cleaner) CleanNow(id logstore.PartitionID) (ticket int64, err error) {
 	log := c.store.Log(id)
 	switch {

@@ -36,7 +36,7 @@ func TestRequestIsServedByTicket(t *testing.T) {
 			status.CleanNowAsked != 0 || status.Reason != reasonBelowDirtyRatio {
 			t.Fatalf("before the request: %+v", status)
 		}
-		// before a pass can start, so one pass serves both
+		// Request twice before a pass can start. One pass then serves both requests.
 		first, second := f.cleanNow(), f.cleanNow()
 		if first != 1 || second != 2 {
 			t.Errorf("tickets %d and %d", first, second)
@@ -80,7 +80,7 @@ func TestRequestIsServedByTicket(t *testing.T) {
 	})
 }
 
-// A requested pass does not compact segments that minLag blocks. A request fails if the cleaner has
+// A requested pass does not compact segments that minLag blocks. CleanNow fails if the cleaner has
 // no worker slots, or if the log does not exist or is not compacted.
 func TestRequestKeepsMinLag(t *testing.T) {
 	inBubble(t, compacted(func(s *topicconfig.Settings) {

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// A restart interrupts a pass. The rewrites that it has committed are kept, and the next pass
+// A restart interrupts a pass. The rewrites that the pass has committed remain, and the next pass
 // compacts only the remaining segments.
 func TestPassResumesAfterRestart(t *testing.T) {
 	config := slowPass(nil)
@@ -60,7 +60,7 @@ func TestPassResumesAfterRestart(t *testing.T) {
 	})
 }
 
-func TestRetentionContinuesInQuarantine(t *testing.T) { // I7; in Kafka it stops
+func TestRetentionContinuesInQuarantine(t *testing.T) { // I7; in Kafka, retention stops
 	config := compacted(func(s *topicconfig.Settings) {
 		s.Delete, s.RetentionTime = true, time.Hour
 	})
@@ -71,7 +71,7 @@ func TestRetentionContinuesInQuarantine(t *testing.T) { // I7; in Kafka it stops
 		f.flipFirstBit(f.log)
 		wait(15 * time.Second)
 		f.wantReason(reasonQuarantined)
-		// Prevent a retry, which would succeed once retention has deleted the damaged segment.
+		// Prevent a retry. It would succeed once retention has deleted the damaged segment.
 		f.cleaner.mu.Lock()
 		f.cleaner.mu.logs[partition].quarantine.until = time.Now().Add(100 * time.Hour)
 		f.cleaner.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// of returns the log lines with a message.
+// of returns the log lines with the given message.
 func (l *lines) of(message string) (found []slog.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

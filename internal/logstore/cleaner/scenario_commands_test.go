@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// commands maps the first word of a script's line to its function.
+// commands maps the first word of a script line to the function that runs the line.
 var commands = map[string]func(s *scenario, args []string){
 	"config":        (*scenario).config,
 	"put":           (*scenario).put,
@@ -36,7 +36,7 @@ var commands = map[string]func(s *scenario, args []string){
 	"settled":       func(s *scenario, _ []string) { s.ledger.checkSettled(s) },
 }
 
-// config changes settings of the topic; each argument is name=value.
+// config changes topic settings; each argument is name=value.
 func (s *scenario) config(args []string) {
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
@@ -120,8 +120,8 @@ func duration(text string, to *time.Duration) (err error) {
 
 // put appends one batch. Each argument is a record: "key=value", or "key" for a tombstone, or
 // "=value" for a record without a key. value*n repeats the value n times. Options precede the
-// records: -zstd or another codec, -producer=5, -txn, -time=ms, -at=offset. With the last two the
-// batch is appended as by a follower.
+// records: -zstd or another codec, -producer=5, -txn, -time=ms, -at=offset. With -time and -at the
+// batch is appended as on a follower.
 func (s *scenario) put(args []string) {
 	b := ledgerBatch{producer: -1, base: s.ledger.end}
 	codec, ms := compress.None, time.Now().UnixMilli()
@@ -201,7 +201,7 @@ func (b *ledgerBatch) build(codec compress.Codec) record.Batch {
 }
 
 // append appends a batch to the log and to the ledger. A leader would reject a forged batch, so
-// append uses AppendReplicated for it, which does not validate batches.
+// append passes such a batch to AppendReplicated, which does not validate batches.
 func (s *scenario) append(b ledgerBatch, codec compress.Codec) {
 	if b.producer >= 0 {
 		b.sequence = s.ledger.nextSequence(b.producer)
@@ -225,9 +225,9 @@ func (s *scenario) append(b ledgerBatch, codec compress.Codec) {
 	s.replicated()
 }
 
-// fill appends many records: with "n=1000 batch=10 from=0 keys=100 value=50" 1000 records in
-// batches of 10. Their keys are the numbers from 0 on, modulo 100, and their values have 50 bytes.
-// With txn=5 they are in a transaction of producer 5.
+// fill appends many records. For example, "n=1000 batch=10 from=0 keys=100 value=50" appends 1000
+// records in batches of 10. Their keys are the numbers from 0 on, modulo 100, and their values have
+// 50 bytes. With txn=5 the records are in a transaction of producer 5.
 func (s *scenario) fill(args []string) {
 	n, batch, from, keys, value, txn := 0, 1, 0, 1<<30, 10, -1
 	for _, arg := range args {
@@ -315,8 +315,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// truncate truncates the log to an offset, as a follower does, and then leads it in a new epoch. A
-// negative argument is the number of offsets to remove.
+// truncate truncates the log to an offset, as a follower does, and then makes this broker its
+// leader in a new epoch. A negative argument is the number of offsets to remove.
 func (s *scenario) truncate(args []string) {
 	var offset int64
 	must(scan(args[0], &offset), "offset")
@@ -339,7 +339,7 @@ func (s *scenario) truncate(args []string) {
 	s.replicated()
 }
 
-// abortExpired aborts the transactions of producers that an unclean truncation has replaced
+// abortExpired aborts transactions of producers that were replaced after an unclean truncation
 // (scenario.producers), as a coordinator does after their timeout.
 func (s *scenario) abortExpired() {
 	for _, b := range s.ledger.lastOfProducers() {

@@ -9,8 +9,8 @@ import (
 )
 
 // TestScenarios runs the scenario files in testdata/scenarios, which also document the cleaner by
-// example. The README.md there lists the commands. With -update the test writes the output into the
-// files.
+// example. The README.md in that directory lists the commands. With -update the test writes the
+// output into the files.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) < 10 {
@@ -36,8 +36,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// paragraph is a part of a scenario file: comments and commands, a line of hyphens, and the output
-// of the commands.
+// paragraph is a part of a scenario file: comments and commands, a line of hyphens, and the
+// commands' output.
 type paragraph struct {
 	lines  []string // comments and commands
 	output string

@@ -10,8 +10,8 @@ import (
 
 // print prints the log as it is on disk, one line per segment, with bars between the batches.
 // "3:a=1" is a record at offset 3, "3:a" a tombstone, "3:=1" a record without a key. "5-6:empty" is
-// a batch without records; "7:COMMIT(5)" is a marker of producer 5. The line of a batch begins with
-// its codec and producer, if it has them.
+// a batch without records; "7:COMMIT(5)" is a marker of producer 5. A batch begins with its codec
+// and producer, if it has them.
 func (s *scenario) print() {
 	bases := s.segments()
 	for i, base := range bases {

@@ -22,31 +22,31 @@ import (
 )
 
 // scenario runs the lines of a script (scenario_commands_test.go) on a store with one partition and
-// a running cleaner. It compares the log with a ledger, which contains every record that was
-// appended. The files in testdata/scenarios and the random histories are such scripts.
+// a running cleaner. It compares the log with a ledger, which contains every appended record. The
+// files in testdata/scenarios and the random histories are such scripts.
 type scenario struct {
 	fsys     *vfs.Mem
 	disk     func(*vfs.Mem) vfs.FS // wraps fsys for the store
-	line     string                // the current line of the script
+	line     string                // current line of the script
 	store    *logstore.Store
 	cleaner  *Cleaner
 	log      *logstore.Log
 	settings topicconfig.Settings
 	budget   Options
-	epoch    int32 // the current leader epoch; each start of the store uses a new one
+	epoch    int32 // current leader epoch; each start of the store uses a new epoch
 	ledger   ledger
-	// producers is a number that is added to each producer id of a script. After an unclean
-	// truncation the log may lack the last batch of a producer: a pass has removed it because of a
-	// later one, which is now truncated. producers is increased then, so that the producers
+	// producers is a number that is added to each producer id in the script. After an unclean
+	// truncation the log may lack a producer's last batch: a pass has removed the batch because of
+	// a later batch, which is now truncated. Then producers is increased, so the script's producers
 	// continue with new ids.
 	producers int64
-	reported  totals // of the cleaner at the end of the last wait
+	reported  totals // the cleaner's totals at the end of the last wait
 	lastRuns  string // results of the cleaner's passes after the last line
 	out       strings.Builder
 }
 
-// scenarioFailure is the value with which a failed check panics. It does not fail the test
-// directly, so that a failing history can be shortened.
+// scenarioFailure is the value that a failed check panics with. A failed check does not fail the
+// test directly, because a failing history is first shortened.
 type scenarioFailure struct{ text string }
 
 func fail(format string, args ...any) { panic(scenarioFailure{fmt.Sprintf(format, args...)}) }
@@ -68,12 +68,12 @@ func runScript(t *testing.T, script []string) (output string, err error) {
 	return output, err
 }
 
-// runInScenario calls act, in a bubble of synctest, with a new scenario: its disk is empty and its
-// store is not open yet. It closes the scenario afterwards, and returns the failure of a check as
+// runInScenario calls act in a synctest bubble with a new scenario, whose disk is empty and whose
+// store is not open yet. Afterwards it closes the scenario, and returns the failure of a check as
 // an error.
 func runInScenario(t *testing.T, act func(s *scenario)) (err error) {
 	warmUp(t)
-	emptyPools() // with channels of other tests
+	emptyPools() // because pools may contain channels of other tests
 	defer emptyPools()
 	synctest.Test(t, func(*testing.T) {
 		s := newScenario()
@@ -108,8 +108,8 @@ func (s *scenario) runLines(script []string) {
 	}
 }
 
-// warmUp makes the zstd library create its channels, outside of a bubble. The process creates them
-// once, and bubbles must not share them.
+// warmUp makes the zstd library create its channels outside of a bubble. The process creates the
+// channels once, and bubbles must not share them.
 func warmUp(t *testing.T) {
 	b := storetest.Batch{Keys: []string{"k"}, Value: "v"}.Bytes(t)
 	builder := record.NewBuilder(compress.Zstd, compress.LevelDefault)
@@ -123,7 +123,8 @@ func warmUp(t *testing.T) {
 }
 
 // emptyPools empties all sync.Pools, because the channels of a pooled decoder belong to the bubble
-// that created it. It collects garbage twice, since the content of a pool survives one collection.
+// that created it. It collects garbage twice, because the content of a pool survives one
+// collection.
 func emptyPools() {
 	runtime.GC()
 	runtime.GC()
@@ -145,7 +146,8 @@ func (s *scenario) open() {
 	s.replicated()
 	s.budget.Logger = quiet()
 	s.cleaner, s.reported, s.lastRuns = New(s.store, s.budget), totals{}, ""
-	// Wait half a second, so that no later wait ends at the time of a tick of the cleaner or store.
+	// Wait half a second. Then no later wait ends at the time of a tick of the cleaner or the
+	// store.
 	time.Sleep(time.Second / 2)
 }
 
@@ -158,7 +160,7 @@ func (s *scenario) lead() {
 // replicated advances the high watermark to the log end.
 func (s *scenario) replicated() { s.log.AdvanceHighWatermark(s.log.LogEnd()) }
 
-// close stops the cleaner and the store. After a failure, one of them may not exist.
+// close stops the cleaner and the store. After a failure, one of the two may not exist.
 func (s *scenario) close() {
 	if s.cleaner != nil {
 		s.cleaner.Close()
@@ -193,7 +195,7 @@ func (s *scenario) kill() {
 	s.resendLast()
 }
 
-// recoveryPoint returns the recovery point of the log from its checkpoint, or 0 if there is no
+// recoveryPoint returns the log's recovery point from its checkpoint, or 0 if there is no
 // checkpoint.
 func recoveryPoint(disk vfs.FS) (offset int64) {
 	content, err := disk.ReadFile(filepath.Join(dataDir, checkpoint.RecoveryPointFile))
@@ -210,7 +212,7 @@ func recoveryPoint(disk vfs.FS) (offset int64) {
 	return offset
 }
 
-// segments returns the base offsets of the segments, the active one last.
+// segments returns the segments' base offsets, the active segment last.
 func (s *scenario) segments() []int64 { return segmentBases(scenarioTB{}, s.fsys) }
 
 func (s *scenario) activeBase() int64 {
@@ -218,8 +220,8 @@ func (s *scenario) activeBase() int64 {
 	return bases[len(bases)-1]
 }
 
-// lastBatch returns the end of the last batch that ends at or below an offset. A truncation may
-// have left an offset gap after this batch, which a start cannot recover.
+// lastBatch returns the end offset of the last batch that ends at or below an offset. A truncation
+// may have left an offset gap after this batch, which a start cannot recover.
 func (s *scenario) lastBatch(below int64) int64 {
 	end := s.log.LogStart()
 	for _, b := range s.scan().batches {
@@ -248,8 +250,8 @@ func (s *scenario) wantEnd(want int64) {
 	}
 }
 
-// resendLast appends the last batch of each producer again, as after a lost response, and checks
-// that it is detected as a duplicate (I26).
+// resendLast appends each producer's last batch again, as after a lost response, and checks that
+// the batch is detected as a duplicate (I26).
 func (s *scenario) resendLast() {
 	for _, b := range s.ledger.lastOfProducers() {
 		if b.forged || b.producer < s.producers ||
@@ -284,7 +286,7 @@ func (s *scenario) runLine(line string) {
 var unchecked = map[string]bool{"config": true, "memory": true, "log": true, "counts": true,
 	"paragraph": true, "settled": true, "read": true}
 
-// waitIdle waits until no pass is running, so that a check reads one state of the log.
+// waitIdle waits until no pass is running. A check then reads one state of the log.
 func (s *scenario) waitIdle() {
 	synctest.Wait()
 	if runs := fmt.Sprint(s.totals().runs); runs != s.lastRuns {

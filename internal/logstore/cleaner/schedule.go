@@ -12,12 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// watchInterval is the interval at which endStale checks the running passes. So it is the longest
-// time that a pass continues after its log was closed or truncated, or after its settings changed
-// (I35, I36).
+// watchInterval is the interval at which endStale checks the running passes. It is therefore the
+// longest time that a pass continues after its log was closed or truncated, or after its settings
+// changed (I35, I36).
 const watchInterval = 250 * time.Millisecond
 
-// run calls schedule until Close: at once, then every Interval, and whenever a pass has ended or
+// run calls schedule until Close: at once, then at every Interval, and whenever a pass has ended or
 // the options have changed.
 func (c *Cleaner) run() {
 	timer := time.NewTimer(0)
@@ -44,8 +44,8 @@ func (c *Cleaner) run() {
 }
 
 // endStale aborts passes whose log was closed, has failed or was truncated, and passes whose
-// settings have changed. It also cancels the background job if its log was closed or is no longer
-// compacted.
+// settings have changed. It also cancels the background job if the job's log was closed or is no
+// longer compacted.
 func (c *Cleaner) endStale() {
 	type running struct {
 		log         *compaction.Compaction
@@ -74,8 +74,8 @@ func (c *Cleaner) endStale() {
 	}
 }
 
-// samePass reports whether settings a and b result in the same pass, so that a pass that was
-// started with a may continue with b.
+// samePass reports whether settings a and b result in the same pass. If so, a pass that was started
+// with a may continue under b.
 func samePass(a, b *topicconfig.Settings) bool {
 	if a == b {
 		return true
@@ -97,7 +97,7 @@ type logView struct {
 	closed bool
 }
 
-// viewOf returns the present state of a log, without changing the log. It computes the sections
+// viewOf returns the current state of a log, without changing the log. It computes the sections
 // only if the log is compacted.
 func viewOf(log *compaction.Compaction, now time.Time) logView {
 	view := logView{log: log, settings: log.Settings()}
@@ -113,19 +113,19 @@ func (v logView) compacted() bool { return v.settings.Compact && !v.closed }
 
 // schedule aborts passes whose log was closed, and starts the passes that the logs need, as long as
 // there are worker slots and memory. It reads the state of all logs before it locks Cleaner.mu,
-// because a reset of the first dirty offset writes a file. It reports whether a pass or a
-// background job is running, which endStale may have to abort.
+// because resetting a first dirty offset writes a file. It reports whether a pass or a background
+// job is running, because endStale may have to abort it.
 func (c *Cleaner) schedule(now time.Time) (running bool) {
 	var views []logView
 	for _, log := range c.compactions() {
 		if log.Settings().Compact {
-			log.Progress.ResetFirstDirty() // I3: for all logs, even those that never need a pass
+			log.Progress.ResetFirstDirty() // I3; applies to all logs, even logs that never need a pass
 		}
 		views = append(views, viewOf(log, now))
 	}
 	c.rollActive(views, now)
 	var removed []passlog.Key
-	defer func() { c.history.Remove(removed) }() // writes a file, so after the unlock
+	defer func() { c.history.Remove(removed) }() // after the unlock, because Remove writes a file
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	removed = c.forgetLocked(views)
@@ -139,7 +139,7 @@ func (c *Cleaner) schedule(now time.Time) (running bool) {
 
 // forgetLocked deletes the state of logs that were closed or are no longer compacted, and cancels
 // their passes. It keeps the state of a running pass until the pass has ended, because no other
-// pass may start in the same directory before that. It returns the keys of the closed logs.
+// pass may start in the same directory before. It returns the keys of the closed logs.
 func (c *Cleaner) forgetLocked(views []logView) (removed []passlog.Key) {
 	compacted := map[*compaction.Compaction]bool{}
 	for _, view := range views {
@@ -160,7 +160,7 @@ func (c *Cleaner) forgetLocked(views []logView) (removed []passlog.Key) {
 	return removed
 }
 
-// queued is a log that needs a pass now, with the reason and the priority of the pass.
+// queued is a log that needs a pass now, with the pass's reason and priority.
 type queued struct {
 	logView
 	passDue
@@ -198,12 +198,12 @@ func (c *Cleaner) queueLocked(views []logView, now time.Time) []queued {
 	return queue
 }
 
-// startLocked starts a pass. It returns false if no worker slot or no memory is left for it. It
-// starts the goroutine while Cleaner.mu is locked, which Close also locks, so Close waits for the
-// goroutine.
+// startLocked starts a pass. It returns false if no worker slot or no memory is left for the pass.
+// It starts the goroutine while Cleaner.mu is locked, which Close also locks, so Close waits for
+// the goroutine.
 //
-// At most one pass is started that has to wait for its first worker slot. So the log with the
-// highest priority gets the next free slot, and logs that wait use no memory.
+// At most one pass at a time waits for its first worker slot. So the log with the highest priority
+// gets the next free slot, and other waiting logs use no memory.
 func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	if c.mu.closed || c.mu.opts.Workers == 0 || c.mu.waiting > 0 {
 		return false
@@ -229,7 +229,8 @@ func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	case triggerRequested:
 		state.serving, state.request, thorough = served.ticket, request{}, true
 	case triggerPressure:
-		// Under moderate pressure a thorough pass would rewrite each segment with one dead record.
+		// Under moderate pressure a thorough pass would rewrite every segment that has a dead
+		// record.
 		thorough, garbageMax = state.pressure >= Severe, pressureGarbageMax
 	}
 	c.mu.passes++
@@ -249,8 +250,8 @@ func (c *Cleaner) startLocked(view logView, due passDue) bool {
 	return true
 }
 
-// firstSlot waits for the first worker slot of a pass. If ctx ends first, the pass that follows
-// fails with the error of ctx.
+// firstSlot waits for a pass's first worker slot. If ctx ends first, the following pass fails with
+// the error of ctx.
 func (c *Cleaner) firstSlot(ctx context.Context, state *logState, held *heldSlots) {
 	c.mu.Lock()
 	waiting := state.waiting

@@ -14,18 +14,18 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// fixture is a store with one log and a cleaner, in a bubble of synctest.
+// fixture is a store with one log and a cleaner, in a synctest bubble.
 type fixture struct {
 	t       *testing.T
 	fsys    *vfs.Mem
 	store   *logstore.Store
 	cleaner *Cleaner
 	log     *logstore.Log
-	// history opens the history of a new cleaner; nil: in memory.
+	// history opens a new cleaner's history; nil for a history in memory.
 	history func() *passlog.Log
 }
 
-// inBubble calls run, in a bubble of synctest, with a new fixture whose log has the given settings.
+// inBubble calls run in a synctest bubble with a new fixture, whose log has the given settings.
 func inBubble(t *testing.T, config topicconfig.Settings, opts Options,
 	run func(t *testing.T, f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func inBubble(t *testing.T, config topicconfig.Settings, opts Options,
 		f.log = createLog(t, f.store, config)
 		opts.Logger = quiet()
 		f.cleaner = New(f.store, opts)
-		defer func() { f.cleaner.Close() }() // not f.cleaner.Close: run may replace f.cleaner
+		defer func() { f.cleaner.Close() }() // not f.cleaner.Close, because run may replace f.cleaner
 		run(t, f)
 	})
 }
@@ -96,8 +96,7 @@ func (f *fixture) wantReason(reason string) {
 	}
 }
 
-// latest checks the offset of the last record of each key, and returns the number of records in the
-// log.
+// latest checks the offset of each key's last record, and returns the number of records in the log.
 func (f *fixture) latest(want map[string]int64) int {
 	f.t.Helper()
 	found := map[string]int64{}
@@ -116,7 +115,8 @@ func (f *fixture) latest(want map[string]int64) int {
 	return len(records)
 }
 
-// updatesOf returns n keys, which are keys different ones in turn, and the last index of each.
+// updatesOf returns n keys, which repeat the given number of different keys in turn, and each key's
+// last index.
 func updatesOf(n, keys int) (all []string, latest map[string]int64) {
 	latest = map[string]int64{}
 	for i := range n {
@@ -215,8 +215,8 @@ func TestMinLagIsReported(t *testing.T) {
 	})
 }
 
-// Nothing is appended to the log any more. Its tombstones are removed after their retention, while
-// Kafka never removes them (I18).
+// After its last append, a log stays idle. Its tombstones are removed after their retention; Kafka
+// never removes such tombstones (I18).
 func TestI18IdleLogRemovesTombstones(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
@@ -239,7 +239,7 @@ func TestI18IdleLogRemovesTombstones(t *testing.T) {
 }
 
 // A restart must not restart the retention of a tombstone. Otherwise a broker that is restarted
-// daily would never remove one.
+// daily would never remove a tombstone.
 func TestIdleLogRemovesTombstonesDespiteRestarts(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Segments returns the report on the segments of a log, at most limit rows from the segment on that
-// contains the offset from. The caller sets the broker, and whether it leads.
+// Segments returns the report on a log's segments: at most limit rows, starting with the segment
+// that contains the offset from. The caller sets the broker, and whether the broker is the leader.
 func (c *Cleaner) Segments(id logstore.PartitionID, from int64, limit int) (report.Segments,
 	error) {
 	log := c.store.Log(id)
@@ -41,7 +41,7 @@ func (c *Cleaner) Segments(id logstore.PartitionID, from int64, limit int) (repo
 	return all, nil
 }
 
-// segmentMarks contains the information that the cleaner adds to the rows of a log.
+// segmentMarks contains the information that the cleaner adds to the rows of a log's segments.
 type segmentMarks struct {
 	quarantined bool
 	chosen      map[int64]bool // see logState.chosen; a copy
@@ -66,7 +66,7 @@ func (c *Cleaner) isQuarantinedLocked(state *logState, settings *topicconfig.Set
 	return !state.running() && c.mu.opts.Workers > 0 && state.quarantine.active(now, settings)
 }
 
-// segmentStates maps the states to those of a report.
+// segmentStates maps states to the states in a report.
 var segmentStates = map[compaction.SegmentState]string{
 	compaction.SegmentUncompacted: report.SegmentUncompacted,
 	compaction.SegmentExpired:     report.SegmentExpired,
@@ -75,7 +75,7 @@ var segmentStates = map[compaction.SegmentState]string{
 	compaction.SegmentBlocked:     report.SegmentBlocked,
 }
 
-// SegmentStateName returns the value of report.Segment.State for a state.
+// SegmentStateName returns the report.Segment.State value of a state.
 func SegmentStateName(state compaction.SegmentState) string { return segmentStates[state] }
 
 // segmentReport returns the report on one segment at the time now.

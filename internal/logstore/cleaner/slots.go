@@ -10,7 +10,7 @@ import (
 
 // workerSlots are the worker slots that all passes share. More passes may be started than slots
 // exist. At the end of a time slice, a pass releases its slot to the pass that has waited longest.
-// So the pass over a small log ends soon even while a pass over a log of a terabyte is running (ADR
+// So the pass over a small log ends soon even while a pass over a terabyte log is running (ADR
 // 0110).
 //
 // Invariants while mu is held: free is slots minus the number of held slots; queue is empty unless
@@ -20,12 +20,12 @@ type workerSlots struct {
 		sync.Mutex
 		slots int
 		free  int             // negative after resize, until the excess slots are released
-		queue []chan struct{} // one per waiting caller of acquire; closed when it gets a slot
+		queue []chan struct{} // one channel per waiting call of acquire; closed when the call gets a slot
 	}
 }
 
-// resize sets the number of slots. If more slots are held than that, passes release them at the end
-// of their time slices.
+// resize sets the number of slots. If more slots are held, passes release the excess slots at the
+// end of their time slices.
 func (w *workerSlots) resize(slots int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *workerSlots) resize(slots int) {
 	w.grantLocked()
 }
 
-// grantLocked gives free slots to the callers that wait in queue, in order.
+// grantLocked grants free slots to the callers that wait in queue, in order.
 func (w *workerSlots) grantLocked() {
 	for w.mu.free > 0 && len(w.mu.queue) > 0 {
 		close(w.mu.queue[0])
@@ -44,7 +44,7 @@ func (w *workerSlots) grantLocked() {
 }
 
 // acquire waits for a slot. Callers get slots in the order of their calls. If ctx ends first,
-// acquire returns its error, and the caller holds no slot.
+// acquire returns ctx's error, and the caller holds no slot.
 func (w *workerSlots) acquire(ctx context.Context) error {
 	w.mu.Lock()
 	granted := make(chan struct{})
@@ -60,7 +60,7 @@ func (w *workerSlots) acquire(ctx context.Context) error {
 	defer w.mu.Unlock()
 	if index := slices.Index(w.mu.queue, granted); index >= 0 {
 		w.mu.queue = slices.Delete(w.mu.queue, index, index+1)
-	} else { // grantLocked has granted a slot at the same moment
+	} else { // grantLocked has granted a slot at the same time
 		w.mu.free++
 		w.grantLocked()
 	}
@@ -86,14 +86,14 @@ func (w *workerSlots) release(n int) {
 	w.grantLocked()
 }
 
-// contended reports whether a pass waits for a slot, or whether more slots are held than exist.
+// contended reports whether a pass waits for a slot, or more slots are held than exist.
 func (w *workerSlots) contended() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.mu.queue) > 0 || w.mu.free < 0
 }
 
-// usage returns the number of held slots and the number of free slots.
+// usage returns the numbers of held slots and free slots.
 func (w *workerSlots) usage() (busy, idle int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,27 +101,28 @@ func (w *workerSlots) usage() (busy, idle int) {
 }
 
 // A time slice ends after sliceBytes bytes or sliceTime, whichever comes first. It is long enough
-// for a pass to read and write in large pieces. It is so short that no pass has to wait while
-// another processes a segment of a gigabyte.
+// for a pass to read and write in large pieces, but short enough that no pass has to wait while
+// another pass processes a segment of a gigabyte.
 const (
 	sliceBytes = 16 << 20
 	sliceTime  = time.Second
 )
 
-// heldSlots are the worker slots that one pass holds. It holds one, and further free ones while its
-// hash slices run and no other pass waits for a slot. Any goroutine of the pass may release any of
-// them. A nil *heldSlots is for work that needs no slot.
+// heldSlots are the worker slots that one pass holds. A pass holds one slot, and further free slots
+// while its hash slices run and no other pass waits for a slot. Any goroutine of the pass may
+// release any of these slots. A nil *heldSlots is for work that needs no slot.
 //
 // Lock order: Cleaner.sidecarSlot is acquired before a worker slot. A goroutine that waits for the
 // sidecar slot holds no worker slot.
 type heldSlots struct {
 	slots *workerSlots
 	held  atomic.Int32
-	began atomic.Int64 // begin of the time slice in Unix nanoseconds
+	began atomic.Int64 // start of the time slice, in Unix nanoseconds
 	bytes atomic.Int64 // bytes read and written in the time slice
 }
 
-// tryAcquire acquires the first slot of the pass if one is free, and begins its first time slice.
+// tryAcquire acquires the pass's first slot if a slot is free, and begins the pass's first time
+// slice.
 func (h *heldSlots) tryAcquire() bool {
 	if !h.slots.tryAcquire() {
 		return false
@@ -147,8 +148,8 @@ func (h *heldSlots) beginSlice() {
 }
 
 // used adds n bytes to the time slice. At the end of the time slice, if another pass waits for a
-// slot, used releases the slot and waits for another one. If ctx ends first, it returns the error
-// of ctx, and the pass does not hold the slot.
+// slot, used releases the slot and waits for another slot. If ctx ends first, it returns ctx's
+// error, and the pass does not hold the slot.
 func (h *heldSlots) used(ctx context.Context, n int) error {
 	if h == nil || h.bytes.Add(int64(n)) < sliceBytes &&
 		time.Now().UnixNano()-h.began.Load() < int64(sliceTime) {
@@ -174,8 +175,8 @@ func (h *heldSlots) releaseDuring(ctx context.Context, wait func() error) error 
 	return h.acquire(ctx)
 }
 
-// parallel calls do(0) to do(n-1), concurrently if worker slots are free: it acquires up to n-1 of
-// them, uses one goroutine per held slot, and releases the additional slots afterwards.
+// parallel calls do(0) to do(n-1), concurrently if worker slots are free. It acquires up to n-1
+// more slots, uses one goroutine per held slot, and releases the additional slots afterwards.
 func (h *heldSlots) parallel(n int, do func(int)) {
 	spare := 0
 	for spare < n-1 && h.slots.tryAcquire() {
@@ -192,8 +193,8 @@ func (h *heldSlots) parallel(n int, do func(int)) {
 // releaseAll releases every slot that the pass holds.
 func (h *heldSlots) releaseAll() { h.slots.release(int(h.held.Swap(0))) }
 
-// parallel calls do(0) to do(n-1) on the calling goroutine and on up to workers-1 others. It
-// returns when all calls have returned.
+// parallel calls do(0) to do(n-1) on the calling goroutine and on up to workers-1 other goroutines.
+// It returns when all calls have returned.
 func parallel(n, workers int, do func(int)) {
 	var next atomic.Int64
 	work := func() {

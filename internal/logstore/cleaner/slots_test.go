@@ -96,7 +96,7 @@ func TestSlotsAreWithdrawnAtTheEndOfTimeSlices(t *testing.T) {
 		if busy, _ := slots.usage(); busy != 1 || held[0].held.Load()+held[1].held.Load() != 0 {
 			t.Errorf("%d slots are busy of one", busy)
 		}
-		for i := range held { // release the third, so that the others get the only slot in turn
+		for i := range held { // release the third first; the others then get the slot in turn
 			held[2-i].releaseAll()
 			synctest.Wait()
 		}
@@ -109,7 +109,7 @@ func TestSlotsAreWithdrawnAtTheEndOfTimeSlices(t *testing.T) {
 	})
 }
 
-// another creates a further partition of the topic.
+// another creates another partition of the topic.
 func (f *fixture) another(index int32, config topicconfig.Settings) *logstore.Log {
 	f.t.Helper()
 	log, err := f.store.Create(logstore.PartitionID{Topic: "tickets", Index: index}, topicOne,
@@ -137,12 +137,12 @@ func (f *fixture) fillWith(log *logstore.Log, n, keys int) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// There is one worker slot. A pass of an hour over a large log does not delay a short pass over a
-// small log, as it does in Kafka.
+// There is one worker slot. A pass that takes an hour over a large log does not delay a short pass
+// over a small log, unlike in Kafka.
 func TestLargeLogDoesNotDelaySmallLog(t *testing.T) {
 	large := compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 })
 	inBubble(t, large, Options{IOBytesRate: 2048}, func(t *testing.T, f *fixture) {
-		f.fillWith(f.log, 20_000, 5_000) // four megabytes: more than half an hour of reading
+		f.fillWith(f.log, 20_000, 5_000) // four megabytes, which take more than half an hour to read
 		f.until(time.Hour, "a pass over the large log",
 			func() bool { return f.cleaner.Status(partition).Reason == reasonCleaning })
 		small := f.another(1, compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 5_000 }))
@@ -216,7 +216,7 @@ func TestWorkersShareOneBudget(t *testing.T) {
 				busy, granted)
 		}
 		for _, log := range logs {
-			if n := len(readKeys(t, log, 0)); n > 1_000+1_100 { // 1,100: in the active segment
+			if n := len(readKeys(t, log, 0)); n > 1_000+1_100 { // 1,100 are in the active segment
 				t.Errorf("%s: %d records are left of 1000 keys", log.ID(), n)
 			}
 		}

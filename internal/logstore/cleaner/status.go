@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Reasons that a log is in its phase, as in the Topic condition Compacting (api/v1alpha1).
+// Reasons for a log's phase, as in the Topic condition Compacting (api/v1alpha1).
 const (
 	reasonUpToDate          = "UpToDate"
 	reasonCleaning          = "Cleaning"
@@ -37,20 +37,20 @@ func (c *Cleaner) Status(id logstore.PartitionID) *report.Compaction {
 	return c.statusOf(viewOf(log.Compaction(), now), now)
 }
 
-// statusOf returns the report on the log of a view, or nil if the log is not compacted.
+// statusOf returns the report on a view's log, or nil if the log is not compacted.
 func (c *Cleaner) statusOf(view logView, now time.Time) *report.Compaction {
 	status, _ := c.sample(view, now)
 	return status
 }
 
-// sample returns the report on the log of a view, nil if the log is not compacted, and the counters
-// of this process, with the running pass.
+// sample returns the report on a view's log, or nil if the log is not compacted. It also returns
+// the counters of this process, including the running pass.
 func (c *Cleaner) sample(view logView, now time.Time) (*report.Compaction, counters) {
 	if !view.compacted() {
 		return nil, counters{}
 	}
-	// CountRecords is called before the lock is acquired, because its duration grows with the number
-	// of segments.
+	// CountRecords is called before the lock is acquired, because the duration of the call grows
+	// with the number of segments.
 	records, exact := view.log.CountRecords()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,8 +64,8 @@ func (c *Cleaner) sample(view logView, now time.Time) (*report.Compaction, count
 }
 
 // reportLocked returns the report on a log. The report is consistent, because it is computed while
-// Cleaner.mu is locked. It copies the blocked bytes of the view before it adds those of a
-// quarantine.
+// Cleaner.mu is locked. It copies the view's blocked bytes before it adds the bytes that a
+// quarantine blocks.
 func (c *Cleaner) reportLocked(state *logState, view logView, now time.Time) *report.Compaction {
 	// Include the running pass, so that the counters increase while it runs.
 	sums, before := state.counters.add(state.progress.Stats), state.before
@@ -123,10 +123,10 @@ func unixSeconds(moment time.Time) *float64 {
 	return &seconds
 }
 
-// phaseLocked returns the phase of a log, the reason for the phase, and the trigger of the pass.
-// The order of the cases matters: a pass that is still running after all worker slots were removed
-// is reported as running. A quarantine is not reported if there are no worker slots, because the
-// end of the quarantine would change nothing.
+// phaseLocked returns a log's phase, the reason for the phase, and the trigger of the pass. The
+// order of the cases matters: a pass that is still running after all worker slots were removed is
+// reported as running. Without worker slots a quarantine is not reported, because the end of the
+// quarantine would change nothing.
 func (c *Cleaner) phaseLocked(state *logState, view logView, now time.Time) (phase clean.Phase,
 	reason, trigger string) {
 	switch {
@@ -149,8 +149,8 @@ func (c *Cleaner) phaseLocked(state *logState, view logView, now time.Time) (pha
 	return clean.Idle, reason, ""
 }
 
-// idleReason returns why a log needs no pass now, although it may contain records that a pass could
-// remove.
+// idleReason returns the reason why a log needs no pass now, although it may contain records that a
+// pass could remove.
 func idleReason(s compaction.Sections, settings *topicconfig.Settings) string {
 	switch {
 	case s.DirtyBytes > 0 && s.DirtyRatio()*100 > settings.MinDirtyPercent:
@@ -167,9 +167,9 @@ func idleReason(s compaction.Sections, settings *topicconfig.Settings) string {
 	return reasonUpToDate
 }
 
-// progressOf returns how much of a pass is done, from 0 to 1, and how many seconds the remainder
-// will take at the same rate. eta is nil while the rate is unknown. The elapsed time includes waits
-// for the I/O budget.
+// progressOf returns the completed share of a pass, from 0 to 1, and the number of seconds that the
+// rest will take at the same rate. eta is nil while the rate is unknown. The elapsed time includes
+// waits for the I/O budget.
 func progressOf(p clean.PassProgress, elapsed time.Duration) (ratio float64, eta *float64) {
 	if p.TotalBytes == 0 || p.DoneBytes == 0 {
 		return 0, nil
@@ -194,8 +194,8 @@ func (s *logState) passReport(stats clean.Stats) *report.Pass {
 	}
 }
 
-// runningPass returns the report on the running pass, or nil if no pass runs or it waits for its
-// first worker slot. The caller holds Cleaner.mu.
+// runningPass returns the report on the running pass. It returns nil if no pass runs or the pass
+// waits for its first worker slot. The caller holds Cleaner.mu.
 func (s *logState) runningPass(now time.Time) *report.Pass {
 	if !s.running() || s.waiting {
 		return nil

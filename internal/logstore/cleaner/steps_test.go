@@ -88,8 +88,8 @@ func replay(t *testing.T, steps []report.Step) map[int64]int64 {
 	return log
 }
 
-// TestStepsLeadToTheSegmentsOnDisk replays the steps of the last pass. The result is what the
-// report of segments shows, and what is on disk.
+// TestStepsLeadToTheSegmentsOnDisk replays the steps of the last pass. The result matches the
+// segment report and the segments on disk.
 func TestStepsLeadToTheSegmentsOnDisk(t *testing.T) {
 	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *fixture) {
 		rewritten := 0
@@ -130,12 +130,12 @@ func TestStepsLeadToTheSegmentsOnDisk(t *testing.T) {
 	})
 }
 
-// TestRunningPassIsReported: a pass that runs is in the history with its sums, and its chosen
-// segments are marked. A quarantined log has dirty segments that are blocked.
+// TestRunningPassIsReported checks that the history contains a running pass with its sums, and that
+// the pass's chosen segments are marked. A quarantined log has dirty segments that are blocked.
 func TestRunningPassIsReported(t *testing.T) {
 	large := compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 })
 	inBubble(t, large, Options{IOBytesRate: 2048}, func(t *testing.T, f *fixture) {
-		f.fillWith(f.log, 20_000, 5_000) // four megabytes: more than half an hour of reading
+		f.fillWith(f.log, 20_000, 5_000) // four megabytes, which take more than half an hour to read
 		running := func() (passes []report.PartitionPass) {
 			passes, _ = f.cleaner.Passes(passlog.Filter{Partition: -1, Limit: 9, Running: true})
 			return passes
@@ -166,7 +166,8 @@ func TestRunningPassIsReported(t *testing.T) {
 	})
 }
 
-// TestHistoryNamesThePartition: the passes of several logs have the names of their partitions.
+// TestHistoryNamesThePartition checks that the passes of several logs have the names of their
+// partitions.
 func TestHistoryNamesThePartition(t *testing.T) {
 	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *fixture) {
 		other := f.another(1, compacted(nil))

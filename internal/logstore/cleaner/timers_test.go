@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Nothing is appended to the log after its first records. It is rolled and compacted within maxLag
-// (KIP-354). Kafka would never roll its only segment, and so ignore maxLag.
+// Nothing is appended to the log after its first records. The log is rolled and compacted within
+// maxLag (KIP-354). Kafka would never roll the log's only segment, and therefore ignore maxLag.
 func TestI5IdleLogIsRolledAndCompactedByMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxLag = 1<<20, 100, time.Hour
@@ -47,8 +47,8 @@ func TestIdleLogIsCompactedAfterMinLag(t *testing.T) { // KIP-58
 	})
 }
 
-// A pass leaves some garbage to save I/O. The garbage is removed once the oldest of it was
-// superseded maxLag ago, even if the log has no dirty section (F7).
+// A pass leaves some garbage to save I/O. The garbage is removed once maxLag has passed since the
+// oldest garbage was superseded, even if the log has no dirty section (F7).
 func TestF7RemainingGarbageIsRemovedByMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = 20_000, 0, 50
@@ -65,7 +65,7 @@ func TestF7RemainingGarbageIsRemovedByMaxLag(t *testing.T) {
 		if left.DirtyBytes != 0 || left.NextDue == nil {
 			t.Fatalf("status %+v, want no dirty bytes and a time of the next pass", left)
 		}
-		wait(65 * time.Minute) // until after maxLag, at which the active segment is rolled as well
+		wait(65 * time.Minute) // wait until after maxLag, at which the active segment is also rolled
 		status := f.cleaner.Status(partition)
 		if n := len(readKeys(t, f.log, 0)); n != 1_000 || status.OverdueSeconds != 0 {
 			t.Errorf("%d records are left of 1000 keys, status %+v", n, status)
@@ -101,8 +101,8 @@ func TestOverdueDuration(t *testing.T) {
 	}
 }
 
-// The clock of a producer is ahead. This must not delay maxLag, for which the modification time of
-// the data file is then used.
+// A producer's clock is ahead. This must not delay maxLag, for which the modification time of the
+// data file is used instead.
 func TestI5FutureTimestampsDoNotDelayMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.MinDirtyPercent, s.MaxLag = 100, time.Hour
@@ -150,8 +150,8 @@ func TestX1TombstonesStayUntilReplicatedProgress(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
 		f.put("gone", "later")
-		// The tombstone of "gone" is at offset 2, below the replicated progress, that of "later" at
-		// 3.
+		// The tombstone of "gone" is at offset 2, below the replicated progress. The tombstone of
+		// "later" is at offset 3.
 		f.log.Compaction().Progress.SetReplicasTombstoneClean(3)
 		f.delete("gone")
 		f.delete("later")

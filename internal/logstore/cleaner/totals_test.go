@@ -22,11 +22,11 @@ func (f *fixture) keepHistory() {
 	f.restart()
 }
 
-// figures are the values of a report that survive a restart.
+// figures contains the values of a report that survive a restart.
 type figures struct {
 	Runs        map[string]int64
 	Sums        [6]int64
-	LastSuccess float64 // 0: absent
+	LastSuccess float64 // 0 if absent
 	LastPass    report.Pass
 }
 
@@ -38,17 +38,18 @@ func figuresOf(r *report.Compaction) figures {
 	}
 	if r.LastPass != nil {
 		entry.LastPass = *r.LastPass
-		entry.LastPass.Ended = nil // a pointer; LastSuccess has the value
+		entry.LastPass.Ended = nil // a pointer; LastSuccess has the same value
 	}
 	return entry
 }
 
-// none are the figures of a log without passes.
+// none contains the figures of a log without passes.
 var none = figures{Runs: map[string]int64{runSuccess: 0, runNothingToDo: 0, runAborted: 0,
 	runFailed: 0}}
 
-// TestFiguresSurviveRestart: the counts of passes, their bytes and the time of the last success are
-// those of all passes over the log. The metrics are counters of the process.
+// TestFiguresSurviveRestart checks that the counts of passes, their bytes and the time of the last
+// success include all passes over the log, also after a restart. The metrics are counters of the
+// process.
 func TestFiguresSurviveRestart(t *testing.T) {
 	inBubble(t, compacted(nil), Options{}, func(t *testing.T, f *fixture) {
 		f.keepHistory()
@@ -71,7 +72,7 @@ func TestFiguresSurviveRestart(t *testing.T) {
 			t.Fatalf("got %+v", before)
 		}
 		f.restart()
-		check("at the start", before) // before the first scan of the scheduler, and after it
+		check("at the start", before) // before the first scan of the scheduler, and again after it
 		wait(15 * time.Second)
 		check("after a restart", before)
 		registry := prometheus.NewRegistry()
@@ -101,12 +102,13 @@ func TestFiguresSurviveRestart(t *testing.T) {
 	})
 }
 
-// TestFiguresOfAnotherLogBeginAnew: a topic that is created again has another id. A replica that
-// returns to a broker is a new copy, although the id of its topic is the same.
+// TestFiguresOfAnotherLogBeginAnew checks that the figures start at zero for a topic that is
+// created again, which has another id, and for a replica that returns to a broker, whose log is a
+// new copy although the topic id is the same.
 func TestFiguresOfAnotherLogBeginAnew(t *testing.T) {
 	for name, entry := range map[string]struct {
 		topic logstore.TopicID
-		wait  time.Duration // between the removal and the creation
+		wait  time.Duration // time between the removal and the creation
 	}{
 		"topic created again at once": {topic: topicTwo},
 		"topic created again":         {topic: topicTwo, wait: 5 * time.Second},

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// From the moment at which a segment is sealed until its garbage is estimated, the garbage and the
-// reason why no pass runs are unknown. Only then is it known that there is too little garbage.
+// From the time a segment is sealed until its garbage is estimated, the garbage and the reason why
+// no pass runs are unknown. Only after the estimate is it known that there is too little garbage.
 func TestGarbageIsUnknownUntilItIsEstimated(t *testing.T) {
 	err := runInScenario(t, func(s *scenario) {
 		s.open()
 		s.runLines([]string{"config retention=1s garbage=50", "put a=1*300 b=1*300", "roll",
 			"wait 5s quietly", "config retention=1h", "put c=1*300 d=1*300"})
-		s.cleaner.sidecarSlot <- struct{}{} // nothing is estimated meanwhile
+		s.cleaner.sidecarSlot <- struct{}{} // prevents estimates
 		s.runLines([]string{"roll"})
 		time.Sleep(2 * time.Second) // the flush seals the segment within a second
 		sealed := s.cleaner.Status(partition)

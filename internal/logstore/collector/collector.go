@@ -1,6 +1,6 @@
 // Package collector exports the metrics heartwood_log_*, heartwood_broker_log_* and
-// heartwood_compression_* of a store. It uses the exported methods of the store and its logs only,
-// which acquire no lock that is held during I/O: a scrape waits for no disk.
+// heartwood_compression_* of a store. It uses only exported methods of the store and its logs that
+// acquire no lock that is held during I/O. A scrape therefore never waits for the disk.
 package collector
 
 import (
@@ -16,19 +16,18 @@ import (
 	"heartwood.dev/heartwood/internal/scrape"
 )
 
-// collector computes the metrics heartwood_log_* of docs/metrics.md at each scrape.
+// collector computes the heartwood_log_* metrics in docs/metrics.md at each scrape.
 type collector struct {
 	store *logstore.Store
 	level *scrape.Level
-	mu    sync.Mutex // held during a scrape, so that concurrent ones do not disorder totals
+	mu    sync.Mutex // held during a scrape; concurrent scrapes would mix their totals
 	syncs scrape.Totals[logstore.PartitionID]
 }
 
 var partitionLabels = []string{"topic", "partition"}
 
 // describe returns the description of the metric heartwood_log_<name>. The capacity of
-// partitionLabels is limited, so that append copies the labels and no two descriptions share an
-// array.
+// partitionLabels is limited: append copies the labels, and no two descriptions share an array.
 func describe(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_log_"+name, help, append(partitionLabels[:2:2], more...),
 		nil)
@@ -84,12 +83,12 @@ func describeBroker(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_broker_log_"+name, help, labels, nil)
 }
 
-// blockedReasons are always exported, so that a series does not disappear when its value is 0.
-// BlockedQuarantined is always exported too.
+// blockedReasons lists the reasons that are always exported, because a series must not disappear
+// when its value is 0. BlockedQuarantined is always exported too.
 var blockedReasons = []string{compaction.BlockedActive, compaction.BlockedMinLag,
 	compaction.BlockedTransaction, compaction.BlockedUnreplicated}
 
-// New returns the metrics of a store. The level selects the series of each partition; nil: all.
+// New returns the metrics of a store. level selects the series of each partition; nil selects all.
 func New(store *logstore.Store, level *scrape.Level) prometheus.Collector {
 	return &collector{store: store, level: level}
 }
@@ -185,7 +184,7 @@ func (s logSeries) compaction(c *compaction.Compaction, sections compaction.Sect
 	s.detail(blockedDesc, float64(quarantined), compaction.BlockedQuarantined)
 }
 
-// brokerSections are the sums of the sections of all compacted logs.
+// brokerSections contains the sums of the sections of all compacted logs.
 type brokerSections struct {
 	clean, dirty int64
 	blocked      map[string]int64

@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// metricsStore returns a store with a plain log, and with a compacted log of five segments, of
-// which the first one is clean.
+// metricsStore returns a store with a plain log and a compacted log. The compacted log has five
+// segments, the first of which is clean.
 func metricsStore(t *testing.T) (*logstore.Store, *logstore.Log) {
 	t.Helper()
 	store, err := logstore.Open(logstore.Options{FS: vfs.NewMem(), Dir: "/data",

@@ -16,30 +16,30 @@ import (
 
 // Compaction is the cleaner's view of one log, and the only interface through which the cleaner
 // uses a log. It reports the log's sections, runs a pass, estimates the garbage, and builds key
-// sidecars. Package cleaner decides when to call these methods.
+// sidecars. Package cleaner decides when to call the methods of Compaction.
 //
 // A log has the same Compaction for its whole life, so a pointer to the Compaction identifies the
 // log. A topic that is deleted and created again has a new log with another Compaction. All methods
-// may be called concurrently. Once the log is closed, they fail with segmentlist.ErrClosed or do
-// nothing. At most one pass may run at a time.
+// may be called concurrently. Once the log is closed, the methods fail with segmentlist.ErrClosed
+// or do nothing. At most one pass may run at a time.
 type Compaction struct {
 	env Env
 
-	// Progress is how far the log is cleaned.
+	// Progress is the cleaning progress of the log.
 	Progress progress.Progress
-	// Dead are the .dead files of the log.
+	// Dead manages the log's .dead files.
 	Dead DeadFiles
-	// pass describes the pass that runs; nil while no pass has replaced segments.
+	// pass describes the running pass; nil while no pass has replaced segments.
 	pass atomic.Pointer[runningPass]
-	// Sidecars are the key sidecars of the log.
+	// Sidecars manages the log's key sidecars.
 	Sidecars sidecars.Set
-	// quarantined is set while the cleaner skips the log because a pass failed. Only the metrics
+	// quarantined is true while the cleaner skips the log because a pass failed. Only the metrics
 	// use it.
 	quarantined atomic.Bool
 }
 
 // Init connects the Compaction to its log. It is called once, before the log is used. maintain and
-// mu are the locks of the log.
+// mu are locks of the log.
 func (c *Compaction) Init(env Env, source sidecars.Source, maintain, mu sync.Locker) {
 	c.env = env
 	c.Sidecars = sidecars.New(source, env.FS, env.Dir, env.Logger.With("partition", env.ID),
@@ -49,7 +49,7 @@ func (c *Compaction) Init(env Env, source sidecars.Source, maintain, mu sync.Loc
 	c.Dead = DeadFiles{ID: env.ID, FS: env.FS, Dir: env.Dir, Logger: env.Logger, Keep: env.Keep}
 }
 
-// Env returns what the Compaction uses of its log.
+// Env returns the functions and values of the log that the Compaction uses.
 func (c *Compaction) Env() *Env { return &c.env }
 
 // ID returns the partition.
@@ -59,12 +59,12 @@ func (c *Compaction) ID() checkpoint.PartitionID { return c.env.ID }
 func (c *Compaction) TopicID() datadir.TopicID { return c.env.TopicID() }
 
 // Settings returns the settings in effect. The result is immutable: a change of the settings
-// replaces the pointer. So the settings have not changed between two calls that return the same
-// pointer.
+// replaces the pointer. If two calls return the same pointer, the settings have not changed in
+// between.
 func (c *Compaction) Settings() *topicconfig.Settings { return c.env.Settings() }
 
-// Truncations returns the number of truncations of the log since it was opened. A result that was
-// computed when the number was smaller may not apply to the log as it is now.
+// Truncations returns the number of truncations since the log was opened. A result that was
+// computed when the number was lower may no longer apply to the log.
 func (c *Compaction) Truncations() int64 { return c.env.Truncations() }
 
 // Closed reports whether the log is closed.
@@ -73,10 +73,10 @@ func (c *Compaction) Closed() bool { return c.env.List.Load() == nil }
 // Stopped reports whether a running pass must stop, because the log is closed or its disk failed.
 func (c *Compaction) Stopped() bool { return c.Closed() || c.env.Fault() != nil }
 
-// Sections returns the sections of the log as it is now; the result ok is false if the log is
-// closed. It changes nothing, acquires no lock and reads no file.
+// Sections returns the log's current sections; ok is false if the log is closed. It changes
+// nothing, acquires no lock and reads no file.
 func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
-	truncations := c.Truncations() // loaded before the segment list for the same reason as in view
+	truncations := c.Truncations() // loaded before the segment list, for the same reason as in View
 	list, limits := c.limits()
 	if list == nil {
 		return Sections{}, false
@@ -90,8 +90,8 @@ func (c *Compaction) Sections(now time.Time) (s Sections, ok bool) {
 	return s, true
 }
 
-// Roll rolls the active segment if it contains records, so that a pass may clean these records. It
-// returns the log end.
+// Roll rolls the active segment if it contains records, because only then may a pass clean these
+// records. It returns the log end.
 func (c *Compaction) Roll() (end int64, err error) { return c.env.Roll() }
 
 // Quarantined reports whether the cleaner skips the log because a pass failed.
@@ -108,9 +108,9 @@ type BuildOptions struct {
 	Throttle func(ctx context.Context, n int) error
 }
 
-// BuildSidecar builds one missing key sidecar, or deletes one that costs more than it saves. It
-// reports whether the caller should call it again at once. It logs errors; a later call retries the
-// segment.
+// BuildSidecar builds one missing key sidecar, or deletes a sidecar that costs more than it saves.
+// It reports whether the caller should call it again at once. It logs errors; a later call retries
+// the segment.
 func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b BuildOptions) (more bool) {
 	return c.Sidecars.BuildNext(ctx, now, sidecars.Options{
 		Options: keys.Options{MemoryBytes: sidecars.MemoryBytes, Throttle: b.Throttle},
@@ -118,15 +118,15 @@ func (c *Compaction) BuildSidecar(ctx context.Context, now time.Time, b BuildOpt
 	})
 }
 
-// SidecarBytes counts the bytes read and written since the log was opened, for sidecars that are
-// built in the background and for estimates.
+// SidecarBytes contains the numbers of bytes read and written since the log was opened, for
+// estimates and for sidecars that are built in the background.
 type SidecarBytes struct {
-	Read, Written int64 // of sidecars and spools
-	Scanned       int64 // of data files
+	Read, Written int64 // bytes of sidecars and spools
+	Scanned       int64 // bytes of data files
 }
 
-// SidecarBytes returns the number of bytes since the log was opened. It excludes the sidecars that
-// a pass builds, because the pass counts their bytes itself.
+// SidecarBytes returns the numbers of bytes since the log was opened. They exclude sidecars that a
+// pass builds, because the pass counts these bytes itself.
 func (c *Compaction) SidecarBytes() SidecarBytes {
 	return SidecarBytes{Read: c.Sidecars.ReadBytes.Load(), Written: c.Sidecars.WrittenBytes.Load(),
 		Scanned: c.Sidecars.ScannedBytes.Load()}

@@ -1,9 +1,10 @@
 package compaction
 
-// CountRecords returns the number of records of the log that are not deleted, with tombstones,
-// superseded records and transaction markers. It reads no file. exact is false if some segment was
-// not counted since this process started, because it has no key sidecar and the process has not
-// appended all of it. The number of such a segment is at most that of its offsets.
+// CountRecords returns the number of records of the log that are not deleted, including tombstones,
+// superseded records and transaction markers. It reads no file. exact is false if the records of
+// some segment were not counted since this process started, because the segment has no key sidecar
+// and this process has not appended the whole segment. For such a segment, the result includes at
+// most the number of the segment's offsets.
 func (c *Compaction) CountRecords() (records int64, exact bool) {
 	list := c.env.List.Acquire()
 	if list == nil {
@@ -23,9 +24,9 @@ func (c *Compaction) CountRecords() (records int64, exact bool) {
 	return records, exact
 }
 
-// LoadCounts reads the headers of the key sidecars that are not known yet, such as those that a
-// pass has written, so that CountRecords counts their segments. It does nothing while a sidecar is
-// built; the build continues with those that are not known.
+// LoadCounts reads the headers of key sidecars that are not known yet, such as sidecars that a pass
+// has written. CountRecords then counts their segments exactly. It does nothing while a sidecar is
+// being built, because the build afterwards reads the unknown headers too.
 func (c *Compaction) LoadCounts() {
 	c.Sidecars.LoadStates()
 }

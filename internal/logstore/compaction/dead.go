@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// DeadFiles are the .dead files of a log.
+// DeadFiles manages the .dead files of a log.
 type DeadFiles struct {
 	ID     checkpoint.PartitionID
 	FS     vfs.FS
@@ -23,18 +23,18 @@ type DeadFiles struct {
 	Keep   func(s *segment.Segment, do func(h *segmentlist.Handle) error) error // see Env
 }
 
-// path returns the path of the .dead file of a segment.
+// path returns the path of a segment's .dead file.
 func (d *DeadFiles) path(base int64) string {
 	return filepath.Join(d.Dir, segment.Name(base, segment.DeadExtension, ""))
 }
 
-// deadBytesMax is the size above which Load ignores a .dead file, so that a damaged file cannot
-// exhaust the memory. Valid files are smaller: they contain one bit for each record, of which a key
-// sidecar holds 2^30 at most, and a few bytes for each removable tombstone.
+// deadBytesMax is the size above which Load ignores a .dead file, because a damaged file must not
+// exhaust the memory. Valid files are smaller: they contain one bit for each record of a key
+// sidecar, at most 2^30, and a few bytes for each removable tombstone.
 const deadBytesMax = 256 << 20
 
-// Load returns the content of the .dead file of a segment, nil if the segment has no .dead file
-// or the file cannot be read. In that case a pass computes the content again.
+// Load returns the content of a segment's .dead file, or nil if the file does not exist or cannot
+// be read. If it returns nil, a pass computes the content again.
 func (d *DeadFiles) Load(s *segment.Segment) []byte {
 	fsys, name := d.FS, d.path(s.Base())
 	info, err := fsys.Stat(name)
@@ -51,7 +51,7 @@ func (d *DeadFiles) Load(s *segment.Segment) []byte {
 	return content
 }
 
-// Save writes the .dead file of a segment that is in the log; nil content deletes it.
+// Save writes the .dead file of a segment in the log; nil content deletes the file.
 func (d *DeadFiles) Save(s *segment.Segment, content []byte) error {
 	return d.Keep(s, func(h *segmentlist.Handle) error {
 		defer h.Facts.ForgetDead()
@@ -69,8 +69,8 @@ func (d *DeadFiles) Save(s *segment.Segment, content []byte) error {
 	})
 }
 
-// Summary returns the summary of the segment's .dead file; nil if there is none that was
-// computed for the present bytes of the segment. The caller checks the lineage.
+// Summary returns the summary of a segment's .dead file, or nil if no such file was computed for
+// the segment's current bytes. The caller checks the lineage.
 func (d *DeadFiles) Summary(h *segmentlist.Handle) *clean.DeadSummary {
 	size := h.SizeBytes()
 	summary := h.Facts.DeadOf(size, func() *clean.DeadSummary { return d.readSummary(h) })

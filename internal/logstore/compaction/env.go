@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Env is what a Compaction uses of its log. It is bound once, when the log is opened.
+// Env contains the functions and values of a log that its Compaction uses. It is set once, when the
+// log is opened.
 type Env struct {
 	ID       checkpoint.PartitionID
 	FS       vfs.FS
@@ -27,33 +28,33 @@ type Env struct {
 	TopicID func() datadir.TopicID
 	// Settings returns the settings in effect; a change of the settings replaces the pointer.
 	Settings func() *topicconfig.Settings
-	// Fault returns the error that stopped the log, nil while it works.
+	// Fault returns the error that stopped the log, or nil while the log works.
 	Fault func() error
 	// Truncations returns the number of truncations since the log was opened.
 	Truncations func() int64
-	// SealedEnd returns the offset below which segments may be cleaned, and SavedStart the log start
-	// in the checkpoint on disk.
+	// SealedEnd returns the offset below which segments may be cleaned. SavedStart returns the log
+	// start in the checkpoint on disk.
 	SealedEnd, SavedStart func() int64
 	EpochAt               func(offset int64) int32
 	// Producers returns the last batch of each active producer.
 	Producers func() map[int64]clean.Producer
-	// Flush syncs the log, and Save writes the checkpoints. Their caller holds no lock of the log.
+	// Flush syncs the log, and Save writes the checkpoints. Their callers hold no lock of the log.
 	Flush, Save func() error
 	// Roll rolls the active segment if it contains records, and returns the log end.
 	Roll func() (end int64, err error)
-	// Replace replaces segments. It fails with segmentlist.ErrChanged if they are not in the log any
-	// longer, or if the log was truncated.
+	// Replace replaces segments. It fails with segmentlist.ErrChanged if the sources are no longer
+	// in the log, or if the log was truncated.
 	Replace func(truncations int64, sources, cleaned []*segment.Segment) error
-	// Record calls store under the lock of the log, with the base offset of the first segment. It
-	// fails with segmentlist.ErrChanged if the log was truncated.
+	// Record calls store under the log's lock, with the base offset of the first segment. It fails
+	// with segmentlist.ErrChanged if the log was truncated.
 	Record func(truncations int64, store func(first int64)) error
-	// Keep calls do for the handle of a segment while the files of the log are not changed. It does
+	// Keep calls do for a segment's handle, and keeps the log's files unchanged meanwhile. It does
 	// not call do if the segment is not in the log, and fails if the log has stopped.
 	Keep func(s *segment.Segment, do func(h *segmentlist.Handle) error) error
 	// Compress returns the function that compresses the records of a pass.
 	Compress func() compress.Func
 }
 
-// EpochBelow returns the leader epoch of the record before an offset. A pass calls it as
+// EpochBelow returns the leader epoch of the record before an offset. A pass uses it as
 // clean.Job.Lineage.
 func (e *Env) EpochBelow(offset int64) uint64 { return uint64(e.EpochAt(offset - 1)) }

@@ -14,11 +14,11 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
 )
 
-// Garbage is the amount of garbage of a log at one moment.
+// Garbage is the amount of garbage in a log at one moment.
 type Garbage struct {
-	Sections Sections // the sections of the log when the garbage was computed
-	// Known is false if only a pass can compute the garbage, because some segment has no key
-	// sidecar and will not get one.
+	Sections Sections // sections of the log when the garbage was computed
+	// Known is false if only a pass can compute the garbage, because a segment has no key sidecar
+	// and will not get one.
 	Known bool
 	Exact bool // true if a pass counted the bytes; false if they are estimated
 	Bytes int64
@@ -36,14 +36,14 @@ type EstimateOptions struct {
 }
 
 // EstimateGarbage returns the garbage of the log. If nothing is dirty or deleted, the result is
-// exact, from the .dead files that the last pass wrote. Otherwise the result is an estimate from a
-// sample of the keys. EstimateGarbage builds no sidecar: for a log whose records are too small to
-// keep sidecars, building them would cost as much as a pass.
+// exact, computed from the .dead files that the last pass wrote. Otherwise the result is an
+// estimate from a sample of the keys. EstimateGarbage builds no sidecar: for a log whose records
+// are too small to keep sidecars, building them would cost as much as a pass.
 func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) (Garbage, error) {
 	v := c.View(time.Now())
 	defer v.Release()
 	found := Garbage{Sections: v.Sections}
-	if v.DirtyBytes == 0 && !v.Deleted { // the last pass may not know of the deleted records
+	if v.DirtyBytes == 0 && !v.Deleted { // the last pass may not have counted the deleted records
 		if bytes, ok := countedGarbage(v, &c.Dead, c.env.EpochBelow); ok {
 			found.Known, found.Exact, found.Bytes = true, true, bytes
 			return found, nil
@@ -63,9 +63,9 @@ func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) 
 	return found, nil
 }
 
-// withSidecars returns the handle of each segment in the view if every one of these segments has a
-// key sidecar. It returns nil if a segment will never have one, and ErrSidecarsMissing if one is
-// not built yet. The view holds references to the segments.
+// withSidecars returns each segment's handle if every segment in the view has a key sidecar. It
+// returns nil if a segment will never have a sidecar, and ErrSidecarsMissing if a sidecar is not
+// built yet. The view holds references to the segments.
 func withSidecars(v View, current *segmentlist.Current) (
 	map[*segment.Segment]*segmentlist.Handle, error) {
 	list := current.Acquire()
@@ -93,7 +93,7 @@ func withSidecars(v View, current *segmentlist.Current) (
 	return handles, nil
 }
 
-// estimateJob returns the job of an estimate, without its log start.
+// estimateJob returns the job of an estimate, except for its log start.
 func estimateJob(v View, handles map[*segment.Segment]*segmentlist.Handle,
 	files *sidecars.Set, opts EstimateOptions) clean.Job {
 	job := clean.Job{

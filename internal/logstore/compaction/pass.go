@@ -17,35 +17,35 @@ import (
 
 // PassOptions are the settings and the resource limits of one pass.
 type PassOptions struct {
-	// Settings apply to the whole pass, even if the log is configured meanwhile. If a pass changed
-	// its rules half way, the resulting log would match neither set of rules.
+	// Settings apply to the whole pass, even if the log's settings change meanwhile. If a pass
+	// changed its rules half way, the resulting log would match neither set of rules.
 	Settings *topicconfig.Settings
-	Now      time.Time // decides which tombstones may be removed; zero: the real time
+	Now      time.Time // decides which tombstones may be removed; zero for the real time
 	// Thorough makes the pass ignore Settings.MaxGarbagePercent and leave no garbage.
 	Thorough bool
-	// GarbageMax limits Settings.MaxGarbagePercent; 0: no limit.
+	// GarbageMax limits Settings.MaxGarbagePercent; 0 means no limit.
 	GarbageMax int
-	// DryRun makes Pass store no result: the first dirty offset, and the time from which a
-	// tombstone may be removed, do not change.
+	// DryRun makes Pass store no result: neither the first dirty offset nor the time from which a
+	// tombstone may be removed changes.
 	DryRun bool
 
 	MemoryBytes int64
 	// Workers is the number of hash slices that Parallel resolves concurrently. Parallel calls
-	// do(0) to do(n-1). If it is nil, the calls run one after the other.
+	// do(0) to do(n-1). If Parallel is nil, the calls run one after the other.
 	Workers  int
 	Parallel func(n int, do func(i int))
 	Slot     sidecars.Slot
-	// Throttle is called before each read or write of n bytes, and may wait; nil: no limit.
+	// Throttle is called before each read or write of n bytes, and may wait; nil means no limit.
 	Throttle func(ctx context.Context, n int) error
 
 	// Started is called after the pass has taken its view of the log. truncations is the number of
 	// truncations (Compaction.Truncations) at that time. Started may be nil.
 	Started func(truncations int64)
-	// Progress is called from time to time; may be nil.
+	// Progress is called from time to time. It may be nil.
 	Progress func(clean.PassProgress)
-	// Stage is called for each step of the rewrites; may be nil.
+	// Stage is called for each step of the rewrites. It may be nil.
 	Stage func(clean.Step)
-	// Run executes the pass; nil: clean.Run.
+	// Run executes the pass; nil means clean.Run.
 	Run func(ctx context.Context, job clean.Job) (clean.Stats, error)
 }
 
@@ -55,9 +55,9 @@ func IsPassAborted(err error) bool {
 	return errors.Is(err, segmentlist.ErrChanged) || errors.Is(err, segmentlist.ErrClosed)
 }
 
-// Pass compacts the log once and stores the result. If it fails, the replacements that were
-// committed before remain. If the pass finds a key sidecar that contradicts its segment, it
-// rebuilds this sidecar, and Pass repeats the pass once.
+// Pass compacts the log once and stores the result. If it fails, the replacements that were already
+// committed remain. If the pass finds a key sidecar that contradicts its segment, the pass rebuilds
+// this sidecar, and Pass repeats the pass once.
 func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, error) {
 	if err := ctx.Err(); err != nil {
 		return clean.Stats{CleanedTo: c.Progress.FirstDirty()}, err
@@ -83,13 +83,13 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 //
 // The view is taken here, because the sections that the scheduler used may be outdated: the
 // cleanable bound may have risen, and retention may have deleted segments. The view holds
-// references to its segments. Their files stay until the view is released, even if retention,
-// Store.Release or a swap removes the segments from the log. So the pass never reads a file of
-// another segment.
+// references to its segments. The segments' files stay until the view is released, even if
+// retention, Store.Release or a swap removes the segments from the log. So the pass never reads
+// another segment's file by mistake.
 //
 // When the pass replaces segments, it does not know whether they are still in the log. replaceIn
-// checks that under Log.maintain and fails with segmentlist.ErrChanged if not. The pass is then
-// aborted, and the next pass starts from the current segments.
+// checks this under Log.maintain, and fails with segmentlist.ErrChanged if they are not. Then the
+// pass is aborted, and the next pass starts from the current segments.
 func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stats, progress.Basis,
 	error) {
 	now := opts.Now
@@ -106,9 +106,9 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	if opts.Started != nil {
 		opts.Started(v.Truncations)
 	}
-	// The pass keeps only the last batch of each producer as of the view. If a crash lost this
-	// batch, the producer's last batch would be one that the pass has removed. A retry of that
-	// removed batch would then be appended again.
+	// The pass keeps only each producer's last batch as of the view. If a crash lost this batch,
+	// the producer's last batch would be a batch that the pass has removed. A retry of the removed
+	// batch would then be appended again.
 	if err := c.env.Flush(); err != nil {
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, err
 	}
@@ -143,13 +143,14 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 }
 
 // deletedBelow returns the offset below which a pass may remove records as deleted: the log start
-// that is on disk. If only the log start in memory were higher, a crash would lower the log start
-// again. The log would then contain older records of a key whose latest record the pass removed.
+// on disk. If the pass used a higher log start that exists only in memory, a crash would lower the
+// log start again. The log would then contain older records of a key whose latest record the pass
+// removed.
 func deletedBelow(v View, savedStart int64) int64 {
 	return min(v.LogStart, max(0, savedStart))
 }
 
-// PassRules returns the rules that a topic's settings define for a pass.
+// PassRules returns the rules for a pass that a topic's settings define.
 func PassRules(s *topicconfig.Settings) clean.Rules {
 	rules := clean.Rules{
 		TombstoneRetention: s.TombstoneRetention, MaxLag: max(0, s.MaxLag),
@@ -163,8 +164,8 @@ func PassRules(s *topicconfig.Settings) clean.Rules {
 	return rules
 }
 
-// spanShare limits how long a record may outlive the retention time because its segment also
-// contains younger records: at most the retention time divided by spanShare.
+// spanShare limits the time by which a record may outlive the retention time because its segment
+// also contains younger records. The limit is the retention time divided by spanShare.
 const spanShare = 8
 
 // spanMax returns clean.Rules.TimestampSpanMax for a topic: 0 unless retention deletes by time.
@@ -175,8 +176,9 @@ func spanMax(s *topicconfig.Settings) time.Duration {
 	return max(s.RetentionTime/spanShare, time.Millisecond)
 }
 
-// passEnv returns the functions with which a pass works on the log. Its function Replace fails if
-// the log's number of truncations differs from that in the sections when the pass began.
+// passEnv returns the functions through which a pass accesses the log. Its function Replace fails
+// if the log's number of truncations differs from the number in began, the sections at the start of
+// the pass.
 func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 	env := clean.Env{
 		OpenSidecar: func(ctx context.Context, s *segment.Segment,
@@ -212,8 +214,8 @@ func (c *Compaction) passEnv(began Sections, opts PassOptions) clean.Env {
 	return env
 }
 
-// keysForPass opens or builds the key sidecar of a segment. It returns nil if the segment has too
-// many records for a sidecar. The pass counts and throttles the bytes that are read and written.
+// keysForPass opens or builds a segment's key sidecar. It returns nil if the segment has too many
+// records for a sidecar. The pass counts and throttles the bytes that are read and written.
 func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how clean.SidecarOptions,
 	slot sidecars.Slot) (*keys.Reader, error) {
 	if how.Rebuild {
@@ -240,7 +242,7 @@ func (c *Compaction) keysForPass(ctx context.Context, s *segment.Segment, how cl
 // Invariant: every segment ends at or below Bound.
 type View struct {
 	Sections
-	// the segments in [log start, Bound), ascending, never the active one
+	// Segments are the segments in [log start, Bound) in ascending order, never the active segment.
 	Segments  []*segment.Segment
 	producers map[int64]clean.Producer
 	aborted   []segment.AbortedTxn // aborted transactions that begin below Bound and end above it
@@ -251,15 +253,15 @@ type View struct {
 // segments. If the first dirty offset is outside the log, it is reset first.
 func (c *Compaction) View(now time.Time) View {
 	c.Progress.ResetFirstDirty()
-	// The number of truncations is loaded before the segment list. If the log is truncated between
-	// the two, the view has an outdated number, so the result of the pass is rejected.
+	// The number of truncations is loaded before the segment list. If the log is truncated in
+	// between, the view has an outdated number, so the result of the pass is rejected.
 	truncations := c.Truncations()
 	list, limits := c.limits()
 	if list == nil {
 		return View{Release: func() {}}
 	}
-	// The reference to the whole list is released at once, so the view holds no segment above the
-	// bound. Otherwise a truncation above the bound would wait for the pass.
+	// The reference to the whole list is released at once. The view then holds no segment above the
+	// bound, which a truncation above the bound would have to wait for.
 	defer list.Release()
 	var v View
 	var cleanable []*segmentlist.Handle
@@ -276,7 +278,7 @@ func (c *Compaction) View(now time.Time) View {
 	}
 	if err := v.findAborted(list.Handles); err != nil {
 		// Without the list of aborted transactions, the pass could treat an aborted record as
-		// committed. So it cleans nothing. A consumer that reads the segment gets the same error.
+		// committed, so it cleans nothing. A consumer that reads the segment gets the same error.
 		c.env.Logger.Warn("failed to read aborted transactions; skipping the pass",
 			"partition", c.env.ID, "error", err)
 		v.Segments = nil

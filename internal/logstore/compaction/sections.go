@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Values of the label reason of heartwood_log_blocked_bytes: why bytes at or above the cleanable
-// bound cannot be cleaned now. Only the cleaner uses BlockedQuarantined.
+// Values of the label reason of heartwood_log_blocked_bytes: the reasons why bytes at or above the
+// cleanable bound cannot be cleaned now. Only the cleaner uses BlockedQuarantined.
 const (
 	BlockedActive       = "active_segment"
 	BlockedMinLag       = "min_lag"
@@ -20,7 +20,7 @@ const (
 
 // Sections divides a compacted log at one moment into the clean section below FirstDirty, the dirty
 // section from FirstDirty to Bound, and the blocked bytes above Bound, which cannot be cleaned now.
-// It refers to no segments.
+// It holds no reference to segments.
 //
 // Invariant: FirstDirty <= Bound.
 type Sections struct {
@@ -31,15 +31,16 @@ type Sections struct {
 	Bound      int64
 	CleanBytes int64
 	DirtyBytes int64
-	// Blocked is the number of bytes above Bound by reason.
+	// Blocked is the number of bytes above Bound, by reason.
 	Blocked map[string]int64
-	// OldestDirty is the time at which the first batch of the oldest dirty segment was written;
-	// zero if no segment is dirty.
+	// OldestDirty is the time at which the oldest dirty segment's first batch was written; zero if
+	// no segment is dirty.
 	OldestDirty time.Time
 	// Deleted is true if the first segment begins below the log start, because DeleteRecords has
-	// deleted a part of it. A pass may have removed the deleted records already.
+	// deleted a part of the segment. A pass may have removed the deleted records already.
 	Deleted bool
-	// DeletedActive is true if that segment is the active one, which must be rolled first.
+	// DeletedActive is true if the partly deleted segment is the active one, which must be rolled
+	// first.
 	DeletedActive bool
 	Segments      int   // number of segments below Bound
 	Records       int64 // estimated number of records below Bound
@@ -54,12 +55,13 @@ type Sections struct {
 // runningPass describes a pass that has replaced segments and has not ended yet.
 type runningPass struct {
 	bound int64
-	ratio float64 // the dirty ratio below the bound when the pass began
+	ratio float64 // dirty ratio below the bound when the pass began
 }
 
-// during corrects the sections while a pass replaces segments: below its bound they keep the dirty
-// ratio that they had when it began. An output segment may extend over the first dirty offset,
-// which moves only when the pass ends. So the whole log could count as dirty until then.
+// during corrects the sections while a pass replaces segments: the part of the log below the pass's
+// bound keeps the dirty ratio that it had when the pass began. An output segment may extend over
+// the first dirty offset, which moves only when the pass ends. Without the correction, the whole
+// log could therefore count as dirty until then.
 func (s *Sections) during(p *runningPass, cleanable []*segmentlist.Handle) {
 	below := int64(0)
 	for _, h := range cleanable {

@@ -14,10 +14,10 @@ import (
 type SegmentRows struct {
 	Compacted         bool
 	LogStart, LogEnd  int64
-	FirstDirty, Bound int64 // 0 unless Compacted
+	FirstDirty, Bound int64 // 0 if Compacted is false
 	Total             int   // number of segments of the log
 	Rows              []SegmentRow
-	Next              int64 // base offset of the segment after the last row; -1: none
+	Next              int64 // base offset of the segment after the last row; -1 if there is none
 }
 
 // SegmentRow is a report of one segment. Timestamps are Unix milliseconds.
@@ -26,24 +26,25 @@ type SegmentRow struct {
 	State                       SegmentState
 	BlockedBy                   string // reason of SegmentBlocked: one of the Blocked constants
 	Counts                      *keys.Counts
-	// Garbage is nil if no pass has counted the garbage of the segment.
+	// Garbage is nil if no pass has counted the segment's garbage.
 	Garbage *SegmentGarbage
-	// Codec is the codec of the first batch. Codec and the timestamps are valid if HasBatches is set.
+	// Codec is the first batch's codec. Codec and the timestamps are valid if HasBatches is set.
 	HasBatches         bool
 	Codec              compress.Codec
 	OldestMs, NewestMs int64
 	Clocks             []progress.TombstoneClock
 }
 
-// SegmentGarbage is the garbage of a segment as of a pass.
+// SegmentGarbage is a segment's garbage as of a certain pass.
 type SegmentGarbage struct {
 	Bytes, Records int64
 	CountedMs      int64 // start of the pass; 0 if the pass left no .dead file
 }
 
-// SegmentRows returns rows for at most limit segments, from the one on that contains the offset
-// from. It reads the headers of files that no earlier call has read. It holds references to the
-// segments of its rows meanwhile, and acquires no lock. It fails with segmentlist.ErrClosed only.
+// SegmentRows returns rows for at most limit segments, starting with the segment that contains the
+// offset from. It reads the headers of files that no earlier call has read. Meanwhile it holds
+// references to the segments of its rows, and acquires no lock. Its only error is
+// segmentlist.ErrClosed.
 func (c *Compaction) SegmentRows(from int64, limit int, now time.Time) (SegmentRows, error) {
 	list, limits := c.limits()
 	if list == nil {
@@ -58,8 +59,8 @@ func (c *Compaction) SegmentRows(from int64, limit int, now time.Time) (SegmentR
 	if last < len(list.Handles) {
 		all.Next = list.Handles[last].Base()
 	}
-	// The reference to the list is released before files are read, so that a truncation waits at
-	// most for the rows that it truncates.
+	// The reference to the list is released before files are read. A truncation then waits at most
+	// for the rows that it truncates.
 	for _, s := range selected {
 		s.handle.Acquire()
 	}
@@ -106,7 +107,7 @@ func arrange(handles []*segmentlist.Handle, limits cleanableLimits, logEnd int64
 	return all, segments
 }
 
-// States returns the state of every segment of a list that was acquired before, without reading a
+// States returns the state of every segment of a previously acquired list, without reading any
 // file.
 func (c *Compaction) States(handles []*segmentlist.Handle, now time.Time) (all SegmentRows,
 	segments []StateOf) {
@@ -136,7 +137,8 @@ func (c *Compaction) row(s StateOf, settings *topicconfig.Settings) SegmentRow {
 			CountedMs: d.PassedAtMs}
 		row.Clocks = c.Progress.Clocks(d, row.LastOffset, settings)
 	case d == nil && s.State == SegmentClean:
-		// A pass writes the .dead files before it moves the first dirty offset.
+		// A segment without a .dead file has no garbage, because a pass writes the .dead files
+		// before it moves the first dirty offset.
 		row.Garbage = &SegmentGarbage{}
 	}
 	return row

@@ -1,4 +1,4 @@
-// Package compressmeter counts what the logs of a store compress (Meter), for the metrics.
+// Package compressmeter counts the batches that the logs of a store compress, for the metrics.
 package compressmeter
 
 import (
@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Values of Kind.Site: what the broker compressed a batch for. The sums do not include a batch that
-// keeps its producer's codec, because the broker does not compress it.
+// Values of Kind.Site: the purposes for which the broker compresses a batch. The sums do not
+// include a batch that keeps its producer's codec, because the broker does not compress it.
 const (
 	SiteProduce = "produce" // an append
 	SiteClean   = "clean"   // a pass of the cleaner
@@ -25,14 +25,14 @@ type Meter struct {
 	}
 }
 
-// Kind identifies a sum.
+// Kind identifies one of the sums.
 type Kind struct {
 	Codec compress.Codec
 	Level int
 	Site  string
 }
 
-// Sum is what was compressed of one kind. Its values only rise.
+// Sum contains the sums over all batches of one Kind. Its values never fall.
 type Sum struct {
 	Kind
 	In, Out int64         // bytes of records before and after compression
@@ -44,8 +44,8 @@ type amounts struct {
 	spent   time.Duration
 }
 
-// At returns compress.To wrapped with a measurement for the site. The wrapper holds the lock only
-// while it adds to the sums.
+// At returns a function that calls compress.To and measures the call for the site. The function
+// holds the lock only while it adds to the sums.
 func (m *Meter) At(site string) compress.Func {
 	return func(dst *compress.Chunks, src []byte, codec compress.Codec, level int) error {
 		before, began := dst.Len(), time.Now()
@@ -59,8 +59,8 @@ func (m *Meter) At(site string) compress.Func {
 }
 
 func (m *Meter) add(kind Kind, one amounts) {
-	// The sum is that of the actual level, so the default level and an equal explicit level share
-	// one.
+	// The sum is selected by the actual level, so the default level and an equal explicit level
+	// share one sum.
 	if kind.Level == compress.LevelDefault {
 		_, _, kind.Level, _ = kind.Codec.Levels()
 	}
@@ -73,7 +73,7 @@ func (m *Meter) add(kind Kind, one amounts) {
 	m.mu.sums[kind] = amounts{sum.in + one.in, sum.out + one.out, sum.spent + one.spent}
 }
 
-// Sums returns all sums. They are copies, because a scrape of the metrics may block, and appends
+// Sums returns copies of all sums. A metrics scrape may block while it sends the sums, and appends
 // must not wait for it.
 func (m *Meter) Sums() []Sum {
 	m.mu.Lock()

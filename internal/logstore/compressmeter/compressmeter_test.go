@@ -29,7 +29,7 @@ func TestDefaultLevelAndItsNumberAreOneSum(t *testing.T) {
 	if got := sums[Kind{compress.Zstd, 3, SiteClean}]; got.In != 6 || len(sums) != 2 {
 		t.Errorf("sums %v", sums)
 	}
-	// xerial header, length, block
+	// The output consists of the xerial header, the length, and the block.
 	if got := sums[Kind{compress.Snappy, 0, SiteClean}]; got.In != 3 || got.Out != 16+4+5 {
 		t.Errorf("sum of snappy %v", got)
 	}

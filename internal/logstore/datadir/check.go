@@ -15,7 +15,7 @@ type check struct {
 	read func(fsys vfs.FS, dir string) error
 }
 
-// partitionChecks are the checks of the small files in the directory of a partition.
+// partitionChecks are the checks of the small files in a partition's directory.
 var partitionChecks = []check{
 	{PartitionFile, func(fsys vfs.FS, dir string) error {
 		_, err := ReadTopicID(fsys, dir)
@@ -53,13 +53,14 @@ var directoryChecks = []check{
 	}},
 }
 
-// CheckPartition calls found for each malformed small file in the directory of a partition. It
-// returns the errors of the files that could not be read.
+// CheckPartition calls found for each malformed small file in a partition's directory. It returns
+// the errors of the files that could not be read.
 func CheckPartition(fsys vfs.FS, dir string, found func(path string, err error)) error {
 	return runChecks(partitionChecks, fsys, dir, found)
 }
 
-// CheckDirectory is CheckPartition for a data directory.
+// CheckDirectory calls found for each malformed small file in a data directory, like
+// CheckPartition.
 func CheckDirectory(fsys vfs.FS, dir string, found func(path string, err error)) error {
 	return runChecks(directoryChecks, fsys, dir, found)
 }
@@ -77,7 +78,7 @@ func runChecks(checks []check, fsys vfs.FS, dir string, found func(string, error
 	return errors.Join(failed...)
 }
 
-// checkPolicy is stricter than ReadPolicy, which keeps the data in case of doubt.
+// checkPolicy is stricter than ReadPolicy: ReadPolicy keeps the data in case of doubt.
 func checkPolicy(fsys vfs.FS, dir string) error {
 	values, err := readFields(fsys, filepath.Join(dir, PolicyFile))
 	if values == nil || err != nil {
@@ -89,7 +90,7 @@ func checkPolicy(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// checkMeta is LoadDirectoryID without the creation of a missing id.
+// checkMeta does the same as LoadDirectoryID, but does not create a missing id.
 func checkMeta(fsys vfs.FS, dir string) error {
 	content, err := fsys.ReadFile(filepath.Join(dir, MetaFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,7 +17,7 @@ type Checkpoints struct {
 	fs      vfs.FS
 	dir     string
 	logger  *slog.Logger
-	written map[string]string // key: name of a checkpoint file; value: its content on disk
+	written map[string]string // content on disk, by name of the checkpoint file
 }
 
 // NewCheckpoints returns the checkpoint files of a data directory. It accesses no file.
@@ -25,13 +25,12 @@ func NewCheckpoints(fsys vfs.FS, dir string, logger *slog.Logger) *Checkpoints {
 	return &Checkpoints{fs: fsys, dir: dir, logger: logger, written: map[string]string{}}
 }
 
-// horizonUnknown is the delete horizon of a log that a missing line stands for.
+// horizonUnknown is the delete horizon of a log that the checkpoint does not list.
 const horizonUnknown = 0
 
-// Write writes each file whose content differs from the last one that was written. Most
-// rounds of most clusters change no file, and each written file costs two syncs. If writing a file
-// fails, the later files of this round are not written. The earlier files stay on disk, which is
-// safe.
+// Write writes each file whose content differs from the last written content. Most rounds of most
+// clusters change no file, and each written file costs two syncs. If writing a file fails, the
+// later files of this round are not written. The earlier files stay on disk, which is safe.
 func (c *Checkpoints) Write(all map[checkpoint.PartitionID]checkpoint.State) error {
 	aborted := make(map[checkpoint.PartitionID]checkpoint.AbortedCounts, len(all))
 	progress := make(map[checkpoint.PartitionID]checkpoint.CleaningState, len(all))
@@ -41,7 +40,7 @@ func (c *Checkpoints) Write(all map[checkpoint.PartitionID]checkpoint.State) err
 			Progress: state.Progress}
 	}
 	// The aborted counts are written before the recovery point. Recovery does not scan below the
-	// recovery point, so it detects a lost transaction index there only by these counts.
+	// recovery point, so only these counts show that a transaction index below it was lost.
 	if err := c.writeFile(checkpoint.AbortedFile,
 		checkpoint.EncodeAborted(aborted)); err != nil {
 		return err
@@ -71,7 +70,7 @@ func (c *Checkpoints) Write(all map[checkpoint.PartitionID]checkpoint.State) err
 var offsetCheckpoints = []struct {
 	name  string
 	field func(*checkpoint.State) *int64
-	// omitted and lower values are not written, because a missing line is read as such a value.
+	// Values at or below omitted are not written, because a missing line is read as omitted.
 	omitted int64
 }{
 	{checkpoint.RecoveryPointFile, func(s *checkpoint.State) *int64 { return &s.RecoveryPoint },
@@ -95,10 +94,10 @@ func (c *Checkpoints) writeFile(name string, content []byte) error {
 	return nil
 }
 
-// Load reads the checkpoint files. A missing or malformed file is treated as a file that
-// lists no partition. Without a recovery point, recovery scans the whole log; without another
-// value, some work is repeated. malformed contains the names of the malformed files, which the next
-// save replaces.
+// Load reads the checkpoint files. It treats a missing or malformed file as a file that lists no
+// partition. Without a recovery point, recovery scans the whole log; without another value, some
+// work is repeated. malformed contains the names of the malformed files, which the next Write
+// replaces.
 func (c *Checkpoints) Load() (all map[checkpoint.PartitionID]checkpoint.State,
 	malformed map[string]bool,
 	err error) {
@@ -120,7 +119,7 @@ func (c *Checkpoints) Load() (all map[checkpoint.PartitionID]checkpoint.State,
 }
 
 // loadCheckpoint reads one file and stores its values in the map all. If the file is malformed, it
-// adds the name of the file to the map malformed instead. It fails if the disk fails, or if another
+// adds the file's name to the map malformed instead. It fails if the disk fails, or if another
 // program has written the file in a later version.
 func loadCheckpoint[V any](c *Checkpoints, all map[checkpoint.PartitionID]checkpoint.State,
 	malformed map[string]bool,
@@ -128,7 +127,7 @@ func loadCheckpoint[V any](c *Checkpoints, all map[checkpoint.PartitionID]checkp
 	set func(*checkpoint.State, V)) error {
 	content, err := c.fs.ReadFile(filepath.Join(c.dir, name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(content) == 0 {
-		return nil // Apache Kafka creates the file empty
+		return nil // an empty file; Apache Kafka creates such files
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)

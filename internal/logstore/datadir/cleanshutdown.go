@@ -10,11 +10,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// cleanShutdown is the content of the clean-shutdown marker, as Kafka writes it
+// cleanShutdown is the content of the clean-shutdown marker, in Kafka's format
 // (CleanShutdownFileHandler, KIP-966).
 type cleanShutdown struct {
 	Version     int   `json:"version"`
-	BrokerEpoch int64 `json:"brokerEpoch"` // epoch of the broker process that stopped; -1: unknown
+	BrokerEpoch int64 `json:"brokerEpoch"` // epoch of the stopped broker process; -1 if unknown
 }
 
 // WriteCleanShutdown writes the clean-shutdown marker, which states that everything in the
@@ -27,8 +27,8 @@ func WriteCleanShutdown(fsys vfs.FS, dir string, epoch int64) error {
 	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, CleanShutdownFile), content)
 }
 
-// ReadCleanShutdown reports whether the marker exists, and the broker epoch in it. A malformed
-// marker still shows that the shutdown was clean; the broker epoch is then unknown.
+// ReadCleanShutdown reports whether the marker exists, and returns the broker epoch in it. A
+// malformed marker still shows that the shutdown was clean, but the broker epoch is then unknown.
 func ReadCleanShutdown(fsys vfs.FS, dir string) (clean bool, epoch int64, err error) {
 	content, err := fsys.ReadFile(filepath.Join(dir, CleanShutdownFile))
 	if errors.Is(err, fs.ErrNotExist) {

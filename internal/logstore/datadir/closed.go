@@ -11,10 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// LoadClosed reads segment-checkpoint after a clean shutdown. It returns nil if the file is
-// missing or malformed; the start is then slower but correct. current reports whether the process
-// with this broker epoch, which wrote the clean-shutdown marker, wrote the file too. Otherwise
-// another program has used the directory since, as Kafka may, and segments may have been deleted.
+// LoadClosed reads segment-checkpoint after a clean shutdown. It returns nil if the file is missing
+// or malformed; the start is then slower but correct. current reports whether the process with the
+// given broker epoch, which wrote the clean-shutdown marker, also wrote this file. Otherwise
+// another program, such as Kafka, has used the directory since then, and may have deleted segments.
 func LoadClosed(fsys vfs.FS, dir string, logger *slog.Logger,
 	epoch int64) (all map[checkpoint.PartitionID]checkpoint.ClosedLog, current bool) {
 	content, err := fsys.ReadFile(filepath.Join(dir, checkpoint.SegmentsFile))

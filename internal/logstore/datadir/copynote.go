@@ -11,42 +11,42 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Files that exist while records are copied from another replica into this log.
-// docs/format/store.md describes them.
+// Files that exist while records are copied from another replica into this log; see
+// docs/format/store.md.
 const (
-	// CopySourceFile contains the id of the broker whose log is being copied into this one, which
+	// CopySourceFile contains the id of the broker whose log is being copied into this log, which
 	// was empty when the copy began (ADR 0155).
 	CopySourceFile = "copy.source"
-	// CopyGapFile contains the leader epoch in which the log received records behind an offset gap
+	// CopyGapFile contains the leader epoch in which the log received records above an offset gap
 	// (ADR 0201).
 	CopyGapFile = "copy.gap"
 )
 
-// CopySource returns the id of the broker whose log is being copied into this one, -1 if this log
-// is not an incomplete copy. Each call reads the id from a file.
+// CopySource returns the id of the broker whose log is being copied into this log, or -1 if this
+// log is not an incomplete copy. Each call reads the id from a file.
 func (n *Notes) CopySource() (broker int32, err error) {
 	return n.readNumber(CopySourceFile, "broker")
 }
 
 // SetCopySource durably stores the id of the broker whose log is copied. The caller calls it before
-// it appends the first record of the copy. The value -1 removes the file, which marks the copy as
-// complete. If a crash restores the file, the log is copied once more.
+// it appends the first record of the copy. The value -1 marks the copy as complete by removing the
+// file. If a crash restores the file, the log is copied once more.
 func (n *Notes) SetCopySource(broker int32) error {
 	return n.writeNumber(CopySourceFile, "broker", broker)
 }
 
-// CopyGap returns the leader epoch in which this log last received records behind an offset gap. It
+// CopyGap returns the leader epoch in which this log last received records above an offset gap. It
 // returns -1 if there is no such gap, or if the gap is no longer relevant. Each call reads the
 // epoch from a file.
 func (n *Notes) CopyGap() (epoch int32, err error) { return n.readNumber(CopyGapFile, "epoch") }
 
-// SetCopyGap durably stores the leader epoch in which the log receives records behind an offset
-// gap. The caller calls it before it appends the first of these records. The value -1 removes the
-// file when the gap is no longer relevant. If a crash restores the file, the log may be copied
+// SetCopyGap durably stores the leader epoch in which the log receives records above an offset gap.
+// The caller calls it before it appends the first of these records. The value -1 removes the file
+// when the gap is no longer relevant. If a crash restores the file, the log may be copied
 // needlessly.
 func (n *Notes) SetCopyGap(epoch int32) error { return n.writeNumber(CopyGapFile, "epoch", epoch) }
 
-// readNumber reads the number in a file, -1 if the file does not exist.
+// readNumber reads the number in a file, or returns -1 if the file does not exist.
 func (n *Notes) readNumber(file, key string) (int32, error) {
 	values, err := readFields(n.fs, filepath.Join(n.dir, file))
 	if values == nil || err != nil {

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// FormatLevelFile is in the data directory; docs/format/format-level.md describes it.
+// FormatLevelFile is a file in the data directory; see docs/format/format-level.md.
 const FormatLevelFile = "format-level"
 
 // ErrFormatLevel is wrapped by errors about a format level that this binary does not support.
@@ -27,8 +27,8 @@ func CheckFormatLevel(level int32) error {
 	return nil
 }
 
-// readFormatLevel returns the format level of a data directory. A malformed file is an error: its
-// directory may have any level.
+// readFormatLevel returns a data directory's format level. A malformed file is an error, because
+// the directory may have any level.
 func readFormatLevel(fsys vfs.FS, dir string) (int32, error) {
 	content, err := fsys.ReadFile(filepath.Join(dir, FormatLevelFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,8 +46,8 @@ func readFormatLevel(fsys vfs.FS, dir string) (int32, error) {
 	return int32(level), nil
 }
 
-// SupportedFormatLevel returns the format level of a data directory, and an error if this binary
-// does not support it.
+// SupportedFormatLevel returns a data directory's format level. It fails if this binary does not
+// support the level.
 func SupportedFormatLevel(fsys vfs.FS, dir string) (int32, error) {
 	level, err := readFormatLevel(fsys, dir)
 	if err != nil {

@@ -9,14 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// AssignmentFile holds the replica incarnation id for which the log was created (ADR 0185).
+// AssignmentFile contains the id of the replica incarnation for which the log was created (ADR
+// 0185).
 const AssignmentFile = "assignment"
 
 // assignmentBytesMax is the maximum length of the id; generated ids have 22 bytes.
 const assignmentBytesMax = 64
 
-// ReplicaIncarnation returns the id of the replica incarnation for which the log was created, "" if
-// the log is new, and no incarnation has been decided for it. Each call reads the id from a file.
+// ReplicaIncarnation returns the id of the replica incarnation for which the log was created. It
+// returns "" if the log is new and no incarnation has been decided for it. Each call reads the id
+// from a file.
 func (n *Notes) ReplicaIncarnation() (string, error) {
 	values, err := readFields(n.fs, filepath.Join(n.dir, AssignmentFile))
 	if values == nil || err != nil {
@@ -29,8 +31,8 @@ func (n *Notes) ReplicaIncarnation() (string, error) {
 }
 
 // SetReplicaIncarnation durably stores the id of the replica incarnation. If the log was created
-// for another incarnation, the caller has durably emptied it before. So a crash never leaves the
-// records of one incarnation under the id of another.
+// for another incarnation, the caller must durably empty the log before. So a crash never leaves
+// the records of one incarnation with the id of another incarnation.
 func (n *Notes) SetReplicaIncarnation(id string) error {
 	if err := checkAssignment(id); err != nil {
 		return fmt.Errorf("write %s: %w", AssignmentFile, err)
@@ -44,7 +46,7 @@ func (n *Notes) SetReplicaIncarnation(id string) error {
 }
 
 // checkAssignment fails with ErrMalformed if the id is empty, too long, or contains anything but
-// printable ASCII characters without spaces. The file could not store such an id unchanged.
+// printable ASCII characters other than spaces. The file could not store such an id unchanged.
 func checkAssignment(id string) error {
 	if id == "" || len(id) > assignmentBytesMax ||
 		strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {

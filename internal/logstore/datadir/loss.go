@@ -10,20 +10,20 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// LossFile states that the log has lost records which were on the disk, and why that is known.
+// LossFile states that the log has lost records that were on the disk, and how this was detected.
 const LossFile = "records.lost"
 
 // loss is the content of records.lost.
 type loss struct {
 	cause string
 	// incarnation is the replica incarnation id that the metadata contained when the broker first
-	// knew of the loss. It is set later than cause, which stamped reports.
+	// detected the loss. It is set later than cause; stamped is true once it is set.
 	incarnation string
 	stamped     bool
 }
 
-// Loss returns how the log is known to have lost records that were on the disk, "" if it is not.
-// The loss remains, also after a restart, until SetLoss removes it.
+// Loss returns the reason why the log is known to have lost records that were on the disk, or "" if
+// no loss is known. The loss remains known, even after a restart, until SetLoss removes it.
 func (n *Notes) Loss() string {
 	if known := n.loss.Load(); known != nil {
 		return known.cause
@@ -31,8 +31,8 @@ func (n *Notes) Loss() string {
 	return ""
 }
 
-// LossOf returns the replica incarnation id that StampLoss has stored; ok is false if there is no
-// loss, or no id was stored since the loss was found.
+// LossOf returns the replica incarnation id that StampLoss has stored. ok is false if there is no
+// loss, or if no id was stored since the loss was found.
 func (n *Notes) LossOf() (incarnation string, ok bool) {
 	if known := n.loss.Load(); known != nil {
 		return known.incarnation, known.stamped
@@ -40,8 +40,8 @@ func (n *Notes) LossOf() (incarnation string, ok bool) {
 	return "", false
 }
 
-// SetLoss durably stores how the log is known to have lost records. The value "" removes the loss:
-// the log was emptied, or a user continues with the records that are left.
+// SetLoss durably stores the reason why the log is known to have lost records. The value "" removes
+// the loss, because the log was emptied, or a user continues with the remaining records.
 func (n *Notes) SetLoss(cause string) error {
 	if cause != "" {
 		return n.writeLoss(loss{cause: cause})
@@ -57,8 +57,8 @@ func (n *Notes) SetLoss(cause string) error {
 	return nil
 }
 
-// StampLoss durably stores the replica incarnation id with which the metadata does not take the
-// loss into account yet; the id may be "". The caller then reports the loss.
+// StampLoss durably stores the replica incarnation id in the metadata at a time when the metadata
+// does not consider the loss yet. The id may be "". Afterwards the caller reports the loss.
 func (n *Notes) StampLoss(incarnation string) error {
 	return n.writeLoss(loss{cause: n.Loss(), incarnation: incarnation, stamped: true})
 }
@@ -76,7 +76,7 @@ func (n *Notes) writeLoss(found loss) error {
 	return nil
 }
 
-// readLoss reads the stored loss, nil if there is none.
+// readLoss reads the stored loss, or returns nil if there is none.
 func readLoss(fsys vfs.FS, dir string) (*loss, error) {
 	values, err := readFields(fsys, filepath.Join(dir, LossFile))
 	if values == nil || err != nil {

@@ -28,8 +28,8 @@ const (
 
 // Parts of the names of directories.
 const (
-	DeleteSuffix   = "-delete"   // of the directory of a released partition that is being deleted
-	RetainedSuffix = "-retained" // of the directory of a released partition that is kept
+	DeleteSuffix   = "-delete"   // suffix for a released partition's directory that is being deleted
+	RetainedSuffix = "-retained" // suffix for a released partition's directory that is kept
 	nameBytesMax   = 255         // maximum length of a file name on every common filesystem
 	// LostAndFound is the directory at the root of every ext4 volume. The store ignores it without
 	// a warning.
@@ -39,7 +39,7 @@ const (
 // ErrMalformed is wrapped by every error about the content of a file that describes a directory.
 var ErrMalformed = errors.New("malformed metadata file")
 
-// String returns the id as Kafka writes it: base64 for URLs, without padding.
+// String returns the id in Kafka's format: URL-safe base64 without padding.
 func (t TopicID) String() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
 
 // parseID is the inverse of TopicID.String; it fails with ErrMalformed.
@@ -51,12 +51,12 @@ func parseID(text string) (id TopicID, err error) {
 	return TopicID(decoded), nil
 }
 
-// NewID returns a random id (UUID version 4). Like Kafka, it discards ids that begin with a dash,
-// because tools would read them as flags.
+// NewID returns a random id (UUID version 4). Like Kafka, it never returns an id that begins with a
+// dash, because tools would read such an id as a flag.
 func NewID() TopicID {
 	for {
 		var id TopicID
-		_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
+		_, _ = rand.Read(id[:]) // this never fails: crypto/rand ends the process instead
 		id[6] = id[6]&0x0f | 0x40
 		id[8] = id[8]&0x3f | 0x80
 		if !strings.HasPrefix(id.String(), "-") {
@@ -68,7 +68,7 @@ func NewID() TopicID {
 // ParsePartition parses the name of a partition's directory. The index begins after the last dash,
 // because topics may contain dashes too.
 //
-// A name with characters that Kafka does not allow in a topic is not a partition. Otherwise a
+// A name with characters that Kafka does not allow in topic names is not a partition. Otherwise a
 // directory that somebody copied into the data directory, such as "my backup-1", would be listed in
 // the checkpoint files. The fields of these files are separated by spaces, so the next start could
 // not read the files at all.
@@ -84,15 +84,15 @@ func ParsePartition(name string) (id checkpoint.PartitionID, ok bool) {
 	return checkpoint.PartitionID{Topic: name[:dash], Index: int32(index)}, true
 }
 
-// legalInTopic reports whether Kafka allows a character in the name of a topic.
+// legalInTopic reports whether Kafka allows a character in topic names.
 func legalInTopic(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' ||
 		r == '_' || r == '-'
 }
 
 // ReleasedName returns the name of a released partition's directory: <partition>.<32 hex
-// digits><suffix>. The partition is truncated so that the name is not too long for the filesystem;
-// no code parses the name.
+// digits><suffix>. A partition name that would be too long for the filesystem is truncated; no code
+// parses the name.
 func ReleasedName(id checkpoint.PartitionID, tag TopicID, suffix string) string {
 	tail := "." + hex.EncodeToString(tag[:]) + suffix
 	name := id.String()
@@ -113,9 +113,9 @@ func fields(content []byte, separator string) map[string]string {
 }
 
 // LoadDirectoryID reads the directory id from meta.properties, or creates the file with a new id.
-// It keeps other properties, such as those of a Kafka broker, so that a Kafka broker can use the
-// directory again. An unknown version or a malformed id is an error, because a new id would make
-// the disk look like a different disk.
+// It keeps other properties, such as a Kafka broker's, because a Kafka broker must be able to use
+// the directory again. An unknown version or a malformed id is an error, because a new id would
+// make the disk look like a different disk.
 func LoadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
 	name := filepath.Join(dir, MetaFile)
 	content, err := fsys.ReadFile(name)
@@ -170,7 +170,8 @@ func ReadTopicID(fsys vfs.FS, dir string) (TopicID, error) {
 	return topic, nil
 }
 
-// WritePolicy writes reclaim.policy: what happens to the data when the topic is deleted.
+// WritePolicy writes reclaim.policy, which states what happens to the data when the topic is
+// deleted.
 func WritePolicy(fsys vfs.FS, dir string, retain bool) error {
 	content := fmt.Sprintf("version: 0\nretain: %t\n", retain)
 	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, PolicyFile),
@@ -180,8 +181,8 @@ func WritePolicy(fsys vfs.FS, dir string, retain bool) error {
 	return nil
 }
 
-// ReadPolicy reads reclaim.policy. If the file does not exist, the data is kept, because it can
-// still be deleted later.
+// ReadPolicy reads reclaim.policy. If the file does not exist, the data is kept, because data that
+// is kept can still be deleted later.
 func ReadPolicy(fsys vfs.FS, dir string) (retain bool, err error) {
 	values, err := readFields(fsys, filepath.Join(dir, PolicyFile))
 	if err != nil {
@@ -190,7 +191,7 @@ func ReadPolicy(fsys vfs.FS, dir string) (retain bool, err error) {
 	return values["retain"] != "false", nil
 }
 
-// readFields reads a file with lines of the form "key: value", version 0. It returns nil if the
+// readFields reads a file of version 0 with lines of the form "key: value". It returns nil if the
 // file does not exist.
 func readFields(fsys vfs.FS, name string) (map[string]string, error) {
 	content, err := fsys.ReadFile(name)
@@ -208,8 +209,8 @@ func readFields(fsys vfs.FS, name string) (map[string]string, error) {
 	return values, nil
 }
 
-// ReleaseOf returns a function that reports whether a name is the name of a released directory of a
-// partition.
+// ReleaseOf returns a function that reports whether a name belongs to a released directory of the
+// given partition.
 func ReleaseOf(id checkpoint.PartitionID) func(name string) bool {
 	pattern := ReleasedName(id, TopicID{}, DeleteSuffix)
 	prefix := pattern[:strings.LastIndexByte(pattern, '.')+1]

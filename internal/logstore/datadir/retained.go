@@ -10,17 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Retained is the content of the file "retained" in the directory of a retained log: the partition,
-// and its values in the checkpoint files, which no longer list the partition.
+// Retained is the content of the file "retained" in a retained log's directory: the partition, and
+// the partition's values from the checkpoint files, which no longer list the partition.
 type Retained struct {
 	ID       checkpoint.PartitionID
-	Clean    bool // the log was closed without an error
+	Clean    bool // true if the log was closed without an error
 	Released time.Time
 	Saved    checkpoint.State
 }
 
-// Write durably writes the file. It is called before the directory is renamed, because only the
-// file identifies the partition of a renamed directory.
+// Write durably writes the file "retained". It is called before the directory is renamed, because
+// afterwards only the file identifies the partition.
 func (r Retained) Write(fsys vfs.FS, dir string) error {
 	content := fmt.Sprintf("version: 0\ntopic: %s\npartition: %d\nclean: %t\nreleased_ms: %d\n"+
 		"log_start: %d\nrecovery_point: %d\nhigh_watermark: %d\nfirst_dirty: %d\n",

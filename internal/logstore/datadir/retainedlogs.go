@@ -12,21 +12,21 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// RetainedLog is the log of a partition that was released with its data.
+// RetainedLog is the log of a partition that was released but whose data was kept.
 type RetainedLog struct {
 	ID        checkpoint.PartitionID
-	Topic     TopicID // zero if it is not readable
+	Topic     TopicID // zero if the topic id cannot be read
 	Released  time.Time
-	SizeBytes int64 // of all files of the directory
-	// LogStart and HighWatermark are those of the release. A compacted log has fewer records than
-	// offsets in between.
+	SizeBytes int64 // total size of all files in the directory
+	// LogStart and HighWatermark are the values at the time of the release. A compacted log has
+	// fewer records than offsets between them.
 	LogStart, HighWatermark int64
 
-	Directory string // name in the data directory
+	Directory string // name of the log's directory in the data directory
 }
 
-// MeasureRetained returns the retained logs of a data directory, sorted by partition and time of
-// release. A directory that cannot be read, or is reopened or removed meanwhile, is left out.
+// MeasureRetained returns the retained logs in a data directory, sorted by partition and time of
+// release. It omits a directory that cannot be read, or is reopened or removed meanwhile.
 func MeasureRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, error) {
 	all, err := ListRetained(fsys, dir, logger)
 	if err != nil {
@@ -59,8 +59,8 @@ func (r *RetainedLog) measure(fsys vfs.FS, dataDir string) error {
 	return nil
 }
 
-// ListRetained returns the retained logs of a data directory without topic ids and sizes, sorted by
-// partition and time of release. A directory that cannot be read is left out with a warning.
+// ListRetained returns the retained logs in a data directory without topic ids and sizes, sorted by
+// partition and time of release. It omits a directory that cannot be read, and logs a warning.
 func ListRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -92,7 +92,7 @@ func ListRetained(fsys vfs.FS, dir string, logger *slog.Logger) ([]RetainedLog, 
 	return all, nil
 }
 
-// TopicOf returns the topic id in a directory, or the zero id if it cannot be read.
+// TopicOf returns the topic id in a directory, or the zero id if the file cannot be read.
 func TopicOf(fsys vfs.FS, dir string) TopicID {
 	topic, err := ReadTopicID(fsys, dir)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package durability tracks how much of a log is on disk, and syncs the rest (Disk).
+// Package durability tracks which part of a log is on disk, and syncs the rest (Disk).
 //
 // # Locks
 //
-// Commit and Flush acquire locks of the log, Log.maintain before Log.mu, and hold Log.mu only while
-// they read and change offsets: appends continue while files are synced.
+// Commit and Flush acquire locks of the log, Log.maintain before Log.mu. They hold Log.mu only
+// while they read and change offsets, so appends continue while files are synced.
 package durability
 
 import (
@@ -22,29 +22,29 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 )
 
-// Disk tracks how much of a log is on disk, and syncs the rest. Its offsets are ordered:
+// Disk tracks which part of a log is on disk, and syncs the rest. Its offsets are ordered:
 //
 //	sealedEnd <= checkpointed <= recoveryPoint <= synced <= log end
 //
-// Log.mu guards the offsets and unsealed, and the caller of each method whose name ends with Locked
-// holds it. synced and sealedEnd are also read without the lock; unsynced and syncs need none. The
-// offsets fall only by a truncation.
+// Log.mu guards the offsets and unsealed. The caller of a method whose name ends with Locked holds
+// Log.mu. synced and sealedEnd are also read without the lock; unsynced and syncs need no lock.
+// Only a truncation lowers the offsets.
 type Disk struct {
 	Log Env
-	// synced is the end of the synced records.
+	// synced is the end offset of the synced records.
 	synced atomic.Int64
-	// recoveryPoint is the offset below which recovery need not scan: the records below it are
-	// synced, and their segments are sealed.
+	// recoveryPoint is the offset below which recovery does not have to scan: the records below it
+	// are synced, and their segments are sealed.
 	recoveryPoint int64
 	// checkpointed is the recovery point in the checkpoint on disk (Store.save).
 	checkpointed int64
-	// unsealed are rolled segments that the next flush seals, oldest first.
+	// unsealed contains the rolled segments that the next flush seals, oldest first.
 	unsealed []unsealed
 	// sealedEnd is the offset below which segments may be cleaned: min(checkpointed, base of
 	// unsealed[0]). A roll updates it before it publishes the segment list with the rolled segment
 	// (Compaction.limits).
 	sealedEnd atomic.Int64
-	// unsynced is the number of bytes that were appended after the last flush, or after the last
+	// unsynced is the number of bytes that were appended since the last flush, or since the last
 	// sync that was requested because this number was too large.
 	unsynced atomic.Int64
 	// syncs counts the syncs of commits and flushes, including the seals of rolled segments. Only
@@ -52,7 +52,7 @@ type Disk struct {
 	syncs syncMeter
 }
 
-// Env is what a Disk uses of its log.
+// Env contains the functions and values of a log that its Disk uses.
 type Env struct {
 	ID           checkpoint.PartitionID
 	Logger       *slog.Logger
@@ -64,7 +64,7 @@ type Env struct {
 	Maintain, Mu sync.Locker // Log.maintain and Log.mu
 }
 
-// syncMeter counts the syncs of a log and the time that they took. Both values only rise.
+// syncMeter counts the syncs of a log and measures their duration. Neither value ever falls.
 type syncMeter struct {
 	count atomic.Int64
 	spent atomic.Int64 // nanoseconds of wall-clock time
@@ -79,15 +79,15 @@ func (m *syncMeter) add(took time.Duration) {
 type unsealed struct {
 	segment *segmentlist.Handle
 	end     int64 // end offset, which is the base offset of the next segment
-	// state is the encoded producer state as of end; nil for a segment that recovery found, because
-	// recovery no longer has the producer state as of end.
+	// state is the encoded producer state at end. It is nil for a segment that recovery found,
+	// because recovery no longer has the producer state at end.
 	state []byte
 }
 
-// Start sets the state of a log that recovery has found, with the end offset end and the recovery
-// point checkpointed on disk. Records that a scan has read are durable, because segment.Recover
-// syncs them. If the rebuilt indexes of a segment did not fit onto a full disk, a later flush seals
-// the segment. Until then the recovery point stays at the base offset of this segment.
+// Start sets the state of a recovered log with the end offset end and the recovery point
+// checkpointed on disk. Records that a scan has read are durable, because segment.Recover syncs
+// them. If a segment's rebuilt indexes did not fit onto a full disk, a later flush seals the
+// segment. Until then the recovery point stays at the segment's base offset.
 func (d *Disk) Start(handles []*segmentlist.Handle, end, checkpointed int64) {
 	d.recoveryPoint = end
 	for i, h := range handles[:len(handles)-1] {
@@ -97,7 +97,8 @@ func (d *Disk) Start(handles []*segmentlist.Handle, end, checkpointed int64) {
 		}
 	}
 	if active := handles[len(handles)-1]; active.Unsynced() {
-		// The end of the active segment could not be rewritten; the next flush does it and syncs.
+		// The end of the active segment could not be rewritten. The next flush rewrites and syncs
+		// it.
 		d.recoveryPoint = min(d.recoveryPoint, active.Base())
 	}
 	d.synced.Store(d.recoveryPoint)
@@ -111,17 +112,17 @@ func (d *Disk) Synced() int64 { return d.synced.Load() }
 // SealedEnd returns the offset below which segments may be cleaned.
 func (d *Disk) SealedEnd() int64 { return d.sealedEnd.Load() }
 
-// Syncs returns the number of syncs of commits and flushes, including the seals of rolled segments,
-// and the time that they took.
+// Syncs returns the number and the total duration of the syncs by commits and flushes, including
+// the seals of rolled segments.
 func (d *Disk) Syncs() (count int64, spent time.Duration) {
 	return d.syncs.count.Load(), time.Duration(d.syncs.spent.Load())
 }
 
-// AddUnsynced adds the number of bytes that were appended.
+// AddUnsynced adds the number of bytes of an append.
 func (d *Disk) AddUnsynced(n int) { d.unsynced.Add(int64(n)) }
 
 // NeedsSync reports whether more than bytesMax bytes are unsynced. If so, it reports true again
-// only after another bytesMax bytes.
+// only after bytesMax more bytes.
 func (d *Disk) NeedsSync(bytesMax int64) bool {
 	if d.unsynced.Load() <= bytesMax {
 		return false
@@ -133,28 +134,28 @@ func (d *Disk) NeedsSync(bytesMax int64) bool {
 // CheckpointedLocked returns the recovery point in the checkpoint on disk.
 func (d *Disk) CheckpointedLocked() int64 { return d.checkpointed }
 
-// RecoveryPointLocked returns the offset below which recovery need not scan.
+// RecoveryPointLocked returns the offset below which recovery does not have to scan.
 func (d *Disk) RecoveryPointLocked() int64 { return d.recoveryPoint }
 
-// SavedRecoveryPointLocked returns the recovery point that the checkpoint stores. It does not
-// exceed unsavedFrom, the start of an unsaved leader epoch, because a start finds that epoch only
-// in the batches that it scans.
+// SavedRecoveryPointLocked returns the recovery point for the checkpoint. It is at most
+// unsavedFrom, the start of an unsaved leader epoch, because a start finds that epoch only in the
+// batches that it scans.
 func (d *Disk) SavedRecoveryPointLocked(unsavedFrom int64) int64 {
 	return max(min(d.recoveryPoint, unsavedFrom), d.checkpointed)
 }
 
-// CheckpointedToLocked notes that a recovery point is on disk. The cleaner may clean a segment only
-// after the recovery point on disk has passed it. Cleaning leaves gaps between segments, and
-// recovery treats a gap above the recovery point on disk as lost data (ADR 0015). A truncation may
-// have lowered d.recoveryPoint after the given recovery point was read, so the lower of the two is
-// stored.
+// CheckpointedToLocked stores that a recovery point is on disk. The cleaner may clean a segment
+// only once the recovery point on disk is at or above the segment's end. Cleaning leaves gaps
+// between segments, and recovery treats a gap above the recovery point on disk as lost data (ADR
+// 0015). A truncation may have lowered d.recoveryPoint after the given recovery point was read, so
+// the lower of the two values is stored.
 func (d *Disk) CheckpointedToLocked(recoveryPoint int64) {
 	d.checkpointed = min(recoveryPoint, d.recoveryPoint)
 	d.settle()
 }
 
-// RolledLocked adds a segment that the next flush seals, with its end offset and the encoded
-// producer state as of this offset.
+// RolledLocked adds a segment that the next flush seals, with the segment's end offset and the
+// encoded producer state at this offset.
 func (d *Disk) RolledLocked(segment *segmentlist.Handle, end int64, state []byte) {
 	d.unsealed = append(d.unsealed, unsealed{segment: segment, end: end, state: state})
 	d.settle()
@@ -167,9 +168,9 @@ func (d *Disk) ForgetLocked(match func(*segmentlist.Handle) bool) {
 	d.settle()
 }
 
-// TruncateLocked lowers all offsets to at most the offset end. A truncation calls it before it
-// lowers the log end. Records that are appended above this offset afterwards are then not treated
-// as synced, even if a sync that began earlier reports success.
+// TruncateLocked lowers all offsets to at most end. A truncation calls it before it lowers the log
+// end. Records that are appended above end afterwards are then not treated as synced, even if a
+// sync that began earlier reports success.
 func (d *Disk) TruncateLocked(end int64) {
 	d.synced.Store(min(d.synced.Load(), end))
 	d.recoveryPoint = min(d.recoveryPoint, end)
@@ -177,8 +178,8 @@ func (d *Disk) TruncateLocked(end int64) {
 	d.settle()
 }
 
-// RestartLocked sets the state of a log that starts again, empty, at an offset. An empty log is
-// synced.
+// RestartLocked sets the state of a log that was emptied and starts at the given offset. An empty
+// log is synced.
 func (d *Disk) RestartLocked(offset int64) {
 	d.TruncateLocked(offset)
 	d.unsealed, d.recoveryPoint = nil, offset
@@ -195,7 +196,7 @@ func (d *Disk) settle() {
 	d.sealedEnd.Store(end)
 }
 
-// syncedTo notes that everything below end is synced. If all rolled segments are sealed, it also
+// syncedTo stores that everything below end is synced. If all rolled segments are sealed, it also
 // raises the recovery point to end. It must not do so while a segment is unsealed, because recovery
 // opens a segment below the recovery point without a scan.
 func (d *Disk) syncedTo(end int64) {
@@ -206,15 +207,15 @@ func (d *Disk) syncedTo(end int64) {
 	}
 }
 
-// sealed notes that a flush has sealed the first count segments of the list d.unsealed. The flush
-// has also synced everything below the offset end.
+// sealed stores that a flush has sealed the first count segments in d.unsealed, and has synced
+// everything below end.
 func (d *Disk) sealed(count int, end int64) {
 	d.unsealed = slices.Clone(d.unsealed[count:])
 	point := end
 	if rest := d.unsealed; len(rest) > 0 && rest[0].end <= end {
 		// The segment that was active when the flush began was rolled exactly at end, and is not
-		// sealed. Recovery has to scan this segment, so the recovery point is at most its base
-		// offset.
+		// sealed. Recovery has to scan this segment, so the recovery point is at most the segment's
+		// base offset.
 		point = rest[0].segment.Base()
 	}
 	// A concurrent commit may already have raised the recovery point above point.
@@ -223,14 +224,14 @@ func (d *Disk) sealed(count int, end int64) {
 	d.settle()
 }
 
-// sealersMax is the maximum number of segments of a log that are sealed concurrently. If there are
-// fewer, they are sealed one after the other.
+// sealersMax is the maximum number of segments of a log that are sealed concurrently. Fewer
+// segments than this are sealed one after the other.
 const sealersMax = 16
 
-// Commit makes all records durable that were appended before the call. One sync covers all appends
+// Commit makes all records that were appended before the call durable. One sync covers all appends
 // since the previous sync, and appends continue during the sync. Unlike Flush, Commit seals no
 // segment and does not acquire Log.maintain. A producer therefore waits only for a sync of its log,
-// and never for a swap of the cleaner.
+// and never for a swap by the cleaner.
 //
 // Segment.Sync runs one sync of a segment at a time. If two syncs ran concurrently and the first
 // one failed, the second one might still return success for data that the kernel has dropped.
@@ -257,13 +258,13 @@ func (d *Disk) Commit() error {
 	d.Log.Mu.Lock()
 	defer d.Log.Mu.Unlock()
 	if d.Log.Truncations.Load() != truncations {
-		return nil // after the truncation, unsynced records may have been appended below end
+		return nil // unsynced records may have been appended below end since the truncation
 	}
 	d.syncedTo(end)
 	return nil
 }
 
-// Flush makes all records durable that were appended before the call, and moves the recovery point
+// Flush makes all records that were appended before the call durable, and moves the recovery point
 // to their end. A failed sync stops the log: the kernel may have dropped the pages that it could
 // not write, and would report success the next time.
 func (d *Disk) Flush() error {
@@ -319,7 +320,7 @@ func (d *Disk) FlushMaintained() error {
 	return nil
 }
 
-// WritePendingSnapshot writes the producer snapshot that could not be written earlier because the
+// WritePendingSnapshot writes a producer snapshot that could not be written earlier because the
 // disk was full. The caller holds Log.maintain.
 func (d *Disk) WritePendingSnapshot(handles []*segmentlist.Handle) {
 	if len(handles) == 0 {
@@ -330,9 +331,9 @@ func (d *Disk) WritePendingSnapshot(handles []*segmentlist.Handle) {
 	}
 }
 
-// sealAll seals rolled segments. If there are many, it seals several concurrently: each needs seven
-// syncs, and a file system commits concurrent syncs together. One after the other, those of a log
-// with 10,000 unsealed segments would delay a shutdown for more than ten seconds.
+// sealAll seals rolled segments. If there are many, it seals several concurrently: each segment
+// needs seven syncs, and a file system commits concurrent syncs together. Sealing the 10,000
+// unsealed segments of a log one after the other would delay a shutdown for more than ten seconds.
 func (d *Disk) sealAll(rolled []unsealed) error {
 	if len(rolled) < sealersMax {
 		for _, u := range rolled {
@@ -377,8 +378,8 @@ func (d *Disk) seal(u unsealed) error {
 	return nil
 }
 
-// scannedFrom returns the offset at which recovery begins to scan after a crash: the base offset of
-// the segment that contains the recovery point on disk.
+// scannedFrom returns the offset from which recovery scans after a crash: the base offset of the
+// segment that contains the recovery point on disk.
 func scannedFrom(handles []*segmentlist.Handle, checkpointed int64) int64 {
 	from := handles[0].Base()
 	for _, h := range handles {
@@ -389,9 +390,9 @@ func scannedFrom(handles []*segmentlist.Handle, checkpointed int64) int64 {
 	return from
 }
 
-// SyncIdleIndexes syncs the indexes of the active segment if nothing was added to them since the
-// previous call. Only then can the files be closed. A rolled segment needs no such sync, because
-// the next flush seals it.
+// SyncIdleIndexes syncs the active segment's indexes if nothing was added to them since the
+// previous call. Only synced files can be closed. A rolled segment needs no such sync, because the
+// next flush seals it.
 func (d *Disk) SyncIdleIndexes() error {
 	d.Log.Maintain.Lock()
 	defer d.Log.Maintain.Unlock()

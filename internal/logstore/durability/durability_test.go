@@ -24,7 +24,7 @@ import (
 
 const dir = "/data/tickets-0"
 
-// fixture is a log that consists of the parts that a Disk uses.
+// fixture is a log that consists only of the parts that a Disk uses.
 type fixture struct {
 	t         *testing.T
 	disk      Disk
@@ -72,7 +72,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// appendRecords appends records, and roll begins a segment, in the way of a log.
+// appendRecords appends records, and roll begins a segment, as a log does.
 func (f *fixture) appendRecords(n int) {
 	f.t.Helper()
 	for range n {
@@ -142,8 +142,8 @@ func TestFlushAndCheckpointMoveTheOffsets(t *testing.T) {
 	}
 }
 
-// The log is truncated between the moment at which the state for a checkpoint is read and the write
-// of the checkpoint. The written checkpoint must not allow cleaning above the new log end.
+// The log is truncated after the state for a checkpoint was read and before the checkpoint is
+// written. The written checkpoint must not permit cleaning above the new log end.
 func TestTruncationLowersACheckpointInFlight(t *testing.T) {
 	f := newFixture(t)
 	f.appendRecords(20)
@@ -165,8 +165,8 @@ func TestTruncationLowersACheckpointInFlight(t *testing.T) {
 	f.want("after a restart of the log", 12, 40, 40)
 }
 
-// A sync that fails stops the log, because the kernel may have dropped the pages. A full disk does
-// not: the next flush seals the segment.
+// A failed sync stops the log, because the kernel may have dropped the pages. A full disk does not
+// stop the log: the next flush seals the segment.
 func TestFailedSyncStopsTheLog(t *testing.T) {
 	f := newFixture(t)
 	f.appendRecords(5)

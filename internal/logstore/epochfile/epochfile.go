@@ -1,9 +1,8 @@
-// Package epochfile holds the leader epochs of a log together with the file that stores them
-// (File).
+// Package epochfile keeps a log's leader epochs and the file that stores them (File).
 //
 // # Locks
 //
-// A File acquires locks of its log: Log.maintain, then File.writing, then Log.mu. The file is
+// A File acquires locks of its log in this order: Log.maintain, File.writing, Log.mu. The file is
 // written without Log.mu, except by a truncation, and when the log start passes the end of an
 // epoch.
 package epochfile
@@ -26,53 +25,54 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Delay is how long a leader epoch is known before the store writes it to the epoch file of
-// its log. After the failure of a broker, hundreds of logs begin an epoch at once. Their files are
-// written when the failover is over, and an epoch that was soon replaced by another one is never
+// Delay is the time for which a leader epoch is known before the store writes it to the log's epoch
+// file. After the failure of a broker, hundreds of logs begin an epoch at once. Their files are
+// written when the failover is over, and an epoch that is soon replaced by another epoch is never
 // written.
 const Delay = 30 * time.Second
 
-// File are a log's leader epochs together with the file that stores them.
+// File contains a log's leader epochs and manages the file that stores them.
 //
-// A new epoch is added in memory only, and the file follows later (ADR 0252). Until then the
-// recovery point on disk is at or below the start of the epoch. So a start of the store scans all
-// batches of the epoch, which contain its number, and the cleaner removes none of them:
+// A new epoch is first added only in memory, and the file is written later (ADR 0252). Until then
+// the recovery point on disk is at or below the start of the epoch:
 //
 //	recovery point on disk <= unsavedFrom
 //
-// An epoch without batches that is not in the file is lost in a crash.
+// So a start of the store scans all batches of the epoch, which contain its number, and the cleaner
+// removes none of these batches. An epoch without batches that is not in the file is lost in a
+// crash.
 //
-// Epochs are removed from the file before another record can be appended at their offsets.
+// Epochs are removed from the file before other records can be appended at their offsets.
 type File struct {
 	FS  vfs.FS
 	Dir string
-	// Maintain and Mu are locks of the log; Fault is its state.
+	// Maintain and Mu are locks of the log; Fault is the log's state.
 	Maintain, Mu sync.Locker
 	Fault        *fault.State
 
-	// cache contains the epochs. Log.mu is held while it changes, except by recovery, because no
-	// other goroutine uses the log yet. Readers acquire no lock.
+	// cache contains the epochs. It changes under Log.mu, except in recovery, when no other
+	// goroutine uses the log yet. Readers acquire no lock.
 	cache atomic.Pointer[leaderepoch.Cache]
 	// writing is held while the file changes. It is acquired before Log.mu.
 	writing sync.Mutex
-	// saved is the content of the file. All epochs of cache that are later than its latest one are
-	// unsaved. Guarded by Log.mu.
+	// saved is the content of the file. All epochs in cache that are later than saved's latest
+	// epoch are unsaved. Guarded by Log.mu.
 	saved leaderepoch.Cache
-	// failed is set if the last write of the file failed: after a crash the file may have the old
-	// or the new content. Guarded by writing.
+	// failed is set if the last write of the file failed. After a crash the file may then have the
+	// old or the new content. Guarded by writing.
 	failed bool
-	// unsavedSince is when a round of maintenance first found unsaved epochs; zero: it found none.
-	// Guarded by Log.mu.
+	// unsavedSince is the time at which a round of maintenance first found unsaved epochs; zero if
+	// there are none. Guarded by Log.mu.
 	unsavedSince time.Time
 }
 
 // Load returns the current epochs.
 func (e *File) Load() leaderepoch.Cache { return *e.cache.Load() }
 
-// Latest returns the latest epoch, which a leader's appends write into their batches.
+// Latest returns the latest epoch, which a leader writes into the batches that it appends.
 func (e *File) Latest() int32 { return e.Load().Latest() }
 
-// AssignLocked adds a new epoch, in memory. The caller holds Log.mu.
+// AssignLocked adds a new epoch in memory. The caller holds Log.mu.
 func (e *File) AssignLocked(epoch int32, start int64) {
 	next := e.Load().Assign(epoch, start)
 	e.cache.Store(&next)
@@ -100,8 +100,8 @@ func (e *File) write(content leaderepoch.Cache) error {
 	return nil
 }
 
-// save durably writes new epochs, the argument next, to the file. It then replaces the current
-// epochs by them. The caller holds writing and Log.mu, or runs recovery.
+// save durably writes the new epochs next to the file. Then it replaces the current epochs by next.
+// The caller holds writing and Log.mu, or runs recovery.
 func (e *File) save(next leaderepoch.Cache) error {
 	if err := e.write(next); err != nil {
 		return err
@@ -111,9 +111,9 @@ func (e *File) save(next leaderepoch.Cache) error {
 	return nil
 }
 
-// TruncateEnd removes the epochs that start at or above the offset end, because the next leader may
-// append records of other epochs at those offsets. It writes the file if the file may contain such
-// epochs. It fails if the log has stopped.
+// TruncateEnd removes the epochs that start at or above end, because the next leader may append
+// records of other epochs at those offsets. It writes the file if the file may contain such epochs.
+// It fails if the log has stopped.
 func (e *File) TruncateEnd(end int64) error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
@@ -133,12 +133,12 @@ func (e *File) TruncateEnd(end int64) error {
 
 // TruncateFront removes the epochs that end at or below a log start that no crash reverts. It
 // writes the file only if it removes an epoch, or if an epoch that starts below the log start is
-// unsaved: there may be no batch left that contains its number. Otherwise only the start offset of
-// the first epoch would change. That change affects no lookup at or above the log start, and the
-// next start of the store computes it anyway (package recovery).
+// unsaved, because no batch that contains the epoch's number may be left. Otherwise only the start
+// offset of the first epoch would change. That change affects no lookup at or above the log start,
+// and the next start of the store computes it anyway (package recovery).
 //
-// TruncateFront does nothing if the log has stopped: if it was closed, its directory may belong to
-// another log by now, so no file is written. The next start removes the old leader epochs.
+// TruncateFront does nothing if the log has stopped: if the log was closed, its directory may now
+// belong to another log, so no file is written. The next start removes the old leader epochs.
 func (e *File) TruncateFront(logStart int64) error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
@@ -156,9 +156,9 @@ func (e *File) TruncateFront(logStart int64) error {
 }
 
 // Restore sets the epochs that recovery has found. It replaces an unusable file at once. found
-// contains the epochs of the file, or is nil if the file does not exist. If the log has later
-// epochs as well, and the scanned batches contain them, they stay unsaved: after a failover the
-// start of a broker would otherwise write hundreds of files.
+// contains the epochs in the file, or is nil if the file does not exist. If the log also has later
+// epochs, and the scanned batches contain them, these epochs stay unsaved: otherwise the start of a
+// broker after a failover would write hundreds of files.
 func (e *File) Restore(epochs, found leaderepoch.Cache, unusable bool,
 	scannedFrom int64) error {
 	known := len(found)
@@ -168,15 +168,15 @@ func (e *File) Restore(epochs, found leaderepoch.Cache, unusable bool,
 		e.saved = found
 		return nil
 	}
-	// The file is also written if no epoch remains. Otherwise an epoch in the file that started
+	// The file is also written if no epoch remains. Otherwise an epoch in the file that starts
 	// above the log end would reappear, and would apply to records that are appended at those
 	// offsets later.
 	return e.save(epochs)
 }
 
 // DueLocked reports whether a round of maintenance at the time now should write the file. rolledAt
-// is the base offset of the active segment: unsaved epochs of other segments are due at once, so
-// that a start does not have to scan these segments.
+// is the base offset of the active segment. Unsaved epochs of other segments are due at once,
+// because a start would have to scan these segments.
 func (e *File) DueLocked(now time.Time, rolledAt int64) bool {
 	if e.Fault.StoppedLocked() != nil {
 		return false
@@ -205,8 +205,8 @@ func (e *File) SaveDue() error {
 	return e.Save()
 }
 
-// Save writes the epoch file if an epoch is unsaved. Appends continue meanwhile. The caller holds
-// Log.maintain, so the log is not closed meanwhile.
+// Save writes the epoch file if an epoch is unsaved. Meanwhile appends continue. The caller holds
+// Log.maintain, so the log is not closed during the call.
 func (e *File) Save() error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
@@ -225,10 +225,9 @@ func (e *File) Save() error {
 	return nil
 }
 
-// SaveBelow writes the epoch file if an epoch that starts below the offset end is unsaved. It is
-// called before the batches below this offset are deleted, or the log start passes them. If the
-// disk is full, they are deleted nevertheless, because that makes room. The caller holds
-// Log.maintain.
+// SaveBelow writes the epoch file if an epoch that starts below end is unsaved. It is called before
+// the batches below end are deleted, or before the log start passes them. If the disk is full, the
+// batches are deleted nevertheless, because this frees space. The caller holds Log.maintain.
 func (e *File) SaveBelow(end int64) error {
 	e.Mu.Lock()
 	unsaved := e.UnsavedFromLocked() < end
@@ -242,7 +241,7 @@ func (e *File) SaveBelow(end int64) error {
 	return nil
 }
 
-// Remove durably removes the epoch file, and all epochs. Without the sync a crash could restore the
+// Remove durably removes the epoch file and all epochs. Without the sync a crash could restore the
 // file, and its epochs would apply to other records at the same offsets.
 func (e *File) Remove() error {
 	e.writing.Lock()

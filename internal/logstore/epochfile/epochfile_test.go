@@ -22,7 +22,8 @@ const dir = "/data/tickets-0"
 
 var began = time.UnixMilli(1_700_000_000_000)
 
-// newFile returns the epochs 3 at 0 and 4 at 10, of which the file contains the first one.
+// newFile returns the epochs 3 at offset 0 and 4 at offset 10. The file contains only the first
+// one.
 func newFile(t *testing.T) (*File, *vfs.Mem) {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -98,7 +99,7 @@ func TestTruncationRemovesEpochs(t *testing.T) {
 	if err := f.Save(); err == nil {
 		t.Error("an epoch was not written")
 	}
-	// It is unknown what the file contains after a write that failed.
+	// After a failed write, the content of the file is unknown.
 	if err := f.TruncateEnd(8); err == nil {
 		t.Error("the file was not written after a write that failed")
 	}

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// A log that fails stops once and reports it once, with the first cause.
+// A log that fails several times stops once and reports this once, with the first cause.
 func TestFirstFailureStopsTheLog(t *testing.T) {
 	var mu sync.Mutex
 	var reported []error
@@ -22,7 +22,7 @@ func TestFirstFailureStopsTheLog(t *testing.T) {
 	}
 	f.Fail(syscall.EIO)
 	f.Fail(syscall.EROFS)
-	mu.Lock() // neither method waits for the lock of the log
+	mu.Lock() // neither method waits for the log's lock
 	defer mu.Unlock()
 	for name, err := range map[string]error{"fault": f.Err(), "stopped": f.StoppedLocked()} {
 		if !errors.Is(err, segmentlist.ErrStorage) || !errors.Is(err, syscall.EIO) ||
@@ -35,7 +35,7 @@ func TestFirstFailureStopsTheLog(t *testing.T) {
 	}
 }
 
-// Closing a log is not a fault, and a failure after it is not reported.
+// Closing a log is not a fault, and a failure after the close is not reported.
 func TestClosedLogHasNoFault(t *testing.T) {
 	var mu sync.Mutex
 	f := State{Logger: slog.New(slog.DiscardHandler), Mu: &mu,

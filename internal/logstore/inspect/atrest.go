@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Damage is a place in a file at rest that contradicts its checksum, its form or the batches.
+// Damage is a place in a file at rest that contradicts the file's checksum, its format or the
+// batches.
 type Damage struct {
 	File     string `json:"file"`
 	Position int64  `json:"position"`
@@ -25,8 +26,8 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s: position %d: %s", d.File, d.Position, d.Problem)
 }
 
-// atRestBytesMax is the largest batch that the checks of files at rest read into memory. The
-// checksum of a larger batch is computed in parts.
+// atRestBytesMax is the size of the largest batch that the checks of files at rest read into
+// memory. The checksum of a larger batch is computed in parts.
 const atRestBytesMax = 1 << 20
 
 // damagesMax is the maximum number of places that one check returns.
@@ -34,12 +35,12 @@ const damagesMax = 16
 
 // CheckSegment checks the files of one sealed segment while its broker uses them: the checksum and
 // the offsets of each batch, both indexes, the transaction index, the key sidecar and the .dead
-// file. In contrast to Verify, it does not decompress batches, and does not apply the rules of
-// producers and leader epochs. It accepts a derived file that is missing or belongs to an earlier
-// content of the segment, because the broker rebuilds such a file.
+// file. Unlike Verify, it does not decompress batches, and does not apply the rules of producers
+// and leader epochs. It accepts a derived file that is missing or belongs to an earlier content of
+// the segment, because the broker rebuilds such a file.
 //
-// A swap or a truncation may replace the files meanwhile. So the caller must check afterwards that
-// the segment is still the same one, before it uses the result.
+// A swap or a truncation may replace the files meanwhile. Before the caller uses the result, it
+// must therefore check that the log still has the same segment.
 func CheckSegment(fsys vfs.FS, dir string, base int64) ([]Damage, error) {
 	v := newAtRest(fsys)
 	v.dir = &directory{v: v, path: dir, first: base, next: base, synced: math.MaxInt64}
@@ -48,8 +49,8 @@ func CheckSegment(fsys vfs.FS, dir string, base int64) ([]Damage, error) {
 }
 
 // CheckPartition checks the files of a partition that belong to no segment: producer snapshots,
-// leader epochs, the salt of key sidecars, and the files of package datadir. A broker replaces each
-// of them as a whole.
+// leader epochs, the salt of key sidecars, and the files of package datadir. A broker always
+// replaces each of these files as a whole.
 func CheckPartition(fsys vfs.FS, dir string) ([]Damage, error) {
 	v := newAtRest(fsys)
 	entries, err := fsys.ReadDir(dir)
@@ -72,7 +73,7 @@ func CheckPartition(fsys vfs.FS, dir string) ([]Damage, error) {
 	return v.found, errors.Join(failed...)
 }
 
-// checkSmallFiles finds the malformed files that a check of package datadir reports.
+// checkSmallFiles reports the malformed files that a check in package datadir finds.
 func (v *verifier) checkSmallFiles(
 	check func(fsys vfs.FS, dir string, found func(path string, err error)) error,
 	dir string) error {
@@ -97,7 +98,7 @@ func newAtRest(fsys vfs.FS) *verifier {
 	return &verifier{fsys: fsys, atRest: true, opts: VerifyOptions{BatchBytesMax: atRestBytesMax}}
 }
 
-// collect keeps a problem for the caller of a check of files at rest.
+// collect stores a problem for the caller of a check of files at rest.
 func (v *verifier) collect(f finding) {
 	if len(v.found) < damagesMax {
 		v.found = append(v.found, Damage{File: f.File, Position: f.Position, Problem: f.Problem})
@@ -116,7 +117,7 @@ func (v *verifier) checkSalt(path string) error {
 	return nil
 }
 
-// ignoreMissing returns nil for a file that was removed before it was read.
+// ignoreMissing returns nil instead of the error for a file that was removed before it was read.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -19,13 +19,13 @@ const batchBytesMaxDefault = 128 << 20
 // readAhead is the size of the buffer through which files are read.
 const readAhead = 256 << 10
 
-// batch is a batch of a data file.
+// batch is a batch in a data file.
 type batch struct {
-	record.Batch       // the header only, if tooLarge is true
-	position     int64 // of the batch in the file
+	record.Batch       // only the header if tooLarge is true
+	position     int64 // position of the batch in the file
 	size         int   // bytes in the file
 	tooLarge     bool
-	// damaged is true if tooLarge is, and the checksum does not match. Such a batch was read in
+	// damaged is true if tooLarge is true and the checksum does not match. Such a batch was read in
 	// parts.
 	damaged bool
 }
@@ -34,10 +34,11 @@ type batch struct {
 type batchReader struct {
 	file     vfs.File
 	in       *bufio.Reader
-	size     int64 // of the file
+	size     int64 // size of the file
 	position int64 // position of the batch that next returns
-	end      int64 // end offset of the batches so far, or the base offset of the segment
-	// maximum size of a batch that is read as a whole; of a larger batch, only the header is read
+	end      int64 // end offset of the last batch read, or the segment's base offset
+	// bytesMax is the maximum size of a batch that is read as a whole. Only the header of a larger
+	// batch is kept.
 	bytesMax int
 	buffer   []byte
 }
@@ -111,13 +112,14 @@ func (r *batchReader) read() (batch, error) {
 	return found, nil
 }
 
-// checksummedFrom is the position in a batch from which on its checksum covers the bytes
+// checksummedFrom is the position in a batch from which on the checksum covers the bytes
 // (docs/format/batch.md).
 const checksummedFrom = 21
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksumOfRest reads the next n bytes in parts, and returns the checksum sum extended by them.
+// checksumOfRest reads the next n bytes in parts. It returns the checksum sum, extended by these
+// bytes.
 func (r *batchReader) checksumOfRest(n int, sum uint32) (uint32, error) {
 	for n > 0 {
 		part, err := r.in.Peek(min(n, readAhead))

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 )
 
-// dataFiles are the files of a data directory that are decoded, besides recoveryFile. The reports
-// of the cleaner are JSON lines.
+// dataFiles lists the files in a data directory, besides recoveryFile, whose content is decoded.
+// The cleaner's reports are JSON lines.
 var dataFiles = []struct {
 	name  string
 	check func(content []byte) error
@@ -31,8 +31,8 @@ var dataFiles = []struct {
 	{"cleaner-totals", checkLines},
 }
 
-// checkDataDirectory checks the files of the data directory that contains a partition. It checks
-// them once, before the first partition of the directory.
+// checkDataDirectory checks the files in the data directory that contains a partition. It checks
+// them once per data directory, before the directory's first partition.
 func (v *verifier) checkDataDirectory(partition string) error {
 	dir := filepath.Dir(filepath.Clean(partition))
 	if v.dataDirectory == dir {
@@ -74,7 +74,7 @@ func decodes[T any](decode func([]byte) (T, error)) func([]byte) error {
 }
 
 // checkLines fails at the first line that is not JSON. A crash leaves an incomplete last line, and
-// a power cut leaves lines of zeros: both are accepted, because these files are never synced
+// a power cut leaves lines of zeros. Both are accepted, because these files are never synced
 // (docs/format/cleaner-history.md).
 func checkLines(content []byte) error {
 	for number := 1; ; number++ {

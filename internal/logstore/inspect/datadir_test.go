@@ -16,7 +16,7 @@ import (
 )
 
 // dataDirectory returns a copy of a data directory that a broker has written, with a .dead file and
-// the files of the cleaner's reports.
+// the cleaner's reports.
 func dataDirectory(t *testing.T) *vfs.Mem {
 	t.Helper()
 	const source = "../testdata/level-1"
@@ -46,8 +46,8 @@ func TestVerifyAcceptsAHealthyDataDirectory(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsFlippedBits flips one bit at a time in each file that has a checksum or binary
-// entries, and one that breaks the form of each other file.
+// TestVerifyFindsFlippedBits checks that Verify finds single flipped bits in each file that has a
+// checksum or binary entries, and a bit flip that makes any other file malformed.
 func TestVerifyFindsFlippedBits(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	const segment = "/data/tickets-0/00000000000000000000"
@@ -92,7 +92,7 @@ func TestVerifyFindsFlippedBits(t *testing.T) {
 	}
 }
 
-// positionsAreRandom reports whether a flipped bit anywhere in the file must be found. In a time
+// positionsAreRandom reports whether Verify must find a flipped bit anywhere in the file. In a time
 // index, the offset of any record of the batch is valid.
 func positionsAreRandom(name string) bool {
 	return !strings.Contains(name, "-offset-") && !strings.HasPrefix(name, "/data/cleaner-") &&

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// deadNote is the note about a .dead file that was computed for other bytes than those of its
-// segment. A truncation or a crash within a pass leaves such a file.
+// deadNote is the note about a .dead file that was computed for other bytes than the segment's. A
+// truncation, or a crash during a pass, leaves such a file.
 const deadNote = "the file belongs to other bytes of the segment and is ignored; " +
 	"the next pass replaces it"
 
@@ -32,5 +32,5 @@ func (v *verifier) checkDead(f file, dataBytes int64) error {
 	return nil
 }
 
-// deadBytesMax is the maximum size of a .dead file that is read. A broker ignores larger ones.
+// deadBytesMax is the maximum size of a .dead file that is read. A broker ignores larger files.
 const deadBytesMax = 256 << 20

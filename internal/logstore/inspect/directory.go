@@ -12,22 +12,22 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// directory is the state that verify has derived from the segments of one partition that were read
-// so far.
+// directory is the state of one partition that verify has computed from the segments read so far.
 type directory struct {
 	v    *verifier
 	path string
-	// true if all segments of the directory are read; false if a single segment was named
+	// whole is true if all segments of the directory are read, and false if a single segment was
+	// named.
 	whole bool
 	first int64 // base offset of the first segment
 	next  int64 // end offset of the batches read so far
-	// synced is the offset below which index files must be complete. A broker may have the index
-	// entries of batches above it in memory only (syncedBelow).
+	// synced is the offset below which index files must be complete. The index entries of batches
+	// above it may exist only in a broker's memory (syncedBelow).
 	synced int64
 	// missing is the number of offsets below next that no batch contains. Cleaning removes whole
-	// batches, so it has removed at most this many sequence numbers of a producer.
+	// batches, so it has removed at most this many of a producer's sequence numbers.
 	missing int64
-	// damaged is true if the header of a batch is invalid. Then nothing that is derived from the
+	// damaged is true if a batch has an invalid header. Then no state that is computed from the
 	// batches is certain.
 	damaged   bool
 	producers map[int64]*producer
@@ -60,7 +60,7 @@ func (v *verifier) enter(f file) error {
 		path := filepath.Join(f.dir, entry.Name())
 		switch base, rest, ok := segment.ParseName(entry.Name()); {
 		case ok && rest == snapshotExtension:
-			v.dir.snapshots = append(v.dir.snapshots, snapshotFile{path, base}) // sorted by name
+			v.dir.snapshots = append(v.dir.snapshots, snapshotFile{path, base}) // in ascending order, because the names are sorted
 		case leftover(entry.Name()):
 			v.note(path, "leftover of an interrupted operation; the next start removes it")
 		}
@@ -71,8 +71,8 @@ func (v *verifier) enter(f file) error {
 	return v.dir.loadEpochs()
 }
 
-// leftover reports whether the start of a broker removes the file. Verify prints a note about such
-// a file, and counts no problem.
+// leftover reports whether a broker's start removes the file. Verify prints a note about such a
+// file, and counts no problem.
 func leftover(name string) bool {
 	for _, suffix := range []string{".cleaned", ".swap", ".deleted", vfs.TemporarySuffix} {
 		if strings.HasSuffix(name, suffix) {
@@ -82,12 +82,12 @@ func leftover(name string) bool {
 	return false
 }
 
-// exact reports whether the batches that were read are all batches that the log ever had. Then the
-// state that is derived from them must equal the state that a broker has written.
+// exact reports whether the batches read are all batches that the log ever had. If so, the state
+// computed from these batches must equal the state that a broker has written.
 func (d *directory) exact() bool { return d.whole && d.first == 0 && d.missing == 0 && !d.damaged }
 
-// add adds a batch. valid is false if the batch's header is invalid; its offsets are then counted
-// as missing.
+// add adds a batch. valid is false if the batch's header is invalid. The batch's offsets are then
+// counted as missing.
 func (d *directory) add(f file, b batch, valid bool) error {
 	if d.v.atRest {
 		return nil
@@ -110,8 +110,8 @@ func (d *directory) add(f file, b batch, valid bool) error {
 	return nil
 }
 
-// leave ends the checks of a directory. It compares the leader epochs and snapshots that apply
-// after the last batch.
+// leave ends the checks of a directory. It checks the leader epochs and snapshots that apply after
+// the last batch.
 func (v *verifier) leave() error {
 	d := v.dir
 	v.dir = nil
@@ -135,7 +135,7 @@ func (v *verifier) readSmall(path string) (content []byte, ok bool, err error) {
 }
 
 // readLimited reads a whole file into memory. ok is false if the file does not exist or is too
-// large; a file that is too large is also reported as a problem.
+// large; a too large file is also reported as a problem.
 func (v *verifier) readLimited(path string, bytesMax int64) (content []byte, ok bool, err error) {
 	info, err := v.fsys.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,8 +153,8 @@ func (v *verifier) readLimited(path string, bytesMax int64) (content []byte, ok 
 	return content, err == nil, err
 }
 
-// smallBytesMax is the maximum size of a file that is read into memory. It is enough for a snapshot
-// of a million producers.
+// smallBytesMax is the maximum size of a file that readSmall reads. It suffices for a snapshot of a
+// million producers.
 const smallBytesMax = 64 << 20
 
 // note is an observation that is not a problem.

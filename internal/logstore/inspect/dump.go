@@ -18,15 +18,15 @@ const textMaxDefault = 80
 
 // DumpOptions are the options of Dump.
 type DumpOptions struct {
-	Records bool  // output of each record too
-	From    int64 // first offset; batches that end below it are omitted
-	To      int64 // batches that begin at or above this offset are omitted; 0: no limit
-	JSON    bool  // one JSON object per line
+	Records bool  // true to print each record too
+	From    int64 // first offset; batches wholly below it are omitted
+	To      int64 // batches that begin at or above this offset are omitted; 0 for no limit
+	JSON    bool  // true to print one JSON object per line
 	TextMax int   // maximum number of printed bytes of a key, value or header; default 80
 	// BatchBytesMax is the maximum size of a batch, compressed or decompressed, whose checksum and
 	// records are read; default 128 MiB.
 	BatchBytesMax int
-	// Done counts the printed lines, for a display of the progress; nil: lines are not counted.
+	// Done counts the printed lines, for a progress display; nil if lines are not counted.
 	Done *atomic.Int64
 }
 
@@ -41,10 +41,10 @@ func (o DumpOptions) withDefaults() DumpOptions {
 }
 
 // Dump prints the content of files. For a data file it prints one line per batch, and optionally
-// one per record; for an index file, one line per entry; for a producer snapshot, one line per
-// producer. For a directory it prints the data files. An invalid batch is printed together with its
-// problem. If the remaining part of a file cannot be read, Dump continues with the next file. It
-// returns all errors joined.
+// one line per record; for an index file, one line per entry; for a producer snapshot, one line per
+// producer. For a directory it prints the directory's data files. An invalid batch is printed
+// together with its problem. If the rest of a file cannot be read, Dump continues with the next
+// file. It returns all errors joined.
 func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 	files, err := find(fsys, paths)
 	if err != nil {
@@ -59,7 +59,7 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 			failed = append(failed, fmt.Errorf("dump %s: %w", f.path(), err))
 		}
 		if d.printer.err != nil {
-			// for example, the reader of a pipe has closed it
+			// The write can fail, for example, because the reader of a pipe has closed the pipe.
 			return fmt.Errorf("print: %w", d.printer.err)
 		}
 	}
@@ -70,7 +70,7 @@ func Dump(fsys vfs.FS, paths []string, opts DumpOptions, out io.Writer) error {
 }
 
 // includes reports whether a batch contains a selected offset. Dump tests every batch and does not
-// stop at the first one above To, because the offsets of damaged batches may not ascend.
+// stop at the first batch above To, because the offsets of damaged batches may not ascend.
 func (o DumpOptions) includes(b batch) bool {
 	return b.LastOffset() >= o.From && (o.To <= 0 || b.BaseOffset() < o.To)
 }
@@ -86,8 +86,8 @@ type dumper struct {
 	printer printer
 }
 
-// dump prints one file in the form that its extension requires. Invalid entries and batches are
-// printed too. If dump fails, the remaining part of the file could not be read.
+// dump prints one file in the form for its extension. Invalid entries and batches are printed too.
+// If dump fails, the rest of the file could not be read.
 func (d *dumper) dump(f file) (err error) {
 	opened, err := d.fsys.Open(f.path())
 	if err != nil {
@@ -142,7 +142,7 @@ func dumpSmall[L line](d *dumper, opened vfs.File, path string,
 	return err
 }
 
-// dumpData prints a data file batch by batch. It stops if the output fails.
+// dumpData prints a data file batch by batch. It stops if writing the output fails.
 func (d *dumper) dumpData(f file, opened vfs.File) error {
 	batches, err := newBatchReader(opened, f.base, d.opts.BatchBytesMax)
 	if err != nil {
@@ -163,8 +163,8 @@ func (d *dumper) dumpData(f file, opened vfs.File) error {
 	return nil // Dump returns d.printer.err
 }
 
-// dumpBatch prints a batch and its problem. Users inspect damaged files, so the records of a batch
-// with a wrong checksum are printed too, as far as they can be decoded.
+// dumpBatch prints a batch and the batch's problem. Users inspect damaged files, so the records of
+// a batch with a wrong checksum are printed too, as far as they can be decoded.
 func (d *dumper) dumpBatch(f file, b batch) {
 	d.printer.print(newBatchLine(f.path(), b, b.check()))
 	if !d.opts.Records || b.tooLarge {
@@ -193,8 +193,8 @@ func (b batch) check() error {
 	return b.CheckCRC()
 }
 
-// eachEntry visits the entries of an index file, and prints a note in place of zeros up to the end
-// of the file. It fails if the file ends within an entry.
+// eachEntry visits the entries of an index file. If the file ends with zeros, it prints a note
+// instead of these entries. It fails if the file ends within an entry.
 func (d *dumper) eachEntry(f file, opened vfs.File, entryBytes int,
 	visit func(entry []byte)) error {
 	entries, err := newEntryReader(opened, entryBytes)
@@ -223,7 +223,7 @@ func (d *dumper) eachEntry(f file, opened vfs.File, entryBytes int,
 // entryReader reads an index file entry by entry.
 type entryReader struct {
 	file     vfs.File
-	size     int64 // of the file
+	size     int64 // size of the file
 	in       *bufio.Reader
 	entry    []byte
 	position int64
@@ -253,8 +253,9 @@ func (r *entryReader) next() ([]byte, error) {
 }
 
 // padded reports whether the entry that next has returned and all following bytes of the file are
-// zeros. Apache Kafka preallocates the index files of active segments. The first entry of a time
-// index may have the timestamp 0 and the relative offset 0, so a single entry is no padding.
+// zeros. Apache Kafka preallocates the index files of active segments. A single entry of zeros is
+// not padding, because the first entry of a time index may have the timestamp 0 and the relative
+// offset 0.
 func (r *entryReader) padded() (bool, error) {
 	start := r.position - int64(len(r.entry))
 	if start == 0 && r.position == r.size ||

@@ -74,9 +74,9 @@ func TestExcerptQuotesAndTruncates(t *testing.T) {
 	}
 }
 
-// TestDumpContinuesAfterDamage: a data file contains a valid batch, a batch with a wrong checksum,
-// and bytes that are not a batch. Dump prints both batches, the second one with its problem, and
-// continues with the next file.
+// TestDumpContinuesAfterDamage dumps a data file that contains a valid batch, a batch with a wrong
+// checksum, and bytes that are not a batch. Dump prints both batches, the second one with its
+// problem, and continues with the next file.
 func TestDumpContinuesAfterDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	must(t, mem.MkdirAll("/p-0"))
@@ -123,7 +123,7 @@ func TestDumpBoundsMemory(t *testing.T) {
 			VerifyOptions{BatchBytesMax: 4000}, &out)
 		must(t, err)
 		return n, out.String()
-	}(); problems != 2 { // two batches that are too large
+	}(); problems != 2 { // two batches are too large
 		t.Errorf("got %d problems, want 2:\n%s", problems, out)
 	}
 }
@@ -169,8 +169,8 @@ func TestPathsAreFilesPartitionsAndDataDirectories(t *testing.T) {
 	}
 }
 
-// TestDumpStopsWhenItsReaderCloses: a write error ends the dump, for example when head has closed
-// the pipe.
+// TestDumpStopsWhenItsReaderCloses checks that a write error ends the dump, for example when head
+// has closed the pipe.
 func TestDumpStopsWhenItsReaderCloses(t *testing.T) {
 	closed := errors.New("closed")
 	if err := Dump(vfs.OS{}, []string{vectors}, DumpOptions{Records: true},

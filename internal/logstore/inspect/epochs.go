@@ -28,7 +28,7 @@ func (l epochLine) text() string {
 }
 
 // parseEpochs decodes leader-epoch-checkpoint. It fails with errCheckpoint if the content is
-// malformed or the entries do not ascend.
+// malformed or if the entries do not ascend.
 func parseEpochs(path string, content []byte) ([]epochLine, error) {
 	lines, err := checkpointLines(content)
 	if err != nil {
@@ -56,18 +56,18 @@ func parseEpochs(path string, content []byte) ([]epochLine, error) {
 	return epochs, nil
 }
 
-// epochHistory compares the leader epochs of the batches with leader-epoch-checkpoint and with each
+// epochHistory compares the leader epochs in the batches with leader-epoch-checkpoint and with each
 // other.
 type epochHistory struct {
 	path   string
 	lines  []epochLine
 	read   bool  // true if lines is the content of the file
-	latest int32 // largest leader epoch of the batches so far
+	latest int32 // largest leader epoch in the batches so far
 	any    bool  // true if a batch was added
 }
 
-// loadEpochs reads leader-epoch-checkpoint of a directory. A missing file is not a problem, because
-// a broker rebuilds it from the batches.
+// loadEpochs reads the directory's leader-epoch-checkpoint. A missing file is not a problem,
+// because a broker rebuilds it from the batches.
 func (d *directory) loadEpochs() error {
 	d.epochs.path = filepath.Join(d.path, epochFile)
 	content, ok, err := d.v.readSmall(d.epochs.path)
@@ -87,10 +87,10 @@ func (d *directory) loadEpochs() error {
 }
 
 // add checks the leader epoch of a batch. The epochs of batches must not decrease, and must match
-// leader-epoch-checkpoint. A batch below the first entry of the file is not compared with the file:
-// the batch has no epoch, or is below a log start that has advanced. The file of a running or
-// killed broker may lack an epoch that starts above the recovery point; the next start finds that
-// epoch in the batches.
+// leader-epoch-checkpoint. A batch below the file's first entry is not compared with the file,
+// because the batch has no epoch or is below a log start that has advanced. The file of a running
+// or killed broker may lack an epoch that starts above the recovery point; the next start finds
+// that epoch in the batches.
 func (h *epochHistory) add(v *verifier, f file, b batch) {
 	epoch := b.LeaderEpoch()
 	if h.any && epoch < h.latest {
@@ -109,7 +109,7 @@ func (h *epochHistory) add(v *verifier, f file, b batch) {
 		(after == 0 || epoch > h.lines[after-1].LeaderEpoch):
 	case len(h.lines) == 0 && epoch >= 0:
 		v.findAt(f, b, "leader epoch %d, but %s has none", epoch, epochFile)
-		h.read = false // report only one problem for all batches
+		h.read = false // reports only one problem for all batches
 	case after > 0 && h.lines[after-1].LeaderEpoch != epoch:
 		v.findAt(f, b, "leader epoch %d, but %s has %d at this offset", epoch, epochFile,
 			h.lines[after-1].LeaderEpoch)

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// TestOtherFormatsAreNamed: verify and dump name the file, the offset and the format of records
-// that this program cannot read, in place of a damaged batch.
+// TestOtherFormatsAreNamed checks that verify and dump name the file, the offset and the format of
+// records that this program cannot read, instead of reporting a damaged batch.
 func TestOtherFormatsAreNamed(t *testing.T) {
 	const path = "/p-0/00000000000000000005.log"
 	first := batchOf(t, compress.None, 5, record.Record{Key: []byte("k"), Timestamp: 9})

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// FuzzFilesBesideALog: Dump and Verify terminate without a panic for any content of a producer
-// snapshot, the leader epochs, a key sidecar and its salt.
+// FuzzFilesBesideALog checks that Dump and Verify terminate without a panic for any content of a
+// producer snapshot, the leader epochs, a key sidecar and the sidecars' salt.
 func FuzzFilesBesideALog(f *testing.F) {
 	batches := []batchSpec{{offset: 0, producer: 7, sequence: 4, txn: true},
 		{offset: 1, producer: 7, sequence: 5, txn: true}}

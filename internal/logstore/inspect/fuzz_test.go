@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// resealed corrects the length and checksum of a damaged batch, so that verify detects the damage
+// resealed corrects the length and the checksum of a damaged batch. Verify then detects the damage
 // in the records and not in the header.
 func resealed(b record.Batch) record.Batch {
 	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
@@ -18,8 +18,8 @@ func resealed(b record.Batch) record.Batch {
 	return b
 }
 
-// FuzzDumpAndVerify: Dump and Verify terminate, with a limited amount of memory, for any content of
-// a data file and its index files.
+// FuzzDumpAndVerify checks that Dump and Verify terminate, with a limited amount of memory, for any
+// content of a data file and its index files.
 func FuzzDumpAndVerify(f *testing.F) {
 	mem := partition(f, "/p-0", 8, 1)
 	var files [3][]byte

@@ -10,17 +10,18 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// indexes are the two index files of a segment, which are read together with its data file. Batches
-// and entries ascend, so it suffices to read each file once, with one entry of each file in memory.
+// indexes are a segment's two index files, which are read together with the segment's data file.
+// Batches and entries ascend, so each file is read only once, with one entry of each file in
+// memory.
 type indexes struct {
 	offsets cursor[segment.OffsetEntry]
 	times   cursor[segment.TimeEntry]
 	base    int64
-	latest  int64 // largest timestamp of the batches so far, -1 before the first one
-	indexed int64 // timestamp of the last valid entry of the time index
+	latest  int64 // largest timestamp in the batches so far; -1 before the first batch
+	indexed int64 // timestamp in the last valid entry of the time index
 }
 
-// cursor reads an index file. entry is the first entry that was not compared with a batch yet.
+// cursor reads an index file. entry is the first entry that was not yet compared with a batch.
 type cursor[E any] struct {
 	path    string
 	file    vfs.File
@@ -29,7 +30,7 @@ type cursor[E any] struct {
 	ascend  func(before, entry E) bool
 	find    func(path string, position int64, format string, args ...any)
 	note    func(path, text string)
-	last    bool // zeros after the last entry are not a problem
+	last    bool // true in a log's last segment, where zeros after the last entry are no problem
 
 	entry    E
 	position int64
@@ -62,7 +63,7 @@ func (v *verifier) openIndexes(f file) (*indexes, error) {
 	return x, nil
 }
 
-// paddingNote is the note about index files of the active segment, which Kafka preallocates at
+// paddingNote is the note about index files of an active segment, which Kafka preallocates with
 // their maximum size.
 const paddingNote = "padded with zeros, as a running or killed Apache Kafka broker leaves it; " +
 	"the next start rebuilds it"
@@ -97,9 +98,9 @@ func (c *cursor[E]) open(fsys vfs.FS, entryBytes int) (err error) {
 	return c.step()
 }
 
-// step reads the next entry. If the entry does not ascend, step reports one problem for the
-// remaining part of the file, and reads no further. In the last segment of a log, zeros up to the
-// end of the file are not a problem.
+// step reads the next entry. If the entry does not ascend, step reports one problem for the rest of
+// the file, and reads no further. In a log's last segment, zeros up to the end of the file are not
+// a problem.
 func (c *cursor[E]) step() error {
 	before, first := c.entry, !c.any
 	c.has = false
@@ -136,8 +137,8 @@ func (c *cursor[E]) step() error {
 
 // add compares a batch with the entries that refer to it or to an earlier position. An entry of the
 // offset index is valid if a batch begins at its position and ends at its offset. An entry of the
-// time index is valid if its timestamp is the largest one so far, and the batch that ends at its
-// offset is the first one with this timestamp (docs/format/index.md).
+// time index is valid if its timestamp is the largest so far, and the batch that ends at its offset
+// is the first batch with this timestamp (docs/format/index.md).
 func (x *indexes) add(b batch) error {
 	for x.offsets.has && int64(x.offsets.entry.Position) <= b.position {
 		entry := x.offsets.entry
@@ -173,9 +174,9 @@ func (x *indexes) add(b batch) error {
 	return nil
 }
 
-// end checks the entries after the last batch. The argument next is the end offset of the segment.
-// The last entry of the time index may be missing in the last segment of a log, and in other
-// segments that are not sealed yet, because Seal writes this entry.
+// end checks the entries after the last batch. next is the end offset of the segment. The last
+// entry of the time index may be missing in the log's last segment and in other segments that are
+// not sealed yet, because Seal writes this entry.
 func (x *indexes) end(v *verifier, f file, next int64) error {
 	for x.offsets.has {
 		x.offsets.find(x.offsets.path, x.offsets.position, "position %d is after the last batch",

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestDumpMatchesKafkasDumpLog: the dump of Kafka's files contains the same fields as the output of
-// Kafka's dump-log.
+// TestDumpMatchesKafkasDumpLog checks that Dump's output for Kafka's files contains the same fields
+// as the output of Kafka's dump-log.
 func TestDumpMatchesKafkasDumpLog(t *testing.T) {
 	kafka, err := os.ReadFile(vectors + "/dump-log.txt")
 	must(t, err)
@@ -42,13 +42,13 @@ func TestDumpMatchesKafkasDumpLog(t *testing.T) {
 
 var kafkaField = regexp.MustCompile(`(\w+): (\S*)`)
 
-// kafkaLines converts the output of dump-log to the form of ourLines.
+// kafkaLines converts dump-log's output to the format of ourLines.
 func kafkaLines(t *testing.T, text string) (lines []string) {
 	for scanner := bufio.NewScanner(strings.NewReader(text)); scanner.Scan(); {
 		line := scanner.Text()
 		f := map[string]string{}
 		for _, match := range kafkaField.FindAllStringSubmatch(line, -1) {
-			if _, seen := f[match[1]]; !seen { // the payload of a record may look like a field
+			if _, seen := f[match[1]]; !seen { // a record's payload may look like a field
 				f[match[1]] = match[2]
 			}
 		}
@@ -83,7 +83,7 @@ func kafkaLines(t *testing.T, text string) (lines []string) {
 	return lines
 }
 
-// ourLines converts the JSON output of Dump to one line per batch or record.
+// ourLines converts Dump's JSON output to one line per batch or record.
 func ourLines(t *testing.T, text string) (lines []string) {
 	type record struct { // the JSON form of recordLine
 		Offset, Timestamp    int64

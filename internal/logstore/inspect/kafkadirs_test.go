@@ -9,12 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaDirectories contains whole data directories of Apache Kafka; see the README there.
+// kafkaDirectories contains whole data directories of Apache Kafka; see the README in this
+// directory.
 const kafkaDirectories = "../testdata/kafka-4.3.1"
 
-// TestVerifyFindsNothingInKafkasDirectories: verify finds no problem in the data directory of a
-// Kafka broker that was shut down. The directory contains transactions, cleaned segments,
-// snapshots, leader epochs, and files that Heartwood does not write.
+// TestVerifyFindsNothingInKafkasDirectories checks that verify finds no problem in the data
+// directory of a Kafka broker that was shut down. The directory contains transactions, cleaned
+// segments, snapshots, leader epochs, and files that Heartwood does not write.
 func TestVerifyFindsNothingInKafkasDirectories(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, kafkaDirectories+"/clean")
 	if problems != 0 || !strings.HasPrefix(out, "checked 10 segments, 345 batches, 505 records") {
@@ -22,8 +23,9 @@ func TestVerifyFindsNothingInKafkasDirectories(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsNothingInDirectoriesOfAKilledKafka: a killed Kafka broker leaves the index files
-// of its active segments padded with zeros. Verify prints notes about them and finds no problem.
+// TestVerifyFindsNothingInDirectoriesOfAKilledKafka verifies the directory of a killed Kafka
+// broker, in which the active segments' index files are padded with zeros. Verify prints notes
+// about these files and finds no problem.
 func TestVerifyFindsNothingInDirectoriesOfAKilledKafka(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, kafkaDirectories+"/killed")
 	if problems != 0 || strings.Count(out, "note: padded with zeros") != 8 ||
@@ -32,14 +34,15 @@ func TestVerifyFindsNothingInDirectoriesOfAKilledKafka(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsNothingInSmallLogsOfARunningKafka: the files of a log as a running, copied or
-// killed Kafka broker leaves them: preallocated indexes without an entry, of a log without records
-// and of one with less than an index interval, a file of leader epochs without content, and files
-// that older versions did not have. Verify prints notes and finds no problem; dump prints no zeros.
+// TestVerifyFindsNothingInSmallLogsOfARunningKafka verifies files as a running, copied or killed
+// Kafka broker leaves them: preallocated indexes without an entry, for a log without records and
+// for a log with less than an index interval, an empty epoch file and an empty checkpoint. Then it
+// verifies the log without its index files. Verify prints notes and finds no problem. Dump prints
+// no zeros.
 func TestVerifyFindsNothingInSmallLogsOfARunningKafka(t *testing.T) {
 	batch := batchOf(t, compress.None, 0, record.Record{Key: []byte("k"), Timestamp: 9},
 		record.Record{Key: []byte("l"), Timestamp: 9})
-	empty := 1 // number of empty files of leader epochs
+	empty := 1 // number of empty leader epoch files
 	for _, records := range [][]byte{nil, batch} {
 		mem := vfs.NewMem()
 		must(t, mem.MkdirAll("/d/p-0"))
@@ -75,8 +78,9 @@ func TestVerifyFindsNothingInSmallLogsOfARunningKafka(t *testing.T) {
 	}
 }
 
-// TestPaddingBeforeTheLastSegmentIsAProblem: a broker truncates the indexes of a segment when it
-// rolls the segment. In the time index, one entry of zeros may be valid.
+// TestPaddingBeforeTheLastSegmentIsAProblem checks that zeros at the end of earlier segments'
+// indexes are a problem, because a broker truncates the indexes when it rolls a segment. In the
+// time index, one entry of zeros may be valid.
 func TestPaddingBeforeTheLastSegmentIsAProblem(t *testing.T) {
 	mem := partition(t, "/p-0", 1, 1)
 	must(t, vfs.WriteFileAtomic(mem, "/p-0/00000000000000000005.index", make([]byte, 80)))

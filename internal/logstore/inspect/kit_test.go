@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// vectors contains segments of Apache Kafka; see the README there.
+// vectors contains segments of Apache Kafka; see the README in this directory.
 const vectors = "../segment/testdata/kafka-4.3.1"
 
 func must(t testing.TB, err error) {
@@ -55,10 +55,10 @@ func batchOf(t testing.TB, codec compress.Codec, base int64,
 	return built
 }
 
-// partition creates the directory of a partition in memory, with the base offset 5. It contains one
-// segment for each element of batches, which is the segment's number of batches. A batch contains
-// two records and has about 100 bytes. There is an index entry for every third batch, and one
-// missing offset between two segments.
+// partition creates a partition's directory in memory, with the base offset 5. Each element of
+// batches is the number of batches in one segment. A batch contains two records and has about 100
+// bytes. There is an index entry for every third batch, and one missing offset between two
+// segments.
 func partition(t testing.TB, dir string, batches ...int) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()

@@ -14,18 +14,18 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// line is an item of the output, which is printed as one line of JSON or of text.
+// line is an item of the output. It is printed as one line of JSON or of text.
 type line interface{ text() string }
 
 // printer writes lines. It stores the first error of its writer.
 type printer struct {
 	out  io.Writer
 	json bool
-	done *atomic.Int64 // number of lines; nil: they are not counted
+	done *atomic.Int64 // number of printed lines; nil if they are not counted
 	err  error
 }
 
-// print writes a line. After an error it does nothing. The caller reads err at the end.
+// print writes a line. After an error it does nothing. The caller checks err at the end.
 func (p *printer) print(l line) {
 	if p.err != nil {
 		return
@@ -42,32 +42,32 @@ func (p *printer) print(l line) {
 	p.err = encoder.Encode(l)
 }
 
-// fileLine is the name of the file that the following lines are from. It is printed only as text,
+// fileLine is the name of the file that contains the following items. It is printed only as text,
 // because each JSON object contains the name.
 type fileLine string
 
 func (l fileLine) text() string { return string(l) }
 
-// batchLine is a batch of a data file.
+// batchLine is a batch in a data file.
 type batchLine struct {
 	File          string `json:"file"`
 	Position      int64  `json:"position"`
-	Bytes         int    `json:"bytes"` // of the whole batch in the file
+	Bytes         int    `json:"bytes"` // size of the whole batch in the file
 	BaseOffset    int64  `json:"baseOffset"`
 	LastOffset    int64  `json:"lastOffset"`
 	Records       int32  `json:"records"`
 	Codec         string `json:"codec"`
 	TimestampType string `json:"timestampType"`
-	MaxTimestamp  int64  `json:"maxTimestamp"` // ms; from the header
+	MaxTimestamp  int64  `json:"maxTimestamp"` // in ms, from the batch header
 	LeaderEpoch   int32  `json:"leaderEpoch"`
 	ProducerID    int64  `json:"producerId"`
 	ProducerEpoch int16  `json:"producerEpoch"`
 	BaseSequence  int32  `json:"baseSequence"`
 	Transactional bool   `json:"transactional"`
 	Control       bool   `json:"control"`
-	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // ms; nil if the batch has none
+	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // in ms; nil if the batch has no delete horizon
 	CRC           uint32 `json:"crc"`
-	Problem       string `json:"problem,omitempty"` // "" if no problem was found
+	Problem       string `json:"problem,omitempty"` // empty if no problem was found
 }
 
 func newBatchLine(path string, b batch, problem error) batchLine {
@@ -119,18 +119,18 @@ func (l batchLine) text() string {
 	return s.String()
 }
 
-// recordLine is a record of the batch that was printed before it.
+// recordLine is a record in the batch that was printed last.
 type recordLine struct {
 	File      string  `json:"file"`
 	Offset    int64   `json:"offset"`
 	Timestamp int64   `json:"timestamp"`
 	Key       excerpt `json:"key"`
-	// length of the whole key, which may be truncated in Key
+	// KeyBytes is the length of the whole key, which may be truncated in Key.
 	KeyBytes   int          `json:"keyBytes"`
 	Value      excerpt      `json:"value"`
 	ValueBytes int          `json:"valueBytes"`
 	Headers    []headerLine `json:"headers,omitempty"`
-	// type of a control record: commit, abort, or another one
+	// Marker is the type of a control record: commit, abort, or another type.
 	Marker string `json:"marker,omitempty"`
 }
 
@@ -169,7 +169,7 @@ func (l recordLine) text() string {
 	return s.String()
 }
 
-// excerpt prints the beginning of a key or value; a nil slice is printed as null.
+// excerpt is the beginning of a key or value. A nil slice is printed as null.
 type excerpt struct {
 	bytes []byte
 	max   int // maximum number of bytes to print
@@ -185,7 +185,8 @@ func (e excerpt) truncated() []byte {
 	return e.bytes[:end]
 }
 
-// String returns the bytes as a Go string literal. If they are truncated, it adds the full length.
+// String returns the bytes as a Go string literal. If the bytes are truncated, it adds the full
+// length.
 func (e excerpt) String() string {
 	switch text := e.truncated(); {
 	case e.bytes == nil:
@@ -237,8 +238,8 @@ func (l timeLine) text() string {
 type finding struct {
 	File     string `json:"file"`
 	Position int64  `json:"position"` // position in File
-	// Offset is the base offset of the batch, or the next expected offset if there is no batch; nil
-	// if File is not a data file.
+	// Offset is the batch's base offset, or the next expected offset if there is no batch. It is
+	// nil if File is not a data file.
 	Offset  *int64 `json:"offset,omitempty"`
 	Problem string `json:"problem"`
 }
@@ -259,8 +260,8 @@ func timeText(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// marker returns the type of a control record. The key contains the version and the type, two bytes
-// each.
+// marker returns the type of a control record. The record's key contains the version and the type,
+// two bytes each.
 func marker(key []byte) string {
 	if len(key) < 4 {
 		return "unknown"

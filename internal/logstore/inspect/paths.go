@@ -14,13 +14,13 @@ import (
 type file struct {
 	dir  string
 	base int64
-	// extension is .log, .index, .timeindex, .txnindex, .snapshot, or epochFile, which has no base
-	// offset.
+	// extension is .log, .index, .timeindex, .txnindex, .snapshot, or epochFile. A file with the
+	// extension epochFile has no base offset.
 	extension string
-	suffix    string // "", .cleaned, .swap or .deleted
+	suffix    string // empty, .cleaned, .swap or .deleted
 	whole     bool   // true if the whole directory is read; false if the file itself was named
-	// true for the last segment of a directory, the active one, whose time index may lack the last
-	// entry
+	// last is true for the last segment of a directory. This is the active segment, whose time
+	// index may lack the last entry.
 	last bool
 }
 
@@ -31,12 +31,12 @@ func (f file) path() string {
 	return f.with(f.extension)
 }
 
-// with returns the path of the file of the same segment with another extension.
+// with returns the path of the same segment's file with another extension.
 func (f file) with(extension string) string {
 	return filepath.Join(f.dir, segment.Name(f.base, extension, f.suffix))
 }
 
-// extensions are those of the files that can be read, besides epochFile.
+// extensions lists the extensions of the files that can be read, besides epochFile.
 var extensions = []string{
 	segment.LogExtension, segment.IndexExtension, segment.TimeIndexExtension,
 	segment.TxnIndexExtension, snapshotExtension,
@@ -65,7 +65,7 @@ func parseFile(path string) (f file, ok bool) {
 // find returns the segment files that the paths of a command line refer to, in the order of the
 // paths. A path is a file, the directory of a partition, a data directory, or a directory of data
 // directories (as heartwood dev creates it). For a directory, find returns only the data files
-// without a suffix, because only they belong to the log.
+// without a suffix, because only these files belong to the log.
 func find(fsys vfs.FS, paths []string) ([]file, error) {
 	var all []file
 	for _, path := range paths {
@@ -101,9 +101,9 @@ func find(fsys vfs.FS, paths []string) ([]file, error) {
 // a mistyped path would make find search a whole disk.
 const levelsMax = 2
 
-// findInTree returns the segments of a directory or, if it contains none, those of its
-// subdirectories. It skips the subdirectories of partitions that are being deleted, because missing
-// files are no damage there.
+// findInTree returns the segments in a directory or, if the directory contains no segment, in its
+// subdirectories. It skips the directories of partitions that are being deleted, because a missing
+// file is not a problem there.
 func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 	found, below, err := findInDir(fsys, dir)
 	if err != nil || len(found) > 0 || levels == 0 {
@@ -122,11 +122,11 @@ func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 	return found, nil
 }
 
-// deletedDirectorySuffix is the suffix of the directory of a partition that is being deleted
+// deletedDirectorySuffix is the suffix of a partition's directory that is being deleted
 // (docs/format/store.md).
 const deletedDirectorySuffix = "-delete"
 
-// findInDir returns the segments and the subdirectories of one directory.
+// findInDir returns the segments and the subdirectories in one directory.
 func findInDir(fsys vfs.FS, dir string) (found []file, below []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -140,7 +140,7 @@ func findInDir(fsys vfs.FS, dir string) (found []file, below []string, err error
 		}
 		if f, ok := parseFile(path); ok && f.extension == segment.LogExtension && f.suffix == "" {
 			f.whole = true
-			// the entries are sorted by name, and so by base offset, which has 20 digits
+			// The entries are sorted by name, and therefore by base offset, which has 20 digits.
 			found = append(found, f)
 		}
 	}

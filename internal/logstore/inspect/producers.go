@@ -5,25 +5,26 @@ import (
 )
 
 const (
-	// sequenceUnknown is the last sequence number of a producer if only markers of the producer
-	// were read.
+	// sequenceUnknown is the last sequence number of a producer for which only markers were read.
 	sequenceUnknown = -2
-	// sequenceNone is the last sequence number of an epoch without a batch. The next sequence
+	// sequenceNone is the last sequence number in an epoch without a batch. The next sequence
 	// number is 0.
 	sequenceNone = -1
 	noOffset     = -1
 )
 
-// producer is the state of one producer id, as the batches read so far define it.
+// producer is the state of one producer id, computed from the batches read so far.
 type producer struct {
 	epoch    int16
 	sequence int32 // last sequence number, sequenceUnknown or sequenceNone
-	// last offset of the producer's last batch in this epoch, noOffset if there is no such batch
+	// lastOffset is the last offset of the producer's last batch in this epoch, or noOffset if
+	// there is no such batch.
 	lastOffset  int64
-	delta       int32 // last offset of that batch minus its base offset
+	delta       int32 // last offset of the producer's last batch minus its base offset
 	missing     int64 // value of directory.missing at the producer's last batch
-	coordinator int32 // coordinator epoch of the producer's last marker, -1 if there is none
-	// first known offset of the producer's open transaction, noOffset if there is none
+	coordinator int32 // coordinator epoch in the producer's last marker; -1 if there is none
+	// open is the first known offset of the producer's open transaction, or noOffset if there is
+	// none.
 	open int64
 }
 
@@ -34,8 +35,8 @@ type producer struct {
 //   - Producer epochs do not decrease.
 //   - Sequence numbers are consecutive, and start at 0 in a new epoch. A gap is at most as large as
 //     the number of missing offsets.
-//   - A marker is one record without a sequence number. Its coordinator epoch is at least that of
-//     the previous marker.
+//   - A marker is one record without a sequence number. Its coordinator epoch is at least the
+//     previous marker's coordinator epoch.
 //   - While a producer has an open transaction, all its batches belong to the transaction.
 func (d *directory) addProducer(f file, b batch) {
 	id := b.ProducerID()
@@ -79,7 +80,7 @@ func (d *directory) addMarker(f file, b batch, known *producer) {
 		d.v.findAt(f, b, "%v", err)
 		return
 	case !ends:
-		return // cleaning has emptied the batch, or its type does not end a transaction
+		return // cleaning has emptied the batch, or its type ends no transaction
 	case b.Count() != 1 || b.LastOffsetDelta() != 0 || !b.Transactional() || b.Codec() != 0 ||
 		b.BaseSequence() >= 0:
 		d.v.findAt(f, b,

@@ -18,12 +18,12 @@ import (
 // batchSpec describes a batch of one record.
 type batchSpec struct {
 	offset      int64
-	producer    int64 // 0: the batch has no producer
+	producer    int64 // 0 if the batch has no producer
 	epoch       int16
 	sequence    int32
 	leader      int32
 	txn         bool
-	marker      bool // the batch is an abort marker
+	marker      bool // true if the batch is an abort marker
 	coordinator int32
 }
 
@@ -68,7 +68,7 @@ func logOf(t testing.TB, batches []batchSpec, aborted ...segment.AbortedTxn) *vf
 }
 
 // wantVerify verifies /p-0. It expects exactly one problem that contains the text want, or no
-// problem if this text is empty.
+// problem if want is empty.
 func wantVerify(t *testing.T, mem *vfs.Mem, want string) {
 	t.Helper()
 	problems, out := verify(t, mem, "/p-0")
@@ -139,7 +139,7 @@ func TestVerifyChecksTheRulesOfMarkers(t *testing.T) {
 		second),
 		"coordinator epoch of producer 7 decreases from 5 to 4")
 	more.epoch, more.sequence = 1, 0
-	// Markers increase the producer epoch (KIP-890).
+	// Markers increment the producer epoch (KIP-890).
 	wantVerify(t, logOf(t, []batchSpec{data, marker(1, 1, 5), more, marker(3, 2, 5)}, first,
 		second),
 		"")
@@ -169,7 +169,7 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 	batches := []batchSpec{{offset: 0, producer: 7, sequence: 4, txn: true},
 		{offset: 1, producer: 7, sequence: 5, txn: true}}
 	right := snapshotLine{ProducerID: 7, LastSequence: 5, LastOffset: 1, CoordinatorEpoch: -1}
-	// cleaned is a log in which cleaning has removed the last batch of producer 7.
+	// cleaned is a log from which cleaning has removed the last batch of producer 7.
 	cleaned := []batchSpec{{offset: 0, producer: 7, sequence: 4, txn: true},
 		{offset: 9, producer: 9}}
 	for name, c := range map[string]struct {
@@ -237,8 +237,8 @@ func TestVerifyComparesSnapshotsWithTheLog(t *testing.T) {
 	}
 }
 
-// TestVerifyAcceptsUnsavedLeaderEpochs: the file of a running or killed broker may lack later
-// epochs that start above the recovery point.
+// TestVerifyAcceptsUnsavedLeaderEpochs checks that the epoch file of a running or killed broker may
+// lack later epochs that start above the recovery point.
 func TestVerifyAcceptsUnsavedLeaderEpochs(t *testing.T) {
 	batches := []batchSpec{{offset: 0, leader: 2}, {offset: 1, leader: 4}, {offset: 2, leader: 5}}
 	for name, c := range map[string]struct {
@@ -266,7 +266,7 @@ func TestVerifyComparesLeaderEpochsWithTheLog(t *testing.T) {
 	batches := []batchSpec{{offset: 0, leader: 2}, {offset: 1, leader: 2}, {offset: 2, leader: 5}}
 	for name, c := range map[string]struct{ content, want string }{
 		"valid": {"0\n2\n2 0\n5 2\n", ""},
-		// the leader of epoch 6 has appended nothing yet
+		// The leader of epoch 6 has not appended anything yet.
 		"empty epoch":    {"0\n3\n2 0\n5 2\n6 3\n", ""},
 		"advanced start": {"0\n2\n2 1\n5 2\n", ""},
 		"another epoch": {"0\n2\n3 0\n5 2\n",
@@ -325,8 +325,8 @@ func TestDumpOfARangeOfOffsets(t *testing.T) {
 	}
 }
 
-// TestVerifyReportsLeftovers: verify prints a note about each leftover file of an interrupted swap,
-// and finds no problem.
+// TestVerifyReportsLeftovers checks that verify prints a note about each leftover file of an
+// interrupted swap, and finds no problem.
 func TestVerifyReportsLeftovers(t *testing.T) {
 	mem := partition(t, "/p-0", 3)
 	for _, name := range []string{"00000000000000000000.log.deleted",

@@ -12,17 +12,18 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sidecar compares the key sidecar of a segment (docs/format/keys.md) with the segment's batches.
-// It does not check the keys, because that would require hashing all of them.
+// sidecar compares a segment's key sidecar (docs/format/keys.md) with the segment's batches. It
+// does not check the keys, because this would require hashing all of them.
 type sidecar struct {
 	path    string
 	find    func(path string, position int64, format string, args ...any)
 	reader  *keys.Reader
-	batches *keys.Batches // nil if no further batch is to be compared
+	batches *keys.Batches // nil if no further batch has to be compared
 }
 
-// openSidecar opens the key sidecar of a segment, if the segment has one. A sidecar that a broker
-// would rebuild is reported as a problem.
+// openSidecar opens a segment's key sidecar, if the segment has one. A damaged sidecar is a
+// problem. A sidecar of other data or of another salt is a problem too, except in checks of files
+// at rest, because the broker rebuilds it.
 func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar, error) {
 	s := &sidecar{path: f.with(segment.KeysExtension), find: v.find}
 	if _, err := v.fsys.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
@@ -33,7 +34,7 @@ func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar
 		return s, err
 	}
 	if !ok && v.atRest {
-		return s, nil // the broker creates another salt, and rebuilds the sidecar
+		return s, nil // the broker will create another salt, and rebuild the sidecar
 	}
 	if !ok {
 		v.find(s.path, 0, "the file cannot be checked, because %s is missing", keys.SaltFile)
@@ -49,7 +50,7 @@ func (v *verifier) openSidecar(f file, data vfs.File, dataBytes int64) (*sidecar
 		err = s.reader.Verify(data)
 	}
 	if v.atRest && errors.Is(err, keys.ErrStale) {
-		return s, nil // the broker rebuilds a sidecar of other data or of another salt
+		return s, nil // the broker will rebuild a sidecar of other data or of another salt
 	}
 	if keys.Unusable(err) {
 		v.find(s.path, 0, "%v", err)
@@ -68,7 +69,7 @@ func (s *sidecar) close() error {
 	return s.reader.Close()
 }
 
-// add compares a batch with the next batch of the sidecar.
+// add compares a batch with the sidecar's next batch.
 func (s *sidecar) add(b batch) error {
 	if s.batches == nil {
 		return nil
@@ -85,7 +86,7 @@ func (s *sidecar) add(b batch) error {
 		known.LeaderEpoch != b.LeaderEpoch() {
 		s.find(s.path, 0, "batch at position %d, offsets %d to %d, differs from the log",
 			known.Position, known.BaseOffset, known.LastOffset)
-		s.batches = nil // report only one problem for a sidecar that describes other data
+		s.batches = nil // reports only one problem for a sidecar that describes other data
 	}
 	return nil
 }

@@ -15,11 +15,11 @@ const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 10
 	snapshotEntryBytes  = 46
-	// snapshotTrailer follows the entries in Heartwood's snapshots. It is followed by an offset and
-	// by older batches. Kafka's snapshots have no trailer.
+	// snapshotTrailer follows the entries in Heartwood's snapshots. An offset and the older batches
+	// follow the trailer. Kafka's snapshots have no trailer.
 	snapshotTrailer    = "as of"
 	snapshotOlderBytes = 32
-	snapshotOlderMax   = 4 // maximum number of older batches of one producer
+	snapshotOlderMax   = 4 // maximum number of a producer's older batches
 )
 
 var errSnapshot = errors.New("invalid producer snapshot")
@@ -41,13 +41,13 @@ type snapshotLine struct {
 	Timestamp        int64  `json:"timestamp"` // ms
 	CoordinatorEpoch int32  `json:"coordinatorEpoch"`
 	TxnFirstOffset   int64  `json:"txnFirstOffset"` // -1 if no transaction is open
-	// Older are the producer's batches before the last one, oldest first. Kafka's snapshots do not
-	// contain them.
+	// Older contains the producer's batches before the last one, oldest first. Kafka's snapshots do
+	// not contain them.
 	Older []olderBatch `json:"older,omitempty"`
 }
 
-// olderBatch is one of a producer's batches before the last one. A broker uses them to detect
-// duplicates.
+// olderBatch is one of a producer's batches before the last one. A broker uses these batches to
+// detect duplicates.
 type olderBatch struct {
 	LastSequence int32 `json:"lastSequence"`
 	LastOffset   int64 `json:"lastOffset"`
@@ -74,7 +74,7 @@ func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
 }
 
 // parseSnapshotAsOf does the same as parseSnapshot, and also returns the offset in the snapshot's
-// trailer, noOffset if the snapshot has no trailer.
+// trailer, or noOffset if the snapshot has no trailer.
 func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf int64, err error) {
 	be := binary.BigEndian
 	if len(content) < snapshotHeaderBytes {
@@ -143,8 +143,8 @@ func addOlder(lines []snapshotLine, older []byte) error {
 	return nil
 }
 
-// compareSnapshots compares the snapshots at or below offset with the batches that were read so
-// far. These must be all batches below offset.
+// compareSnapshots compares the snapshots at or below offset with the batches read so far. These
+// batches must be all batches below offset.
 func (d *directory) compareSnapshots(offset int64) error {
 	for len(d.snapshots) > 0 && d.snapshots[0].offset <= offset {
 		s := d.snapshots[0]
@@ -173,7 +173,7 @@ func (d *directory) compareSnapshots(offset int64) error {
 }
 
 // compareSnapshot compares one snapshot with the batches. If the snapshot is below the first
-// segment, it checks only whether each entry is valid.
+// segment, it only checks whether each entry is valid.
 func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
 	listed := make(map[int64]bool, len(lines))
 	for i, l := range lines {
@@ -203,8 +203,8 @@ func (d *directory) compareSnapshot(s snapshotFile, lines []snapshotLine) {
 	}
 }
 
-// invalid returns why the entry of a snapshot as of the offset asOf is invalid whatever the log
-// contains, "" if it is valid.
+// invalid returns the reason why a snapshot entry as of the offset asOf is invalid, whatever the
+// log contains, or "" if the entry is valid.
 func (l snapshotLine) invalid(asOf int64) string {
 	switch {
 	case l.ProducerID < 0 || l.ProducerEpoch < 0:
@@ -232,7 +232,7 @@ func (l snapshotLine) invalid(asOf int64) string {
 }
 
 // contradiction describes how an entry contradicts the batches, or returns "" if it does not.
-// Cleaning may have removed batches that the entry describes. So the entry must match exactly only
+// Cleaning may have removed batches that the entry describes, so the entry must match exactly only
 // if no batch is missing.
 func (d *directory) contradiction(l snapshotLine) string {
 	known, exact := d.producers[l.ProducerID], d.exact()
@@ -251,7 +251,7 @@ func (d *directory) contradiction(l snapshotLine) string {
 		return fmt.Sprintf("transaction open since offset %d, but in the log since %d (-1: none)",
 			l.TxnFirstOffset, known.open)
 	case l.ProducerEpoch > known.epoch:
-		return "" // cleaning has removed the producer's batches of that epoch
+		return "" // cleaning has removed the producer's batches in that epoch
 	case l.LastOffset < known.lastOffset || exact && l.LastOffset != known.lastOffset:
 		return fmt.Sprintf("last offset %d, but in the log %d", l.LastOffset, known.lastOffset)
 	case known.lastOffset != noOffset && l.LastOffset == known.lastOffset &&

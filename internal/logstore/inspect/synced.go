@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// recoveryFile is the name of the file that contains the recovery points of the partitions of a
-// data directory (docs/format/checkpoints.md).
+// recoveryFile is the name of the file that contains the recovery points of a data directory's
+// partitions (docs/format/checkpoints.md).
 const recoveryFile = "recovery-point-offset-checkpoint"
 
 // recoveryPoints are the recovery points of one data directory.
 type recoveryPoints struct {
 	dir       string
-	positions map[string]int64 // by name of the partition's directory; nil: not read yet
+	positions map[string]int64 // by name of the partition's directory; nil if not read yet
 }
 
-// syncedBelow returns the offset below which the index files of a partition must be complete: its
-// recovery point. A broker keeps the newest index entries in memory until a flush, so a running or
-// killed broker has not written all of them. The next start rebuilds the index entries above the
-// recovery point. If there is no recovery point, all entries must exist.
+// syncedBelow returns the offset below which a partition's index files must be complete: the
+// partition's recovery point. A broker keeps the newest index entries in memory until a flush, so a
+// running or killed broker has not written all of them. The next start rebuilds the index entries
+// above the recovery point. If there is no recovery point, all entries must exist.
 func (v *verifier) syncedBelow(partition string) (int64, error) {
 	dir, name := filepath.Split(filepath.Clean(partition))
 	if v.recovery.dir != dir || v.recovery.positions == nil {
@@ -67,8 +67,8 @@ func parseRecoveryPoints(content []byte) (map[string]int64, error) {
 }
 
 // checkpointLines returns the lines of a checkpoint file after the version and the number of lines.
-// It fails with errCheckpoint if the content is malformed. An empty file has no lines, because
-// Apache Kafka creates the file empty and writes it with the first line.
+// It fails with errCheckpoint if the content is malformed. An empty file is valid and has no lines:
+// Apache Kafka creates the file empty, and writes it when there is a first line.
 func checkpointLines(content []byte) ([]string, error) {
 	if len(content) == 0 {
 		return nil, nil
@@ -80,8 +80,8 @@ func checkpointLines(content []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// findUnlessOpen reports that an index lacks an entry of a batch or segment that ends at the offset
-// end. If the next start of a broker rebuilds the index, it prints a note instead of a problem.
+// findUnlessOpen reports that an index lacks an entry for a batch or segment that ends at the
+// offset end. If a broker's next start rebuilds the index, it prints a note instead of a problem.
 func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string,
 	args ...any) {
 	if end >= v.dir.synced {

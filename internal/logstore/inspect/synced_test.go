@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestVerifyAcceptsUnsyncedBytes: a running or killed broker has the newest index entries in memory
-// only. The first of two segments, with the offsets [0, 3), was rolled and not sealed. The second
-// one has no transaction index yet. Verify prints a note for each missing entry above the recovery
-// point, and reports a problem for each one below.
+// TestVerifyAcceptsUnsyncedBytes uses the files of a running or killed broker, which has the newest
+// index entries only in memory. The first of two segments, with the offsets [0, 3), was rolled but
+// not sealed. The second segment has no transaction index yet. Verify prints a note for each
+// missing entry above the recovery point, and reports a problem for each missing entry below it.
 func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 	for name, test := range map[string]struct {
-		points          string // content of the checkpoint; "": the file does not exist
+		points          string // content of the checkpoint; empty if the file does not exist
 		problems, notes int
 	}{
 		"no checkpoint":                     {"", 3, 0},
@@ -24,7 +24,7 @@ func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 		"nothing is synced":                 {"0\n1\np 0 0\n", 0, 3},
 		"part of the second segment synced": {"0\n1\np 0 6\n", 2, 1},
 		"first segment and more synced":     {"0\n1\np 0 4\n", 1, 2},
-		// a segment may be rolled after its last record was synced, and is then not sealed
+		// A segment may be rolled after its last record was synced. It is then not sealed.
 		"first segment synced":   {"0\n1\np 0 3\n", 0, 3},
 		"not a number":           {"0\n1\np 0 x\n", 4, 0},
 		"missing field":          {"0\n1\np 0\n", 4, 0},
@@ -47,8 +47,8 @@ func TestVerifyAcceptsUnsyncedBytes(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsAWrongEntryThatIsNotSynced: a wrong index entry is a problem even above the
-// recovery point, where a missing entry is not a problem.
+// TestVerifyFindsAWrongEntryThatIsNotSynced checks that a wrong index entry is a problem even above
+// the recovery point, where a missing entry is not a problem.
 func TestVerifyFindsAWrongEntryThatIsNotSynced(t *testing.T) {
 	mem := txnPartition(t)
 	entries, err := mem.ReadFile(txnFile)

@@ -40,18 +40,18 @@ func (l txnLine) text() string {
 // transactions tracks the transactions in the segments of a directory, and compares them with the
 // transaction indexes. It does not know the transactions that were open at the first segment, and
 // cleaning may have removed batches. So an entry may begin before the first known batch of its
-// transaction. A transaction without a known batch may have an entry or not.
+// transaction, and a transaction without a known batch may or may not have an entry.
 //
-// A transaction with only empty batches left needs no entry either, because a reader has no record
-// of it to skip. Cleaning keeps such empty batches for the state of their producers. Kafka's
-// cleaner also keeps the entry (I22); Heartwood's cleaner removes it.
+// A transaction that has only empty batches left needs no entry either, because it has no records
+// that a reader must skip. Cleaning keeps such empty batches for the state of their producers.
+// Kafka's cleaner also keeps the entry (I22); Heartwood's cleaner removes it.
 type transactions struct {
 	dir    string
-	open   map[int64]openTxn // key: producer id
+	open   map[int64]openTxn // by producer id
 	cursor cursor[segment.AbortedTxn]
 }
 
-// openTxn is the state of an open transaction, from the batches so far.
+// openTxn is the state of an open transaction, computed from the batches read so far.
 type openTxn struct {
 	first   int64 // offset of the first known batch
 	records bool  // true if at least one batch contains records
@@ -89,8 +89,8 @@ func (t *transactions) close() error {
 	return t.cursor.file.Close()
 }
 
-// add compares a batch with the index. If no batch below it is missing, the index entry of its
-// transaction must match exactly.
+// add compares a batch with the index. If no earlier batch is missing, the index entry of the
+// batch's transaction must match exactly.
 func (t *transactions) add(v *verifier, b batch) error {
 	exact := v.dir.exact()
 	if b.tooLarge || b.ProducerID() < 0 {
@@ -106,7 +106,7 @@ func (t *transactions) add(v *verifier, b batch) error {
 	}
 	marker, ends, err := b.Marker()
 	if err != nil || !ends {
-		// checkBatch has already reported an invalid batch.
+		// The batch is invalid, and checkBatch has already reported it.
 		return t.skipTo(b.BaseOffset())
 	}
 	if err := t.skipTo(b.BaseOffset()); err != nil {
@@ -162,7 +162,7 @@ func (t *transactions) lastStable(next int64) int64 {
 }
 
 // skipTo reports the entries below an offset as problems, because the log contains no marker for
-// them.
+// these entries.
 func (t *transactions) skipTo(offset int64) error {
 	for t.cursor.has && t.cursor.entry.LastOffset < offset {
 		t.cursor.find(t.cursor.path, t.cursor.position, "no marker at offset %d",

@@ -13,9 +13,9 @@ import (
 
 const txnFile = "/p-0/00000000000000000003.txnindex"
 
-// txnPartition returns a partition with two segments. Producer 7 has two aborted transactions, at
-// the offsets [0, 4] and [6, 7]. Producer 8 has a committed one at [1, 5]. All markers are in the
-// second segment.
+// txnPartition returns a partition with two segments. Producer 7 has two aborted transactions, with
+// the offsets [0, 4] and [6, 7]. Producer 8 has a committed transaction with the offsets [1, 5].
+// All markers are in the second segment.
 func txnPartition(t testing.TB) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -50,7 +50,7 @@ func txnPartition(t testing.TB) *vfs.Mem {
 	for _, b := range []record.Batch{
 		data(3, 8), marker(4, 7, record.ControlAbort), marker(5, 8, record.ControlCommit),
 		data(6, 7), marker(7, 7, record.ControlAbort),
-		marker(8, 9, record.ControlAbort), // ends a transaction of producer 9 without data
+		marker(8, 9, record.ControlAbort), // ends a transaction of producer 9 that has no data
 	} {
 		must(t, second.Append(b))
 	}
@@ -87,7 +87,7 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		content []byte
-		want    string // part of the problem; "": no problem
+		want    string // part of the problem; empty if no problem is expected
 	}{
 		"unchanged": {good, ""},
 		"no file": {nil,
@@ -120,13 +120,13 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	}
 }
 
-// TestVerifyOfAnAbortedTransactionThatWasCleaned: cleaning keeps an empty batch for the state of
-// its producer, and the marker after it. If only empty batches of a transaction remain, the entry
-// in the transaction index may be missing. If a record of the transaction remains, the entry must
-// exist.
+// TestVerifyOfAnAbortedTransactionThatWasCleaned checks a transaction of which cleaning has kept an
+// empty batch, for the producer's state, and the following marker. If only empty batches of the
+// transaction remain, the entry in the transaction index may be missing. If a record of the
+// transaction remains, the entry must exist.
 func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 	for _, test := range []struct {
-		records  []int // number of records of each batch
+		records  []int // number of records in each batch
 		entry    bool
 		problems int
 	}{
@@ -165,8 +165,8 @@ func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {
 	}
 }
 
-// TestVerifyOfASegmentAlone: only the second segment is verified; transactions that began in the
-// first one cause no problem.
+// TestVerifyOfASegmentAlone verifies only the second segment. Transactions that began in the first
+// segment cause no problem.
 func TestVerifyOfASegmentAlone(t *testing.T) {
 	if problems, out := verify(t, txnPartition(t), "/p-0/00000000000000000003.log"); problems != 0 {
 		t.Errorf("got %d problems, want 0:\n%s", problems, out)

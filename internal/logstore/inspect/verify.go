@@ -14,7 +14,7 @@ import (
 
 // VerifyOptions are the options of Verify.
 type VerifyOptions struct {
-	JSON bool // one JSON object per line
+	JSON bool // true to print one JSON object per line
 	// BatchBytesMax is the maximum size of a batch, compressed or decompressed, that is checked;
 	// default 128 MiB. A larger batch is reported as a problem.
 	BatchBytesMax int
@@ -75,8 +75,8 @@ type verifier struct {
 	txns    transactions
 	dir     *directory
 
-	dataDirectory string // the last one that was checked
-	// atRest restricts the checks to those of checksums and indexes: see CheckSegment.
+	dataDirectory string // last data directory that was checked
+	// atRest restricts the checks to checksums and indexes; see CheckSegment.
 	atRest   bool
 	found    []Damage // collected if atRest is true
 	recovery recoveryPoints
@@ -121,8 +121,8 @@ func (v *verifier) verifyAll(files []file) (failed []error) {
 	return failed
 }
 
-// verifySmall checks a producer snapshot or a leader epoch file that was named, without comparing
-// it with a log.
+// verifySmall checks a producer snapshot or a leader epoch file that was named on the command line,
+// without comparing the file with a log.
 func (v *verifier) verifySmall(f file) error {
 	content, ok, err := v.readSmall(f.path())
 	if err != nil || !ok {
@@ -139,7 +139,7 @@ func (v *verifier) verifySmall(f file) error {
 	return nil
 }
 
-// find prints and counts a problem. A problem is not an error: the check continues.
+// find prints and counts a problem. A problem is not an error: the checks continue.
 func (v *verifier) find(path string, position int64, format string, args ...any) {
 	v.report(finding{File: path, Position: position, Problem: fmt.Sprintf(format, args...)})
 }
@@ -202,7 +202,7 @@ func (v *verifier) verify(f file) (next int64, err error) {
 	return v.walk(f, segmentChecks{batches, indexes, &v.txns, sidecar})
 }
 
-// segmentChecks are the files of a segment that are read together with its batches.
+// segmentChecks contains the files of a segment that are read together with the segment's batches.
 type segmentChecks struct {
 	batches *batchReader
 	indexes *indexes
@@ -210,8 +210,8 @@ type segmentChecks struct {
 	sidecar *sidecar
 }
 
-// walk reads a data file and compares the other files of the segment with its batches. It returns
-// the end offset of the part of the segment that could be read.
+// walk reads a data file and compares the segment's other files with the batches. It returns the
+// end offset of the part of the segment that could be read.
 func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 	next = f.base
 	for {
@@ -220,8 +220,8 @@ func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 		case errors.Is(err, io.EOF):
 			return next, errors.Join(c.indexes.end(v, f, next), c.txns.end(), c.sidecar.end())
 		case errors.Is(err, record.ErrCorrupt), errors.Is(err, record.ErrFormat):
-			// The position of the next batch is unknown. If the remaining index entries were
-			// compared, they would only cause more problems with the same reason.
+			// The position of the next batch is unknown. Comparing the remaining index entries
+			// would only cause more problems with the same reason.
 			v.report(finding{File: f.path(), Position: c.batches.position, Offset: &next,
 				Problem: err.Error()})
 			v.dir.damaged = true
@@ -240,8 +240,8 @@ func (v *verifier) walk(f file, c segmentChecks) (next int64, err error) {
 	}
 }
 
-// checkBatch checks a batch, and compares its offsets with the argument next, the end of the
-// previous batch. The result valid reports whether the header of the batch can be used.
+// checkBatch checks a batch, and compares the batch's offsets with next, the end of the previous
+// batch. valid reports whether the batch's header can be used.
 func (v *verifier) checkBatch(f file, b batch, next int64) (valid bool) {
 	valid = true
 	switch {
@@ -257,11 +257,11 @@ func (v *verifier) checkBatch(f file, b batch, next int64) (valid bool) {
 	}
 	if err := b.check(); err != nil {
 		v.findAt(f, b, "%v", err)
-		// the records of a batch with a wrong checksum would only cause more problems
+		// The records of a batch with a wrong checksum would only cause more problems.
 		return valid && b.tooLarge
 	}
 	if v.atRest {
-		return valid // the checksum covers the records
+		return valid // because the checksum covers the records
 	}
 	latest := int64(math.MinInt64)
 	records := int32(0)

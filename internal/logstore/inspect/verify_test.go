@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestVerifyFindsNothingInKafkasSegments: verify finds only one problem in Kafka's segments, a
-// transaction index that was not copied with the other files.
+// TestVerifyFindsNothingInKafkasSegments checks that verify finds only one problem in Kafka's
+// segments: a transaction index that was not copied with the other files.
 func TestVerifyFindsNothingInKafkasSegments(t *testing.T) {
 	problems, out := verify(t, vfs.OS{}, vectors)
 	const missing = vectors + "/vectors-0/00000000000000000061.txnindex: position 0: " +
@@ -39,9 +39,9 @@ func TestVerifyFindsNothingInOurSegments(t *testing.T) {
 	}
 }
 
-// TestVerifyDetectsEveryChangedByte changes each byte of the files of a segment once; verify must
-// report a problem. The only exceptions are the base offset and the leader epoch of a batch, which
-// no checksum covers.
+// TestVerifyDetectsEveryChangedByte changes each byte in a segment's files once, and checks that
+// verify reports a problem. The only exceptions are the base offset and the leader epoch of a
+// batch, which no checksum covers.
 func TestVerifyDetectsEveryChangedByte(t *testing.T) {
 	mem := partition(t, "/p-0", 8, 1)
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
@@ -141,8 +141,8 @@ func TestVerifyReportsProblems(t *testing.T) {
 	}
 }
 
-// TestVerifyChecksRecords: a batch with a valid checksum contains an invalid record or a wrong
-// maximum timestamp; verify reports the problem.
+// TestVerifyChecksRecords checks that verify reports a batch with a valid checksum that contains an
+// invalid record or a wrong maximum timestamp.
 func TestVerifyChecksRecords(t *testing.T) {
 	truncated := batchOf(t, compress.None, 0,
 		record.Record{Key: []byte("k"), Value: []byte("value"), Timestamp: 9})
@@ -186,8 +186,8 @@ func TestVerifyPrintsJSON(t *testing.T) {
 	}
 }
 
-// TestVerifyReportsUncheckedParts: one data file cannot be read. Verify returns an error, counts no
-// problem, and still checks the other files.
+// TestVerifyReportsUncheckedParts uses a data file that cannot be read. Verify returns an error,
+// counts no problem, and still checks the other files.
 func TestVerifyReportsUncheckedParts(t *testing.T) {
 	fault := vfs.NewFault(partition(t, "/p-0", 2, 2))
 	fault.Inject(vfs.Rule{Op: vfs.OpRead, Name: "*5.log"})

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// BenchmarkStep measures a step of kind read of a long pass without a viewer. A pass has one for
-// each 64 KiB of a rewritten segment.
+// BenchmarkStep measures a step of kind read in a long pass without a viewer. A pass has one such
+// step for each 64 KiB of a rewritten segment.
 func BenchmarkStep(b *testing.B) {
 	pass := Open(Options{}).Begin("topic", keyOf("topic"), report.TriggerDirtyRatio, start)
 	position := int64(0)

@@ -7,14 +7,15 @@
 // decides which steps of a pass are kept.
 //
 // Totals are the sums of all passes over one log, including passes that are no longer in the list.
-// They are in memory and in the file cleaner-totals (docs/format/cleaner-totals.md), by topic id
-// and partition.
+// The totals are in memory and in the file cleaner-totals (docs/format/cleaner-totals.md), by topic
+// id and partition.
 //
 // # Invariants
 //
-//   - A Log has at most report.PassesMax passes. Each has at most report.PassStepsMax steps, and
-//     all together have at most stepsMax: the oldest passes lose their steps first.
-//   - The ids of passes ascend, also across restarts and if the clock is set back.
+//   - A Log has at most report.PassesMax passes. Each pass has at most report.PassStepsMax steps,
+//     and all passes together have at most stepsMax steps. If there are more, the oldest passes
+//     lose their steps first.
+//   - The ids of passes ascend, even across restarts and if the clock is set back.
 //   - The files are only for information. If they are lost or damaged, reports lack the passes in
 //     them. So lines are never synced, and a failed write is logged and otherwise ignored.
 //   - The file of the totals has at most two lines for each log and 128 more.
@@ -22,6 +23,6 @@
 // # Locks
 //
 // Log.writing is acquired before Log.mu, and held while a file is written. Log.mu is held only
-// briefly. The functions of Observer are called without a lock. A Running is used by one goroutine,
-// apart from its part that Log.mu guards.
+// briefly. The functions of Observer are called without a lock. One goroutine uses a Running,
+// except for the part of the Running that Log.mu guards.
 package passlog

@@ -15,24 +15,24 @@ const (
 	oldFileName = "cleaner-history.1"
 )
 
-// fileBytesMax is the size at which the file replaces the old one and a new file begins. A file of
-// more than readBytesMax was not written by this package, and is not read.
+// fileBytesMax is the size at which the current file becomes the old file and a new file begins.
+// readBytesMax is the size above which a file is not read, because this package has not written it.
 const (
 	fileBytesMax = 1 << 20
 	readBytesMax = 2 * fileBytesMax
 )
 
-// passFile appends passes to the file. The Log serializes its methods.
+// passFile appends passes to the current file. The Log serializes calls of its methods.
 type passFile struct {
 	lines lineFile
-	old   string // path of the previous file
+	old   string // path of the old file
 }
 
 func newPassFile(opts Options) passFile {
 	return passFile{lines: newLineFile(opts, fileName), old: filepath.Join(opts.Dir, oldFileName)}
 }
 
-// load returns the passes of both files, ascending by id, and prepares append.
+// load returns the passes in both files in ascending order of their ids, and prepares append.
 func (f *passFile) load() (all []report.PartitionPass) {
 	for _, path := range []string{f.old, f.lines.path} {
 		content, err := readAtMost(f.lines.fs, path, readBytesMax)
@@ -45,14 +45,14 @@ func (f *passFile) load() (all []report.PartitionPass) {
 				"lines", damaged)
 		}
 		all = append(all, passes...)
-		f.lines.size = int64(size) // at last that of fileName
+		f.lines.size = int64(size) // in the end the size of fileName
 	}
 	slices.SortStableFunc(all,
 		func(a, b report.PartitionPass) int { return cmp.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(all, func(a, b report.PartitionPass) bool { return a.ID == b.ID })
 }
 
-// decode returns the passes of a file and the size of its complete lines. It skips lines that are
+// decode returns the passes in a file and the size of its complete lines. It skips lines that are
 // not a pass, and an incomplete last line; damaged is the number of skipped lines.
 func decode(content []byte) (passes []report.PartitionPass, size, damaged int) {
 	size, damaged = eachLine(content, func(line []byte) bool {
@@ -67,7 +67,7 @@ func decode(content []byte) (passes []report.PartitionPass, size, damaged int) {
 	return passes, size, damaged
 }
 
-// valid reports whether a pass can have been written by encode.
+// valid reports whether encode can have written the pass.
 func valid(p *report.PartitionPass) bool {
 	return p.ID > 0 && p.Topic != "" && p.Partition >= 0 && p.Ended != nil &&
 		len(p.Steps) <= report.PassStepsMax

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// lineFile is a file of lines that is only appended to. Lines are not synced.
+// lineFile is a file of lines that are only appended. Lines are not synced.
 type lineFile struct {
 	fs     vfs.FS
 	path   string
@@ -41,12 +41,12 @@ func (f *lineFile) written(err error) {
 	}
 }
 
-// append writes complete lines at the end of the last complete line. After a failed write, the next
-// one overwrites the incomplete line.
+// append writes complete lines after the last complete line. After a failed write, the next write
+// overwrites the incomplete line.
 func (f *lineFile) append(lines []byte) error {
 	open := f.fs.OpenReadWrite
 	if f.size == 0 {
-		open = f.fs.Create // also discards a file that begins with an incomplete line
+		open = f.fs.Create // this also discards a file that begins with an incomplete line
 	}
 	file, err := open(f.path)
 	if err != nil {
@@ -61,8 +61,8 @@ func (f *lineFile) append(lines []byte) error {
 	return err
 }
 
-// readAtMost returns the content of a file, nil if there is none. It does not read a file of more
-// than bytesMax bytes.
+// readAtMost returns the content of a file, or nil if the file does not exist. It does not read a
+// file of more than bytesMax bytes.
 func readAtMost(fsys vfs.FS, path string, bytesMax int64) ([]byte, error) {
 	info, err := fsys.Stat(path)
 	switch {
@@ -76,8 +76,8 @@ func readAtMost(fsys vfs.FS, path string, bytesMax int64) ([]byte, error) {
 	return fsys.ReadFile(path)
 }
 
-// eachLine calls decode with each complete line of a file, without its line feed. size is the size
-// of the complete lines. damaged is the number of lines that decode rejects, including an
+// eachLine calls decode with each complete line of a file, without the line feed. size is the total
+// size of the complete lines. damaged is the number of lines that decode rejects, plus an
 // incomplete last line.
 func eachLine(content []byte, decode func(line []byte) bool) (size, damaged int) {
 	for {

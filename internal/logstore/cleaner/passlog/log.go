@@ -11,29 +11,29 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// stepsMax is the number of steps of all passes in memory: some four megabytes.
+// stepsMax is the maximum number of steps of all passes in memory, which take some four megabytes.
 const stepsMax = 32 << 10
 
-// Observer receives the passes and the steps of a Log. Its functions are called by the goroutines
-// of the passes, in the order of each pass, and must not block. They may be nil.
+// Observer receives the passes and the steps of a Log. The goroutines of the passes call its
+// functions, in the order of the events of each pass. The functions must not block, and may be nil.
 type Observer struct {
-	Pass func(report.PartitionPass) // a pass has begun or ended; without its steps
+	Pass func(report.PartitionPass) // called when a pass has begun or ended; without the steps
 	Step func(report.StepEvent)
 }
 
-// Options of a Log.
+// Options are the options of a Log.
 type Options struct {
-	FS       vfs.FS // nil: the passes are in memory only
+	FS       vfs.FS // nil to keep the passes in memory only
 	Dir      string // data directory of the broker
-	Broker   int32  // in reports
+	Broker   int32  // broker id in reports
 	Observer Observer
-	Logger   *slog.Logger // default: discards everything
-	// Logs returns the keys of the logs that exist. The totals of others are discarded when their
-	// file is replaced. nil, or a result of nil: none are discarded.
+	Logger   *slog.Logger // by default, a logger that discards everything
+	// Logs returns the keys of the logs that exist. When the totals file is replaced, the totals of
+	// other logs are discarded. If Logs is nil or returns nil, no totals are discarded.
 	Logs func() map[Key]bool
 }
 
-// Log is the list of the last passes, and the totals of all passes by log.
+// Log is the list of the last passes, and each log's totals of all passes.
 type Log struct {
 	opts       Options
 	writing    sync.Mutex
@@ -42,7 +42,7 @@ type Log struct {
 	mu         struct {
 		sync.Mutex
 		passes []*entry // ascending by id
-		steps  int      // of all passes that have ended
+		steps  int      // number of steps of all passes that have ended
 		lastID int64
 		totals map[Key]Totals
 	}
@@ -50,12 +50,13 @@ type Log struct {
 
 // entry is one pass. Log.mu guards it.
 type entry struct {
-	pass     report.PartitionPass // without steps
+	pass     report.PartitionPass // pass without its steps
 	steps    []report.Step        // nil while the pass runs
-	recorder *Recorder            // nil unless the pass runs
+	recorder *Recorder            // nil if the pass has ended
 }
 
-// Open returns the list with the passes of the files. It logs what it cannot read.
+// Open returns a Log with the passes in the files. It logs an error for each file that it cannot
+// read.
 func Open(opts Options) *Log {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -86,8 +87,8 @@ type Running struct {
 	id    int64
 }
 
-// Begin adds a pass over a log of a topic that begins at a time. Its id is the time in
-// microseconds, or the id of the previous pass plus one.
+// Begin adds a pass that begins at moment. topic and key name the pass's log. The pass's id is the
+// time in microseconds, but at least the previous pass's id plus one.
 func (l *Log) Begin(topic string, key Key, trigger string, moment time.Time) *Running {
 	l.mu.Lock()
 	l.mu.lastID = max(l.mu.lastID+1, moment.UnixMicro())
@@ -109,7 +110,7 @@ func (l *Log) observe(pass report.PartitionPass) {
 	}
 }
 
-// trimLocked removes passes and steps that exceed the limits, the oldest first.
+// trimLocked removes the oldest passes and steps that exceed the limits.
 func (l *Log) trimLocked() {
 	for len(l.mu.passes) > report.PassesMax {
 		l.mu.steps -= len(l.mu.passes[0].steps)
@@ -128,7 +129,7 @@ func (l *Log) trimLocked() {
 // ID returns the id of the pass.
 func (r *Running) ID() int64 { return r.id }
 
-// Step adds a step that was taken at a time.
+// Step adds a step that was taken at moment.
 func (r *Running) Step(step clean.Step, moment time.Time) {
 	r.log.mu.Lock()
 	taken := r.entry.recorder.add(step, moment)
@@ -144,8 +145,8 @@ func (r *Running) observe(step report.Step) {
 	}
 }
 
-// End ends the pass at a time with its final report, adds it to the totals of its log, and writes
-// both to the files.
+// End ends the pass at moment with its final report, adds the pass to its log's totals, and writes
+// the pass and the totals to the files.
 func (r *Running) End(final report.Pass, moment time.Time) {
 	l := r.log
 	l.mu.Lock()
@@ -173,13 +174,13 @@ func (r *Running) End(final report.Pass, moment time.Time) {
 
 // Filter selects passes.
 type Filter struct {
-	Topics    []string // empty: all
-	Partition int32    // -1: all
-	ID        int64    // 0: all
-	Before    int64    // only passes with lower ids; 0: all
-	Running   bool     // only passes that run
+	Topics    []string // empty for all
+	Partition int32    // -1 for all
+	ID        int64    // 0 for all
+	Before    int64    // 0 for all; otherwise only passes with lower ids
+	Running   bool     // true for running passes only
 	Limit     int
-	Steps     bool // with their steps
+	Steps     bool // true to include the steps
 }
 
 func (f *Filter) selects(p *report.PartitionPass) bool {
@@ -188,8 +189,8 @@ func (f *Filter) selects(p *report.PartitionPass) bool {
 		(f.Before == 0 || p.ID < f.Before) && (!f.Running || p.Ended == nil)
 }
 
-// List returns at most Limit passes, the newest first, and whether there are more. The reports of
-// running passes contain no sums.
+// List returns at most Limit passes, the newest first, and reports whether there are more. The
+// reports of running passes contain no sums.
 func (l *Log) List(f Filter) (passes []report.PartitionPass, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,7 +203,7 @@ func (l *Log) List(f Filter) (passes []report.PartitionPass, more bool) {
 		}
 		pass, steps := e.pass, e.steps
 		if e.recorder != nil {
-			// a copy, because the recorder removes steps in place
+			// Clone the steps, because the recorder removes steps in place.
 			steps, pass.OmittedSteps = slices.Clone(e.recorder.steps), e.recorder.omitted
 		}
 		pass.StepCount = len(steps)

@@ -29,7 +29,7 @@ func open(t testing.TB, fsys vfs.FS) *Log {
 	return Open(Options{FS: fsys, Dir: dir, Broker: 1})
 }
 
-// keyOf returns the key of partition 3 of a topic.
+// keyOf returns the key of a topic's partition 3.
 func keyOf(topic string) Key {
 	return Key{TopicID: fmt.Sprintf("%-22s", topic), Partition: 3}
 }
@@ -55,8 +55,8 @@ func list(l *Log) []report.PartitionPass {
 	return passes
 }
 
-// TestPassesSurviveRestarts: passes with their steps are the same after a restart. The ids of later
-// passes are higher, even if the clock was set back.
+// TestPassesSurviveRestarts checks that passes and their steps are unchanged after a restart, and
+// that later passes have higher ids, even if the clock was set back.
 func TestPassesSurviveRestarts(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := open(t, fsys)
@@ -119,7 +119,8 @@ func TestIncompleteLineIsSkipped(t *testing.T) {
 	}
 }
 
-// TestFilesAreBounded: the two files have at most 2 MiB, and contain the newest passes.
+// TestFilesAreBounded checks that the two files together have at most 2 MiB, and contain the newest
+// passes.
 func TestFilesAreBounded(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := open(t, fsys)
@@ -142,7 +143,8 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: the oldest passes are forgotten, and the old ones lose their steps.
+// TestMemoryIsBounded checks that the oldest passes are removed, and that older passes lose their
+// steps.
 func TestMemoryIsBounded(t *testing.T) {
 	l := Open(Options{})
 	const passes = 2 * report.PassesMax
@@ -167,8 +169,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLongPassIsThinned compares the kept steps of long passes with all steps. The kept ones are a
-// part of them in the same order, with all announcements, within the limits.
+// TestLongPassIsThinned compares the kept steps of long passes with all steps. The kept steps are a
+// subsequence of all steps, include all announcements, and stay within the limits.
 func TestLongPassIsThinned(t *testing.T) {
 	for s := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(s, 0))
@@ -229,7 +231,7 @@ func TestLongPassIsThinned(t *testing.T) {
 	}
 }
 
-// TestFilter compares List with a filter that is applied to each pass.
+// TestFilter compares List with a filter that the test applies to each pass.
 func TestFilter(t *testing.T) {
 	l := Open(Options{Broker: 1})
 	for i := range 30 {
@@ -266,7 +268,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestObserverSeesEveryPassAndStep: in their order, the end of a pass last.
+// TestObserverSeesEveryPassAndStep checks that an Observer receives every pass and step in order,
+// and the end of a pass last.
 func TestObserverSeesEveryPassAndStep(t *testing.T) {
 	var seen []string
 	l := Open(Options{Broker: 2, Observer: Observer{
@@ -285,7 +288,8 @@ func TestObserverSeesEveryPassAndStep(t *testing.T) {
 	}
 }
 
-// TestFullDiskDoesNotStopPasses: passes stay in memory, and are written when the disk has room.
+// TestFullDiskDoesNotStopPasses checks that passes on a full disk stay in memory, and are written
+// once the disk has space.
 func TestFullDiskDoesNotStopPasses(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := open(t, fsys)
@@ -302,7 +306,8 @@ func TestFullDiskDoesNotStopPasses(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no bytes cause a panic, and what was decoded is written and read again unchanged.
+// FuzzDecode checks that no bytes cause a panic, and that decoded passes are unchanged after they
+// are written and read again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("{\"id\":1,\"topic\":\"t\",\"endedTimestampSeconds\":1}\n{"))
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -13,13 +13,13 @@ import (
 const readStride = 64 << 10
 
 // Recorder keeps the steps of one pass. If a long pass has more steps than can be kept, the
-// recorder keeps every second, then every fourth step of kind read and so on, and finally adds no
-// further group. The zero value is not ready for use; see newRecorder.
+// recorder keeps only every second step of kind read, then only every fourth, and so on. In the end
+// it adds no further group. The zero value is not ready for use; see newRecorder.
 type Recorder struct {
 	began time.Time
 	steps []report.Step
-	// stride is the number of bytes between two kept steps of kind read in the same segment. base and
-	// position are those of the last kept step.
+	// stride is the number of bytes between two kept steps of kind read in the same segment. base
+	// and position are the segment and the position of the last kept step.
 	stride         int64
 	base, position int64
 	segmentsLeft   int // number of further segments that the steps may contain
@@ -31,8 +31,8 @@ func newRecorder(began time.Time) *Recorder {
 		segmentsLeft: report.StepSegmentsMax}
 }
 
-// add adds a step that was taken at a time, and returns it as reports contain it. One place remains
-// free for the step of kind end.
+// add adds a step that was taken at moment, and returns the step in the form that reports contain.
+// One place remains free for the step of kind end.
 func (r *Recorder) add(step clean.Step, moment time.Time) report.Step {
 	converted := r.convert(step, moment)
 	if step.Kind == clean.StepRead && step.Base == r.base &&
@@ -63,7 +63,7 @@ func (r *Recorder) end(moment time.Time) report.Step {
 	return step
 }
 
-// after returns the time since the beginning in seconds; 0 if the clock was set back.
+// after returns the time since the pass began, in seconds; 0 if the clock was set back.
 func (r *Recorder) after(moment time.Time) float64 { return max(0, moment.Sub(r.began).Seconds()) }
 
 // thin removes every second step of kind read, and doubles the stride.
@@ -78,11 +78,11 @@ func (r *Recorder) thin() {
 		}
 		kept = append(kept, step)
 	}
-	clear(r.steps[len(kept):]) // frees the memory to which the removed steps refer
+	clear(r.steps[len(kept):]) // frees the memory that the removed steps refer to
 	r.steps, r.stride = kept, 2*r.stride
 }
 
-// keepSegments returns the segments of a step that are kept, and the number of the omitted ones. If
+// keepSegments returns the segments of a step that are kept, and the number of omitted segments. If
 // a window has too many segments, only the chosen segments are kept.
 func (r *Recorder) keepSegments(all []report.StepSegment) (kept []report.StepSegment,
 	omitted int) {
@@ -105,7 +105,7 @@ var kinds = map[clean.StepKind]string{
 	clean.StepRead: report.StepRead, clean.StepReplace: report.StepReplace,
 }
 
-// convert returns a step as reports contain it, with all its segments.
+// convert returns a step in the form that reports contain, with all its segments.
 func (r *Recorder) convert(step clean.Step, moment time.Time) report.Step {
 	out := report.Step{After: r.after(moment), Kind: kinds[step.Kind]}
 	switch step.Kind {

@@ -7,17 +7,17 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// Key identifies the log of a partition. A topic that is deleted and created again has another id,
-// and so its logs have other keys.
+// Key identifies a partition's log. A topic that is deleted and created again has another id, so
+// its logs have other keys.
 type Key struct {
 	TopicID   string // as Kafka writes it: 22 characters of URL-safe base64
 	Partition int32
 }
 
 // Totals are the sums of all passes over a log that have ended, since the log was created on this
-// broker. Values are immutable; the zero value is that of a log without passes.
+// broker. Values are immutable. The zero value is for a log without passes.
 type Totals struct {
-	Runs map[string]int64 `json:"runs"` // by result
+	Runs map[string]int64 `json:"runs"` // number of passes by result
 
 	ReadBytes           int64 `json:"readBytes,omitempty"`
 	WrittenBytes        int64 `json:"writtenBytes,omitempty"`
@@ -30,10 +30,11 @@ type Totals struct {
 	LastPass    *report.Pass `json:"lastPass,omitempty"`
 }
 
-// errorBytesMax is the maximum length of the error in Totals.LastPass, and so bounds a line.
+// errorBytesMax is the maximum length of the error in Totals.LastPass. It also limits the length of
+// a line.
 const errorBytesMax = 512
 
-// with returns the totals with a pass that has ended added.
+// with returns the totals plus a pass that has ended.
 func (t Totals) with(pass report.Pass) Totals {
 	runs := make(map[string]int64, len(t.Runs)+1)
 	maps.Copy(runs, t.Runs)

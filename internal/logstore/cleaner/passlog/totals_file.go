@@ -11,17 +11,18 @@ const totalsName = "cleaner-totals"
 
 const (
 	// totalsSpareLines is the number of superseded lines that the file may have in addition to one
-	// for each log.
+	// line for each log.
 	totalsSpareLines = 128
-	// totalsReadBytesMax bounds the memory of a start. A line has less than 1.5 KiB, most have some
-	// 600 bytes, so the file of a broker with a hundred thousand logs is smaller.
+	// totalsReadBytesMax limits the memory that a start uses for the file. A line has less than 1.5
+	// KiB, and most lines have some 600 bytes, so the file of a broker with a hundred thousand logs
+	// is smaller than the limit.
 	totalsReadBytesMax = 256 << 20
 	// topicIDBytes is the length of Key.TopicID.
 	topicIDBytes = 22
 )
 
-// totalsLine is a line of the file: the totals of a log, which supersede those of earlier lines.
-// The line of a removed log has no totals.
+// totalsLine is a line of the file: a log's totals, which supersede the log's totals in earlier
+// lines. The line of a removed log has no totals.
 type totalsLine struct {
 	TopicID   string `json:"topicId"`
 	Partition int32  `json:"partition"`
@@ -37,16 +38,16 @@ func (l *totalsLine) valid() bool {
 		l.SidecarWrittenBytes >= 0
 }
 
-// appendTo appends the line with its line feed.
+// appendTo appends the line and a line feed to lines.
 func (l *totalsLine) appendTo(lines []byte) []byte {
 	encoded, err := json.Marshal(l)
 	if err != nil {
-		return lines // impossible: a value of this type has a JSON form
+		return lines // impossible, because every totalsLine has a JSON form
 	}
 	return append(append(lines, encoded...), '\n')
 }
 
-// totalsFile keeps the totals of all logs in a file. The Log serializes its methods.
+// totalsFile stores the totals of all logs in a file. The Log serializes calls of its methods.
 type totalsFile struct {
 	lines lineFile
 	count int // number of lines in the file
@@ -54,7 +55,7 @@ type totalsFile struct {
 	stale bool
 }
 
-// load returns the totals of the file, and prepares write.
+// load returns the totals in the file, and prepares write.
 func (f *totalsFile) load() map[Key]Totals {
 	content, err := readAtMost(f.lines.fs, f.lines.path, totalsReadBytesMax)
 	if err != nil {
@@ -69,9 +70,9 @@ func (f *totalsFile) load() map[Key]Totals {
 	return all
 }
 
-// decodeTotals returns the totals of a file, and the number and the size of its complete lines. It
-// skips lines that are not totals, and an incomplete last line; damaged is the number of skipped
-// lines.
+// decodeTotals returns the totals in a file, and the number and the total size of its complete
+// lines. It skips lines that are not totals, and an incomplete last line; damaged is the number of
+// skipped lines.
 func decodeTotals(content []byte) (all map[Key]Totals, lines, size, damaged int) {
 	all = map[Key]Totals{}
 	size, damaged = eachLine(content, func(text []byte) bool {
@@ -92,8 +93,8 @@ func decodeTotals(content []byte) (all map[Key]Totals, lines, size, damaged int)
 }
 
 // write adds lines to the file. If the file would then have more than twice as many lines as
-// necessary, or lacks lines after a failed write, write replaces the file by the result of current:
-// one line for each log.
+// necessary, or lacks lines after a failed write, write replaces the file by current's result: one
+// line for each log.
 func (f *totalsFile) write(lines []totalsLine, logs int, current func() []totalsLine) {
 	err := f.tryWrite(lines, logs, current)
 	f.stale = err != nil
@@ -116,7 +117,7 @@ func (f *totalsFile) tryWrite(lines []totalsLine, logs int, current func() []tot
 		}
 		return err
 	}
-	// The new content is synced, because a crash of the machine would otherwise lose all totals.
+	// The new content is synced, because otherwise a crash of the machine could lose all totals.
 	err := vfs.WriteFileAtomic(f.lines.fs, f.lines.path, content)
 	if err == nil {
 		f.count, f.lines.size = len(lines), int64(len(content))

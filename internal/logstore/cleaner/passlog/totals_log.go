@@ -2,15 +2,15 @@ package passlog
 
 import "heartwood.dev/heartwood/api/report"
 
-// Totals returns the sums of the passes over a log that have ended.
+// Totals returns the sums of all passes over a log that have ended.
 func (l *Log) Totals(key Key) Totals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.totals[key]
 }
 
-// addToTotals adds a pass that has ended to the totals of its log. The caller holds l.writing, so
-// that the lines of a log are in the order of its totals.
+// addToTotals adds a pass that has ended to its log's totals. The caller holds l.writing, which
+// keeps a log's lines in the order of its totals.
 func (l *Log) addToTotals(key Key, ended report.Pass) {
 	l.mu.Lock()
 	sum := l.mu.totals[key].with(ended)
@@ -20,7 +20,7 @@ func (l *Log) addToTotals(key Key, ended report.Pass) {
 }
 
 // Remove discards the totals of logs that were removed from this broker. If such a replica returns,
-// its log is a new copy that was never cleaned here.
+// its log is a new copy, which was never cleaned on this broker.
 func (l *Log) Remove(logs []Key) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -39,7 +39,7 @@ func (l *Log) Remove(logs []Key) {
 	}
 }
 
-// writeTotals writes lines to the file of the totals. The caller holds l.writing.
+// writeTotals writes lines to the totals file. The caller holds l.writing.
 func (l *Log) writeTotals(lines []totalsLine) {
 	if l.opts.FS == nil {
 		return
@@ -50,8 +50,8 @@ func (l *Log) writeTotals(lines []totalsLine) {
 	l.totalsFile.write(lines, logs, l.currentTotals)
 }
 
-// currentTotals discards the totals of logs that do not exist, and returns the others. Such totals
-// remain after a crash between the removal of a log and the call of Remove.
+// currentTotals discards the totals of logs that no longer exist, and returns the other totals.
+// Totals of such logs remain after a crash between the removal of a log and the call of Remove.
 func (l *Log) currentTotals() []totalsLine {
 	var existing map[Key]bool
 	if l.opts.Logs != nil {

@@ -24,7 +24,7 @@ func end(l *Log, key Key, ended report.Pass) {
 	l.Begin("topic", key, ended.Trigger, moment.Add(-time.Second)).End(ended, moment)
 }
 
-// randomPass returns the report on a pass that has ended at a time.
+// randomPass returns the report of a pass that has ended at moment.
 func randomPass(random *rand.Rand, moment time.Time) report.Pass {
 	results := []string{report.ResultSuccess, report.ResultNothingToDo, report.ResultAborted,
 		report.ResultFailed}
@@ -64,8 +64,8 @@ func totalsModel(passes []report.Pass) (t Totals) {
 }
 
 // TestTotalsMatchPassesAcrossRestarts compares the totals of random passes with a list of all
-// passes. Logs are removed, the broker is restarted, some of the logs are missing after a restart,
-// the machine loses what was not synced, and the file is truncated within its last line.
+// passes. Logs are removed, the broker is restarted, some logs are missing after a restart, the
+// machine loses unsynced data, and the file is truncated within its last line.
 func TestTotalsMatchPassesAcrossRestarts(t *testing.T) {
 	for s := range seed.Sequence(t, 10) {
 		m := &totalsRun{t: t, Rand: rand.New(rand.NewPCG(s, 0)), fsys: vfs.NewMem(),
@@ -90,8 +90,8 @@ type totalsRun struct {
 	log      *Log
 	logs     int
 	moment   time.Time
-	passes   map[Key][]report.Pass // since the log was created
-	states   map[Key][]Totals      // all values that the totals ever had
+	passes   map[Key][]report.Pass // passes since the log was created
+	states   map[Key][]Totals      // all values that the totals have had
 	replaced int
 }
 
@@ -157,8 +157,8 @@ func (m *totalsRun) open() {
 	}
 }
 
-// tear removes a part of the last line of the file, as a crash during a write does, and opens the
-// Log. The totals of one log are those before its last pass.
+// tear removes a part of the file's last line, like a crash during a write, and opens the Log. One
+// log's totals then lack its last pass.
 func (m *totalsRun) tear() {
 	m.open()
 	content, err := m.fsys.ReadFile(totalsPath)
@@ -192,8 +192,8 @@ func (m *totalsRun) tear() {
 	m.adopt()
 }
 
-// crash loses what was not synced and opens the Log. The totals of each log are then those of an
-// earlier moment.
+// crash loses the unsynced data and opens the Log. Each log's totals are then the totals at an
+// earlier time.
 func (m *totalsRun) crash() {
 	m.fsys = m.fsys.CrashClonePartly(m.Uint64())
 	m.log = open(m.t, m.fsys)
@@ -206,7 +206,7 @@ func (m *totalsRun) crash() {
 	m.adopt()
 }
 
-// adopt removes all logs, so that the next steps begin with known totals.
+// adopt removes all logs. The next steps then begin with known totals.
 func (m *totalsRun) adopt() {
 	var all []Key
 	for key := range m.log.mu.totals {
@@ -217,8 +217,8 @@ func (m *totalsRun) adopt() {
 	m.open()
 }
 
-// TestTotalsOfMissingLogsAreDiscarded: a crash between the removal of a log and Remove leaves its
-// totals, until the file is replaced.
+// TestTotalsOfMissingLogsAreDiscarded checks that the totals that remain after a crash between the
+// removal of a log and Remove are discarded when the file is replaced.
 func TestTotalsOfMissingLogsAreDiscarded(t *testing.T) {
 	l := open(t, vfs.NewMem())
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
@@ -233,8 +233,8 @@ func TestTotalsOfMissingLogsAreDiscarded(t *testing.T) {
 	}
 }
 
-// TestTotalsAreWrittenAfterFailure: totals that could not be written are in the file once a later
-// write has succeeded.
+// TestTotalsAreWrittenAfterFailure checks that totals that could not be written are in the file
+// once a later write has succeeded.
 func TestTotalsAreWrittenAfterFailure(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := open(t, fsys)
@@ -243,7 +243,7 @@ func TestTotalsAreWrittenAfterFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	end(l, keyOf("first"), randomPass(random, start))
-	want := open(t, fsys).Totals(keyOf("first")) // creates the directory again
+	want := open(t, fsys).Totals(keyOf("first")) // this also creates the directory again
 	if want.Runs != nil {
 		t.Fatalf("totals without a directory: %+v", want)
 	}
@@ -257,7 +257,8 @@ func TestTotalsAreWrittenAfterFailure(t *testing.T) {
 	}
 }
 
-// TestHistoryOfEarlierVersionIsRead: its lines have no topic id, so they do not count in totals.
+// TestHistoryOfEarlierVersionIsRead reads a history of an earlier version. Its lines have no topic
+// id, so totals do not include them.
 func TestHistoryOfEarlierVersionIsRead(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := open(t, fsys)
@@ -271,7 +272,7 @@ func TestHistoryOfEarlierVersionIsRead(t *testing.T) {
 		t.Fatalf("no topic id in %s", content)
 	}
 	fsys = vfs.NewMem()
-	open(t, fsys) // creates the directory
+	open(t, fsys) // this also creates the directory
 	file, err := fsys.Create(filepath.Join(dir, fileName))
 	if err != nil {
 		t.Fatal(err)
@@ -287,8 +288,8 @@ func TestHistoryOfEarlierVersionIsRead(t *testing.T) {
 	}
 }
 
-// FuzzDecodeTotals: no bytes cause a panic, and what was decoded is written and read again
-// unchanged.
+// FuzzDecodeTotals checks that no bytes cause a panic, and that decoded totals are unchanged after
+// they are written and read again.
 func FuzzDecodeTotals(f *testing.F) {
 	f.Add([]byte(`{"topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":1,"runs":{"success":1},` +
 		`"lastPass":{"result":"success"}}` + "\n" +
@@ -309,12 +310,12 @@ func FuzzDecodeTotals(f *testing.F) {
 	})
 }
 
-// BenchmarkOpenTotals measures the start of a broker whose file has as many lines as ten thousand
-// logs may have.
+// BenchmarkOpenTotals measures the start of a broker whose file has the maximum number of lines for
+// ten thousand logs.
 func BenchmarkOpenTotals(b *testing.B) {
 	const logs = 10_000
 	fsys := vfs.NewMem()
-	open(b, fsys) // creates the directory
+	open(b, fsys) // this also creates the directory
 	random := rand.New(rand.NewPCG(1, 0))
 	var content []byte
 	for i := range 2*logs + totalsSpareLines {
