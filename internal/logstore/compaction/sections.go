@@ -83,21 +83,21 @@ func (s Sections) DirtyRatio() float64 {
 	return float64(s.DirtyBytes) / float64(s.CleanBytes+s.DirtyBytes)
 }
 
-// cleanableLimits are the offsets from which Sections are computed, together with the segments.
+// cleanableLimits are the offsets from which, together with the segments, Sections are computed.
 type cleanableLimits struct {
 	logStart int64
 	// lastStable is the last stable offset. Records above it are not cleaned, because their
-	// transaction may still be aborted (cleaner invariant I2).
+	// transactions may still be aborted (cleaner invariant I2).
 	lastStable int64
-	// replicated is the high watermark. Between lastStable and replicated an open transaction
-	// blocks cleaning.
+	// replicated is the high watermark. An open transaction blocks cleaning between lastStable and
+	// replicated.
 	replicated int64
-	end        int64 // durability.Disk.SealedEnd: nothing above it is cleaned
+	end        int64 // durability.Disk.SealedEnd; nothing above it is cleaned
 	firstDirty int64 // within [logStart, logEnd]; see Progress.FirstDirtyIn
 }
 
 // limits returns the segment list, which the caller releases, and the limits. It never waits for
-// the disk: a scrape of the metrics must not wait for an append that does.
+// the disk, because a metrics scrape must not wait for an append that waits for the disk.
 //
 // limits acquires the list before it loads sealedEnd. A roll lowers sealedEnd before it publishes
 // the list with the rolled segment. So every segment of the list that ends at or below the loaded
@@ -108,7 +108,7 @@ func (c *Compaction) limits() (*segmentlist.List, cleanableLimits) {
 	return list, c.currentLimits()
 }
 
-// currentLimits returns the limits for a list that was acquired before.
+// currentLimits returns the limits for a list that was already acquired.
 func (c *Compaction) currentLimits() cleanableLimits {
 	o := c.env.Offsets
 	logStart := o.LogStart()
@@ -121,7 +121,7 @@ func (c *Compaction) currentLimits() cleanableLimits {
 	}
 }
 
-// SegmentState is the section that a segment belongs to.
+// SegmentState is the section to which a segment belongs.
 type SegmentState int8
 
 // The states of segments.
@@ -135,13 +135,15 @@ const (
 	SegmentBlocked
 )
 
-// eachSegment calls visit for each segment of a compacted log, ascending, with its state. BlockedBy
-// is the reason of a blocked segment, "" for others. No segment is divided between two sections.
-// The whole segment that contains firstDirty is dirty, as in Kafka's ratio (cleaner invariant I4).
+// eachSegment calls visit for each segment of a compacted log, in ascending order, with the
+// segment's state. BlockedBy is the reason why the segment is blocked, or "". No segment is divided
+// between two sections. The segment that contains firstDirty is dirty as a whole, as in Kafka's
+// ratio (cleaner invariant I4).
 //
-// The cleanable bound is the base offset of the first blocked segment (cleaner invariant I2). There
-// is one, because the active segment is always blocked. Every later segment is blocked for the same
-// reason, because a record above a blocked segment must not supersede a record below it.
+// The cleanable bound is the base offset of the first blocked segment (cleaner invariant I2). Such
+// a segment exists, because the active segment is always blocked. Every later segment is blocked
+// for the same reason, because a record above a blocked segment must not supersede a record below
+// that segment.
 func eachSegment(handles []*segmentlist.Handle, limits cleanableLimits,
 	settings *topicconfig.Settings,
 	now time.Time, visit func(h *segmentlist.Handle, state SegmentState, blockedBy string)) {
@@ -203,7 +205,7 @@ func divide(handles []*segmentlist.Handle, limits cleanableLimits, settings *top
 	return s, cleanable
 }
 
-// blockedBy returns the reason why the segment handles[i] cannot be cleaned, "" if it can be
+// blockedBy returns the reason why the segment handles[i] cannot be cleaned, or "" if it can be
 // cleaned. MinLag blocks only dirty segments: a clean segment was old enough when it was cleaned,
 // and a higher MinLag must not move the end of the cleanable section below firstDirty.
 func blockedBy(handles []*segmentlist.Handle, i int, dirty bool, limits cleanableLimits,
@@ -219,7 +221,7 @@ func blockedBy(handles []*segmentlist.Handle, i int, dirty bool, limits cleanabl
 	case end > limits.lastStable:
 		return BlockedTransaction
 	case end > limits.end:
-		return BlockedActive // the segment was rolled a short time ago, and is not sealed yet
+		return BlockedActive // BlockedActive also covers a recently rolled segment that is not sealed yet
 	case dirty && lag > 0 && handles[i].LastWritten() > now.Add(-lag).UnixMilli():
 		return BlockedMinLag
 	}

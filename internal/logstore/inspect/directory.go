@@ -60,7 +60,7 @@ func (v *verifier) enter(f file) error {
 		path := filepath.Join(f.dir, entry.Name())
 		switch base, rest, ok := segment.ParseName(entry.Name()); {
 		case ok && rest == snapshotExtension:
-			v.dir.snapshots = append(v.dir.snapshots, snapshotFile{path, base}) // in ascending order, because the names are sorted
+			v.dir.snapshots = append(v.dir.snapshots, snapshotFile{path, base}) // sorted by name
 		case leftover(entry.Name()):
 			v.note(path, "leftover of an interrupted operation; the next start removes it")
 		}

@@ -65,7 +65,7 @@ type batchLine struct {
 	BaseSequence  int32  `json:"baseSequence"`
 	Transactional bool   `json:"transactional"`
 	Control       bool   `json:"control"`
-	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // in ms; nil if the batch has no delete horizon
+	DeleteHorizon *int64 `json:"deleteHorizon,omitempty"` // ms; nil if there is none
 	CRC           uint32 `json:"crc"`
 	Problem       string `json:"problem,omitempty"` // empty if no problem was found
 }

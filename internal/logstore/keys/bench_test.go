@@ -8,8 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// spoolOf returns a spool with the given number of records in batches of 100. All keys are
-// different.
+// spoolOf returns a spool with the given number of records, in batches of 100, with unique keys.
 func spoolOf(b *testing.B, fsys vfs.FS, name string, records int) *Spool {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -31,7 +30,7 @@ func spoolOf(b *testing.B, fsys vfs.FS, name string, records int) *Spool {
 	return spool
 }
 
-// BenchmarkBuild builds the sidecar of a segment of 800,000 records. With 64 MiB all entries are
+// BenchmarkBuild builds the sidecar of a segment with 800,000 records. With 64 MiB all entries are
 // sorted in memory; with 16 MiB they are sorted in several runs.
 func BenchmarkBuild(b *testing.B) {
 	const records = 800_000

@@ -9,11 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Build writes the sidecar of a sealed segment from its spool to the file with the given name,
-// durably. The argument want is the identity of the segment; its digest may be 0. If the spool was
-// not built from this segment, Build fails with ErrMismatch; the caller then scans the segment.
-// After an error there is no sidecar, with one exception: if syncing the directory failed, the
-// sidecar may exist, and is then complete.
+// Build durably writes the sidecar of a sealed segment from its spool to the file with the given
+// name. want is the identity of the segment; its digest may be 0. If the spool was not built from
+// this segment, Build fails with ErrMismatch; the caller then scans the segment. After an error
+// there is no sidecar, with one exception: if syncing the directory failed, the sidecar may exist,
+// and is then complete.
 //
 // The caller discards the spool. Building twice from the same spool writes the same bytes.
 func Build(ctx context.Context, fsys vfs.FS, spool *Spool, want Identity, name string,
@@ -39,12 +39,12 @@ type build struct {
 	file  *sidecarFile
 	index batchIndex
 	// bodyBytes computes Batch.BodyBytes if the spool contains batches without records (see
-	// Derivation); else it is nil.
+	// Derivation); otherwise it is nil.
 	bodyBytes func(Batch) (int64, error)
 }
 
-// stats returns the counts of the sidecar and the number of bytes that were read and written to
-// build it, including the bytes of the spool.
+// stats returns the sidecar's counts and the number of bytes that were read and written to build
+// it, including the bytes of the spool.
 func (b *build) stats() BuildStats {
 	return BuildStats{Counts: b.spool.counts, ReadBytes: b.meter.read,
 		WrittenBytes: b.meter.written + b.spool.size}
@@ -95,7 +95,7 @@ func (b *build) run(rest func() error) (err error) {
 	return nil
 }
 
-// batches writes the section of batches and sets the probes of the header.
+// batches writes the section of batches and sets the header's probes.
 func (b *build) batches() error {
 	pages := b.file.begin(batchesSection, streamPageBytes)
 	b.index.digest = b.file.header.identity.Digest
@@ -157,8 +157,8 @@ func (b *build) sorted() (err error) {
 	return b.entries(sorter.each)
 }
 
-// entries writes the sections of entries and buckets, and the batch index between them. The
-// function each visits the entries in the order of the sidecar.
+// entries writes the sections of entries and buckets, and the batch index between them. each visits
+// the entries in the order of the sidecar.
 func (b *build) entries(each func(visit func(packed) error) error) error {
 	buckets := 1 << b.file.header.bucketBits
 	w := entryWriter{
@@ -204,11 +204,11 @@ func (b *build) batchIndex() error {
 	return b.file.end()
 }
 
-// entryWriter writes entries and collects the position at which the pages of each bucket begin.
+// entryWriter writes entries and collects the position at which each bucket begins.
 type entryWriter struct {
 	pages  *pageWriter
 	shift  int     // hash.High >> shift is the number of the bucket
-	begins []int64 // position of each bucket that has begun so far
+	begins []int64 // positions of the buckets that have begun so far
 	count  int
 	last   packed
 	raw    [entryBytes]byte
@@ -230,8 +230,8 @@ func (w *entryWriter) add(e packed) error {
 	return w.pages.write(e.append(w.raw[:0]))
 }
 
-// endBucket ends the current bucket and begins all following buckets up to and including the one
-// with the number until.
+// endBucket ends the current bucket and begins all following buckets, up to and including the
+// bucket with the number until.
 func (w *entryWriter) endBucket(until int) error {
 	if err := w.pages.end(); err != nil {
 		return err

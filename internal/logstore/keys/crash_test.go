@@ -12,8 +12,8 @@ import (
 
 var errDisk = errors.New("injected")
 
-// makeOn builds the sidecar on fsys by a scan. Its memory is so small that it needs the temporary
-// file of the sorter.
+// makeOn builds the sidecar on fsys by a scan. It has so little memory that it needs the sorter's
+// temporary file.
 func (w *world) makeOn(fsys vfs.FS) error {
 	spool := w.spool()
 	spool.fsys = fsys
@@ -29,8 +29,8 @@ func (w *world) makeOn(fsys vfs.FS) error {
 	return b.run(b.sorted)
 }
 
-// complete reports whether the sidecar exists. The test fails if the sidecar exists and is not
-// complete.
+// complete reports whether the sidecar exists. The test fails if the sidecar exists but is
+// incomplete.
 func (w *world) complete(fsys vfs.FS, when string) (found bool) {
 	w.t.Helper()
 	err := readAll(fsys, w.name(), w.expect())
@@ -68,8 +68,8 @@ func TestFaultAtEveryCallLeavesCompleteSidecarOrNone(t *testing.T) {
 	}
 }
 
-// A power cut happens before and after every write, sync and rename. Afterwards the sidecar is
-// complete or does not exist.
+// A power cut happens before and after every write, sync and rename. Afterwards the sidecar either
+// is complete or does not exist.
 func TestCrashAtEveryStepLeavesCompleteSidecarOrNone(t *testing.T) {
 	memory := vfs.NewMem()
 	w := newWorld(t, memory, 78,

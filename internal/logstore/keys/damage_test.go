@@ -69,7 +69,7 @@ func TestEveryDamagedByteIsDetected(t *testing.T) {
 	}
 }
 
-// A sidecar with zeroed, truncated, shifted or swapped pages, or with pages of another sidecar, is
+// A sidecar with zeroed, truncated, shifted or swapped pages, or with another sidecar's pages, is
 // detected as unusable, whichever section is damaged.
 func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	s := shape{batches: 11_000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
@@ -77,7 +77,7 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	r := w.scan(0, 0)
 	content, err := w.fsys.ReadFile(w.name())
 	w.must(err)
-	s.salt = 4 // the other segment has the same shape and another salt
+	s.salt = 4 // the other segment has the same shape, but another salt
 	other := newWorld(t, vfs.NewMem(), w.seed, s)
 	other.scan(0, 0)
 	stale, err := other.fsys.ReadFile(other.name())
@@ -136,8 +136,8 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	}
 }
 
-// Iterators verify only the pages that they read: entries can be read although the records section
-// is damaged.
+// Iterators verify only the pages that they read: entries can be read although the section of
+// records is damaged.
 func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
@@ -150,7 +150,7 @@ func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	w.check(w.scan(0, 0)) // rebuild the sidecar
 }
 
-// Open fails with ErrStale if the sidecar belongs to other data or another salt, or has another
+// Open fails with ErrStale if the sidecar belongs to other data or to another salt, or has another
 // version.
 func TestStaleSidecarsAreRejected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
@@ -196,7 +196,8 @@ func TestVerifyDetectsOtherGenerations(t *testing.T) {
 		shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
 	w.must(r.Verify(w.segment.File()))
-	// the first and the last batch, and two of the other six that are compared (i*29/7)
+	// These are the first batch, the last batch, and two of the other six batches that are compared
+	// (i*29/7).
 	for _, number := range []int{0, 29, 4, 12} {
 		b := w.batches[number]
 		var crc [4]byte
@@ -272,7 +273,7 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	}
 }
 
-// A batch is rejected if it would bring the segment to RecordsMax records or more.
+// A batch that would bring the segment to RecordsMax records or more is rejected.
 func TestTooManyRecordsAreRejected(t *testing.T) {
 	context := startOf(0)
 	context.ordinal = RecordsMax - 10

@@ -9,15 +9,16 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Derivation writes the sidecar of a cleaned segment, which contains the kept records of its source
-// segments, from the sidecars of the sources. No record is decompressed and no key is hashed again.
+// Derivation writes the sidecar of a cleaned segment from the sidecars of the segment's sources.
+// The cleaned segment contains the kept records of its sources. No record is decompressed and no
+// key is hashed again.
 type Derivation struct {
 	fsys  vfs.FS
 	spool *Spool
 }
 
 // NewDerivation returns a derivation for the output segment with the given base offset. The file
-// spoolName stores the batches that do not fit in memory. The caller must call Close.
+// spoolName stores the batches that do not fit into memory. The caller must call Close.
 func NewDerivation(fsys vfs.FS, spoolName string, base int64, salt Salt) *Derivation {
 	spool := NewSpool(fsys, spoolName, base, salt)
 	spool.batchesOnly = true
@@ -25,8 +26,8 @@ func NewDerivation(fsys vfs.FS, spoolName string, base int64, salt Salt) *Deriva
 }
 
 // Append adds a batch that was appended to the output. The caller creates b with Describe or, for a
-// copied batch, copies it from the source. b.Records must be the number of kept records.
-// FirstOrdinal and BodyBytes are ignored and computed.
+// copied batch, copies b from the source. b.Records must be the number of kept records. Append
+// ignores b.FirstOrdinal and b.BodyBytes, and computes both.
 func (d *Derivation) Append(b Batch) error {
 	b.BodyBytes = 0
 	return d.spool.appendBatch(b)
@@ -40,15 +41,15 @@ func (d *Derivation) NextPosition() int64 { return d.spool.NextPosition() }
 type DerivationSource struct {
 	Keys       *Reader
 	First, End uint32 // ordinals
-	// Removed reports whether the record with an ordinal in [First, End) was removed. It is called
-	// once for each ordinal, in order. Nil: no record was removed.
+	// Removed reports whether the record with the given ordinal in [First, End) was removed. It is
+	// called once for each ordinal, in order. Nil means that no record was removed.
 	Removed func(ordinal uint32) bool
 }
 
-// Finish writes the sidecar to the file name, as Build does. The sources are in the order of their
-// records in the output. Finish fails with ErrMismatch if the sources do not match the appended
-// batches, and with ErrCorrupt if the sidecar of a source is corrupt. Then there is no sidecar, and
-// the caller has to build it by a scan of the output.
+// Finish writes the sidecar to the file name, like Build. The order of sources is the order of
+// their records in the output. Finish fails with ErrMismatch if the sources do not match the
+// appended batches, and with ErrCorrupt if a source's sidecar is corrupt. Then there is no sidecar,
+// and the caller has to build it by scanning the output.
 func (d *Derivation) Finish(ctx context.Context, sources []DerivationSource, name string,
 	opts Options) (BuildStats,
 	error) {
@@ -85,8 +86,8 @@ func (d *Derivation) Finish(ctx context.Context, sources []DerivationSource, nam
 // Close discards the spool. It does not delete the sidecar that Finish has written.
 func (d *Derivation) Close() error { return d.spool.Discard() }
 
-// count completes the counts of the spool, which contains batches only, by the counts of the kept
-// records, and sets bodyBytes. The header needs the counts before the entries are written, because
+// count adds the counts of the kept records to the counts of the spool, which contains only
+// batches, and sets bodyBytes. The header needs the counts before the entries are written, because
 // the number of buckets depends on them.
 func (b *build) count(remaps []*remap) error {
 	counts := &b.spool.counts
@@ -119,7 +120,7 @@ func (b *build) count(remaps []*remap) error {
 	return nil
 }
 
-// derived writes the sections of records, entries and buckets from the sidecars of the sources.
+// derived writes the sections of records, entries and buckets from the sources' sidecars.
 func (b *build) derived(remaps []*remap) error {
 	pages := b.file.begin(recordsSection, streamPageBytes)
 	var item []byte
@@ -140,7 +141,7 @@ func (b *build) derived(remaps []*remap) error {
 	return b.entries(func(visit func(packed) error) error {
 		var sources []func() (packed, error)
 		for _, m := range remaps {
-			if m.kept() > 0 { // the entries of a source without kept records are not needed
+			if m.kept() > 0 { // entries of a source without kept records are not needed
 				sources = append(sources, m.next)
 			}
 		}
@@ -153,7 +154,7 @@ func (b *build) derived(remaps []*remap) error {
 type remap struct {
 	source DerivationSource
 	keep   []uint64
-	before []uint32 // for each word of keep: the new ordinal of its first kept record
+	before []uint32 // new ordinal of the first kept record, for each word of keep
 	end    uint32   // new ordinal after the last kept record
 
 	entries *Entries
@@ -184,7 +185,7 @@ func (m *remap) kept() int {
 	return int(m.end - m.before[0])
 }
 
-// ordinal returns the new ordinal of a record of the source; ok is false if it was removed.
+// ordinal returns the new ordinal of a source's record; ok is false if the record was removed.
 func (m *remap) ordinal(old uint32) (renumbered uint32, ok bool) {
 	if old < m.source.First || old >= m.source.End {
 		return 0, false
@@ -198,11 +199,11 @@ func (m *remap) ordinal(old uint32) (renumbered uint32, ok bool) {
 
 // keptRecords iterates over the kept records of all sources, in the order of the output.
 type keptRecords struct {
-	remaps  []*remap // of the sources that are not read completely; the first is being read
+	remaps  []*remap // not completely read sources; the first one is being read
 	records *Records
 }
 
-// next returns the next kept record. The caller must not call it again after the last one.
+// next returns the next kept record. The caller must not call it again after the last record.
 func (k *keptRecords) next() (Record, error) {
 	for len(k.remaps) > 0 {
 		m := k.remaps[0]
@@ -222,8 +223,8 @@ func (k *keptRecords) next() (Record, error) {
 	return Record{}, fmt.Errorf("%w: sources contain fewer kept records than counted before", ErrCorrupt)
 }
 
-// next returns the next kept entry of the source with its new ordinal, or io.EOF after the last
-// one. Entries are ordered by hash and ordinal, and renumbering keeps that order.
+// next returns the source's next kept entry with its new ordinal, or io.EOF after the last entry.
+// Entries are ordered by hash and ordinal, and renumbering keeps that order.
 func (m *remap) next() (packed, error) {
 	if m.entries == nil {
 		m.entries = m.source.Keys.Entries(AllHashes)
@@ -241,5 +242,5 @@ func (m *remap) next() (packed, error) {
 	return packed{}, io.EOF
 }
 
-// Identity returns the identity of the output once all its batches were appended.
+// Identity returns the identity of the output, after all batches were appended.
 func (d *Derivation) Identity() Identity { return d.spool.Identity() }

@@ -18,7 +18,7 @@ type cleaned struct {
 	sources    []DerivationSource
 }
 
-// clean removes random records of the sources, adds the kept records to the model, and appends
+// clean removes random records from the sources, adds the kept records to the model, and appends
 // their batches to the derivation. It reads no data file.
 func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	c := &cleaned{world: world{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 3)),
@@ -29,7 +29,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	for _, source := range sources {
 		reader := source.open()
 		removed := map[uint32]bool{}
-		share := c.random.IntN(4) // 0 to 3: the share of removed records of this source in thirds
+		share := c.random.IntN(4) // share of the source's removed records, in thirds: 0 to 3
 		for _, b := range source.batches {
 			first := len(c.records)
 			b.Position, b.FirstOrdinal = position, uint32(first)
@@ -41,8 +41,8 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 				c.records = append(c.records, r)
 			}
 			if b.Records > 0 && len(c.records) == first && c.random.IntN(3) > 0 {
-				// the batch is removed, because no record remains; otherwise it is kept without
-				// records
+				// The batch is removed because no record remains. Otherwise it is kept without
+				// records.
 				continue
 			}
 			b.Records, b.BodyBytes = len(c.records)-first, 0
@@ -53,7 +53,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 			position += int64(b.SizeBytes)
 			c.batches = append(c.batches, b)
 			appended := b
-			appended.BodyBytes = -5 // ignored, as FirstOrdinal: Append computes both
+			appended.BodyBytes = -5 // ignored, like FirstOrdinal: Append computes both
 			if got := c.derivation.NextPosition(); got != b.Position {
 				t.Fatalf("seed %d: next position %d, want %d", seed, got, b.Position)
 			}
@@ -68,7 +68,7 @@ func clean(t testing.TB, seed uint64, sources ...*world) *cleaned {
 	return c
 }
 
-// ordinal returns the ordinal of the first record of a batch in this segment.
+// ordinal returns the ordinal of a batch's first record in this segment.
 func (w *world) ordinal(b Batch) uint32 {
 	for _, known := range w.batches {
 		if known.BaseOffset == b.BaseOffset && known.LastOffset == b.LastOffset {
@@ -111,8 +111,8 @@ func TestDerivedSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// The records of one source are divided between two output segments. The ordinal at which the
-// second begins need not be a multiple of 64, the number of bits in a word of remap.
+// One source's records are divided between two output segments. The first ordinal of the second
+// segment does not have to be a multiple of 64, the number of bits in a word of remap.
 func TestDerivedSidecarsOfRolledOutput(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
 		source := neighbours(t, seed, 1)[0]

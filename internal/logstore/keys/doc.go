@@ -1,7 +1,7 @@
 // Package keys reads and writes key sidecars, `<base>.keys`: the hashes of the keys of a segment's
-// records, sorted by hash. They enable the cleaner to deduplicate any number of keys in a fixed
-// memory: it reads one range of hashes from the sidecars of all segments at a time, and reads no
-// records. docs/format/keys.md describes the file, docs/format/key-salt.md the salt.
+// records, sorted by hash. With key sidecars the cleaner can deduplicate any number of keys in a
+// fixed amount of memory: it reads one range of hashes at a time from the sidecars of all segments,
+// and reads no records. docs/format/keys.md describes the file, docs/format/key-salt.md the salt.
 //
 //   - Hash and Hasher: SipHash-2-4 with a secret salt, truncated to 96 bits (F5 in
 //     docs/cleaner-invariants.md).
@@ -24,8 +24,8 @@
 //
 //   - A sidecar is a cache. It is used only if the checksums over every byte, the salt's id, and
 //     the identity of the data file (Identity) match; each rewrite and truncation changes the
-//     identity. If one of them does not match, reading the sidecar fails with ErrCorrupt or
-//     ErrStale, and the caller rebuilds it.
+//     identity. Otherwise reading the sidecar fails with ErrCorrupt or ErrStale, and the caller
+//     rebuilds the sidecar.
 //   - A sidecar contains every record of its segment. Build checks the number of entries and the
 //     identity of the data before it publishes the sidecar.
 //   - A file with the name of a sidecar is complete and synced. Build writes a temporary file,

@@ -9,8 +9,8 @@ import (
 	"sort"
 )
 
-// entriesBufferBytes is the size of one read of entries, unless the rest of the range is smaller.
-// It must be at least the size of a page.
+// entriesBufferBytes is the number of bytes of entries that one read reads, unless the rest of the
+// range is smaller. It must be at least the size of a page.
 const entriesBufferBytes = 64 << 10
 
 // Entries iterates over the entries of a range of hashes, in order. It reads each bucket of the
@@ -21,23 +21,23 @@ type Entries struct {
 	span   Range
 	err    error
 
-	bucket, lastBucket int   // numbers of the current bucket and of the last bucket of the range
+	bucket, lastBucket int   // numbers of the current bucket and of the range's last bucket
 	bucketEnd          int64 // position in the section at which the current bucket ends
 	rangeEnd           int64 // position in the section at which the last bucket ends
-	position           int64 // position in the section of the next page
+	position           int64 // position of the next page in the section
 	begins             bucketTable
 
-	buffer     []byte // bytes of the section, from position bufferAt on
+	buffer     []byte // bytes of the section, starting at position bufferAt
 	bufferAt   int64
 	last       packed // last entry of the previous page
-	any        bool   // a page was read, so last is set
+	any        bool   // true if a page was read, and so last is set
 	page       Page   // entries that Next has not returned yet
 	entry      Entry
-	entriesMax int64 // number of further entries that the sidecar can contain according to its header
+	entriesMax int64 // number of further entries according to the sidecar's header
 }
 
-// Entries returns an iterator over the entries of a range. Next or NextPage moves it to the first
-// entry.
+// Entries returns an iterator over the entries of a range. The first call of Next or NextPage moves
+// it to the first entry.
 func (r *Reader) Entries(span Range) *Entries {
 	e := new(Entries)
 	e.Reset(r, span)
@@ -59,8 +59,8 @@ func (e *Entries) start() (err error) {
 	if e.span.First > e.span.Last || e.reader.header.counts.Entries() == 0 {
 		return io.EOF
 	}
-	// Look up the end first. Then the page of the bucket table with the start of the range is in
-	// memory for the next lookups.
+	// Look up the end first. Then the page of the bucket table that contains the start of the range
+	// is in memory for the next lookups.
 	if e.rangeEnd, err = e.begins.at(e.reader, e.lastBucket+1); err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func (e *Entries) start() (err error) {
 	return nil
 }
 
-// NextPage returns the next 1 to 1,024 entries of the range, or io.EOF after the last one. The page
-// is valid until the next call. NextPage is faster than Next. A caller must use only one of the
-// two.
+// NextPage returns the next 1 to 1,024 entries of the range, or io.EOF after the last entry. The
+// page is valid until the next call. NextPage is faster than Next. A caller must use only one of
+// the two methods.
 func (e *Entries) NextPage() (Page, error) {
 	for e.err == nil {
 		if e.position == e.bucketEnd {
@@ -142,9 +142,9 @@ func (e *Entries) fill() error {
 	return readFull(e.reader.file, e.buffer, begin+e.position, e.reader.read)
 }
 
-// checkOrder checks the first and last entry of a page against the previous page, the bucket and
-// the number of entries. The order within a page needs no check: the writer has checked it, and the
-// checksum covers it.
+// checkOrder checks a page's first and last entry against the previous page, the bucket and the
+// number of entries. The order within a page needs no check, because the writer has checked it and
+// the checksum covers it.
 func (e *Entries) checkOrder(page Page) error {
 	first, last := decodePacked(page), decodePacked(page[len(page)-entryBytes:])
 	shift := 64 - e.reader.header.bucketBits
@@ -171,7 +171,7 @@ func (e *Entries) clip(page Page) Page {
 	return page[from*entryBytes : max(from, to)*entryBytes]
 }
 
-// Next moves to the next entry. It returns false after the last entry or after an error: see Err.
+// Next moves to the next entry. It returns false after the last entry or after an error; see Err.
 func (e *Entries) Next() bool {
 	if len(e.page) == 0 {
 		page, err := e.NextPage()
@@ -202,8 +202,8 @@ type bucketTable struct {
 	page  []byte
 }
 
-// at returns the position in the entries section at which a bucket begins. For the number after the
-// last bucket it returns the end of the last bucket.
+// at returns the position in the section of entries at which a bucket begins. For the number after
+// the last bucket it returns the end of the last bucket.
 func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 	if len(t.page) == 0 || number < t.first || number >= t.first+len(t.page)/8 {
 		if err := t.load(r, number/bucketPageMax); err != nil {
@@ -217,8 +217,8 @@ func (t *bucketTable) at(r *Reader, number int) (int64, error) {
 	return int64(begin), nil
 }
 
-// load reads a page of the table. All pages except for the last have the same size, so the position
-// of a page follows from its number.
+// load reads a page of the table. All pages except the last one have the same size, so the position
+// of a page follows from the page's number.
 func (t *bucketTable) load(r *Reader, number int) error {
 	where := r.header.extent(bucketsSection)
 	position := int64(number) * (bucketPageBytes + checksumBytes)

@@ -11,7 +11,8 @@ const (
 	entryBytes = hashBytes + 4
 )
 
-// append encodes a hash in big endian, so that the bytes have the order of the hashes.
+// append encodes a hash in big endian. The encoded bytes therefore have the same order as the
+// hashes.
 func (h Hash) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.High)
 	return binary.BigEndian.AppendUint32(b, h.Low)
@@ -22,12 +23,12 @@ func decodeHash(b []byte) Hash {
 	return Hash{High: binary.BigEndian.Uint64(b), Low: binary.BigEndian.Uint32(b[8:])}
 }
 
-// packed is an entry in 16 bytes. Two packed entries compare as numbers, high before tail, in the
-// order of entries in a sidecar.
+// packed is an entry in 16 bytes. Comparing packed entries as numbers, first high and then tail,
+// gives the order of the entries in a sidecar.
 type packed struct{ high, tail uint64 }
 
-// pack returns an entry in packed form. The tail contains Hash.Low, the ordinal and the flags, as
-// in the file.
+// pack returns an entry in packed form. tail contains Hash.Low, the ordinal and the flags, as in
+// the file.
 func pack(e Entry) packed {
 	tail := uint64(e.Hash.Low)<<32 | uint64(e.Ordinal)<<2
 	if e.Tombstone {
@@ -47,8 +48,8 @@ func (p packed) less(other packed) bool {
 	return p.high < other.high || p.high == other.high && p.tail < other.tail
 }
 
-// compare orders entries as a sidecar does. The entries of a segment are never equal, because their
-// ordinals differ.
+// compare orders entries in the order of a sidecar. Two entries of a segment are never equal,
+// because their ordinals differ.
 func compare(a, b packed) int {
 	if c := cmp.Compare(a.high, b.high); c != 0 {
 		return c

@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// FuzzReader reads random sidecars. Reading must end, with ascending entries, or with ErrCorrupt or
-// ErrStale. The fuzzer generates the numbers of the header and the payloads of the sections, and
-// the test adds valid checksums, because a fuzzer would never find these.
+// FuzzReader reads random sidecars. Reading must end, either with ascending entries, or with
+// ErrCorrupt or ErrStale. The fuzzer generates the numbers in the header and the payloads of the
+// sections. The test adds valid checksums, because a fuzzer would never find them.
 func FuzzReader(f *testing.F) {
 	w := newWorld(f, vfs.NewMem(), 5, shape{batches: 20, recordsMax: 8, keys: 30, valueMax: 3})
 	r := w.scan(0, 0)
@@ -26,7 +26,7 @@ func FuzzReader(f *testing.F) {
 		if part == entriesSection {
 			where.bytes -= r.header.indexBytes
 		}
-		// each section has one page
+		// Each section has one page.
 		parts = append(parts, content[where.begin:where.begin+where.bytes-checksumBytes])
 	}
 	f.Add(content[:headerCRCAt], parts[0], parts[1], parts[2], parts[3], parts[4])
@@ -54,12 +54,12 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// fuzzedSections are the sections in the order of the file.
+// fuzzedSections lists the sections in the order of the file.
 var fuzzedSections = []section{batchesSection, recordsSection, entriesSection, indexSection,
 	bucketsSection}
 
-// assemble writes a sidecar of the given header and section payloads, with valid checksums. It
-// returns the Expect for which Open accepts the sidecar.
+// assemble writes a sidecar with the given header and section payloads, and with valid checksums.
+// It returns the Expect with which Open accepts the sidecar.
 func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 	t.Helper()
 	fixed := make([]byte, headerBytes)
@@ -106,7 +106,7 @@ func assemble(t *testing.T, fsys vfs.FS, head []byte, parts ...[]byte) Expect {
 func ascending(t *testing.T, r *Reader, span Range) {
 	t.Helper()
 	// Check only the first and the last entry of each page. A reader does not verify the order of
-	// the entries between them, because the writer has verified it.
+	// the entries in between, because the writer has verified it.
 	entries, n := r.Entries(span), 0
 	var last Hash
 	for {
@@ -124,7 +124,7 @@ func ascending(t *testing.T, r *Reader, span Range) {
 	}
 }
 
-// FuzzItem decodes random bytes as a batch. If that succeeds, the batch must be the same after it
+// FuzzItem decodes random bytes as a batch. If this succeeds, the batch must be unchanged after it
 // is encoded and decoded again.
 func FuzzItem(f *testing.F) {
 	w := newWorld(f, vfs.NewMem(), 6, shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
@@ -149,7 +149,7 @@ func FuzzItem(f *testing.F) {
 	})
 }
 
-// paged returns a reader of a section with one page, which contains payload.
+// paged returns a reader over a one-page section with the given payload.
 func paged(payload []byte) *pageReader {
 	var out bytes.Buffer
 	pages := pageWriter{out: &out, section: batchesSection, capacity: len(payload) + 1}
@@ -160,7 +160,7 @@ func paged(payload []byte) *pageReader {
 	}
 }
 
-// FuzzSort compares sortPacked with the sort of the standard library, also for hashes that are not
+// FuzzSort compares sortPacked with the sort of the standard library, including hashes that are not
 // uniformly distributed.
 func FuzzSort(f *testing.F) {
 	f.Add(uint64(1), uint16(1000), byte(0))

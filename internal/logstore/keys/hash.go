@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// Hash represents a key: the cleaner treats two keys with equal hashes as one key. It is 96 bits of
-// SipHash-128 with the partition's salt. With 10^8 keys in each of 10^4 partitions the expected
-// number of colliding pairs is 6*10^-10. A collision cannot be constructed without the salt (F5).
-// Hashes are ordered by High, then by Low.
+// Hash represents a key: the cleaner treats two keys with equal hashes as one key. A hash consists
+// of 96 bits of SipHash-128 with the partition's salt. With 10^8 keys in each of 10^4 partitions,
+// the expected number of colliding pairs is 6*10^-10. A collision cannot be constructed without the
+// salt (F5). Hashes are ordered by High, then by Low.
 type Hash struct {
 	High uint64 // a hash slice is a range of High
 	Low  uint32
@@ -22,8 +22,8 @@ func (h Hash) Less(other Hash) bool {
 // Hasher hashes keys. It has no state, so it may be used concurrently.
 type Hasher struct{ k0, k1 uint64 }
 
-// NewHasher returns a hasher with a secret, which is read as two little-endian words, as in
-// SipHash's reference code.
+// NewHasher returns a hasher with the given secret. The secret is read as two little-endian words,
+// as in SipHash's reference code.
 func NewHasher(secret [16]byte) Hasher {
 	return Hasher{binary.LittleEndian.Uint64(secret[:]), binary.LittleEndian.Uint64(secret[8:])}
 }
@@ -35,9 +35,9 @@ func (h Hasher) Hash(key []byte) Hash {
 }
 
 // sum128 returns the SipHash-2-4 of the data with 128 bits of output, as two little-endian words.
-// The last word of the input contains the length, so that keys that differ only in trailing zeros
-// have different hashes. No library computes it, because the hash is part of the file format and
-// of the append path: its values and its speed must not change with a dependency.
+// The last word of the input contains the length. Keys that differ only in trailing zeros therefore
+// have different hashes. The hash is not computed by a library, because it is part of the file
+// format and of the append path: its values and its speed must not change with a dependency.
 func (h Hasher) sum128(data []byte) (first, second uint64) {
 	s := h.start()
 	last := uint64(len(data)) << 56
@@ -50,8 +50,8 @@ func (h Hasher) sum128(data []byte) (first, second uint64) {
 	return s.finish()
 }
 
-// start returns the initial state. The constants are defined by SipHash; 0xee is specific to the
-// variant with 128 bits.
+// start returns the initial state. SipHash defines the constants; 0xee is specific to the variant
+// with 128 bits.
 func (h Hasher) start() sipState {
 	return sipState{
 		h.k0 ^ 0x736f6d6570736575, h.k1 ^ 0x646f72616e646f6d ^ 0xee,
@@ -64,7 +64,7 @@ func (h Hasher) start() sipState {
 type sipState struct{ v0, v1, v2, v3 uint64 }
 
 // absorb mixes the little-endian words of data into the state, with two rounds for each word: the 2
-// of SipHash-2-4.
+// in SipHash-2-4.
 func (s *sipState) absorb(data []byte) {
 	v0, v1, v2, v3 := s.v0, s.v1, s.v2, s.v3
 	for ; len(data) >= 8; data = data[8:] {
@@ -84,7 +84,7 @@ func (s *sipState) absorbWord(word uint64) {
 	s.v0, s.v1, s.v2, s.v3 = v0^word, v1, v2, v3
 }
 
-// finish returns the hash of 128 bits. It executes four rounds for each half: the 4 of SipHash-2-4.
+// finish returns the hash of 128 bits. It executes four rounds for each half: the 4 in SipHash-2-4.
 // It does not change the state. The constants 0xee and 0xdd are specific to the variant with 128
 // bits.
 func (s *sipState) finish() (first, second uint64) {
@@ -100,7 +100,7 @@ func (s *sipState) finish() (first, second uint64) {
 	return first, v0 ^ v1 ^ v2 ^ v3
 }
 
-// round is SipHash's function SipRound. It consists of additions, rotations and exclusive ors only,
+// round is SipHash's function SipRound. It consists only of additions, rotations and exclusive ors,
 // so its time does not depend on the data. The compiler inlines it.
 func round(v0, v1, v2, v3 uint64) (uint64, uint64, uint64, uint64) {
 	v0 += v1

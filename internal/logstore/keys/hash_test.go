@@ -65,8 +65,8 @@ func TestHashDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Each hash must be in exactly one slice: otherwise its entries would be deduplicated twice or not
-// at all.
+// Each hash must be in exactly one slice. Otherwise the hash's entries would be deduplicated twice
+// or not at all.
 func TestSlicesCoverAllHashesOnce(t *testing.T) {
 	for _, count := range []uint32{1, 2, 3, 7, 128, 255, 256, 1000, 65536, 1<<32 - 1} {
 		if first, last := Slice(0, count),
@@ -101,8 +101,8 @@ func TestSaltRoundTrip(t *testing.T) {
 	if got, err := DecodeSalt(content); err != nil || got != salt {
 		t.Fatalf("seed %d: %x, %v", seed, got, err)
 	}
-	// A change of any byte must be detected: of the magic, the version, the secret and the
-	// checksum.
+	// A change of any byte must be detected, whether it is in the magic, the version, the secret or
+	// the checksum.
 	for i := range content {
 		damaged := append([]byte(nil), content...)
 		damaged[i] ^= 1 << random.IntN(8)

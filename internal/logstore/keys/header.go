@@ -23,8 +23,7 @@ const (
 	sidecarSections     = 4
 )
 
-// probe is the position and the checksum of one of the batches that Verify compares with the data
-// file.
+// probe is the position and the checksum of a batch that Verify compares with the data file.
 type probe struct{ position, crc uint32 }
 
 // header is the header of a sidecar.
@@ -34,7 +33,8 @@ type header struct {
 	counts     Counts
 	bucketBits int
 	sections   [sidecarSections]int64 // size of each section in bytes, in the order of the file
-	// indexBytes is the size of the batch index, at the end of the section of entries; 0: none
+	// indexBytes is the size of the batch index, at the end of the section of entries; 0 if there
+	// is no batch index.
 	indexBytes int64
 	probes     [probes]probe
 }
@@ -42,7 +42,8 @@ type header struct {
 // entriesEnd returns the end of the last bucket in the section of entries.
 func (h *header) entriesEnd() int64 { return h.sections[entriesSection-1] - h.indexBytes }
 
-// extent returns the extent of a section in the file. That of entries includes the batch index.
+// extent returns the extent of a section in the file. The extent of the entries includes the batch
+// index.
 func (h *header) extent(part section) extent {
 	if part == indexSection {
 		e := h.extent(entriesSection)
@@ -86,8 +87,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader decodes the header of a sidecar file of the size fileBytes. The error wraps ErrStale
-// if the header has another version, and otherwise ErrCorrupt.
+// decodeHeader decodes the header of a sidecar file of fileBytes bytes. The error wraps ErrStale if
+// the header has another version, and otherwise ErrCorrupt.
 func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 	big := binary.BigEndian
 	switch {
@@ -120,8 +121,8 @@ func decodeHeader(b []byte, fileBytes int64) (h header, err error) {
 }
 
 // check compares the numbers in the header with one another and with the file size, because readers
-// allocate memory by these numbers. It checks each number before it adds it to others, so that a
-// sum cannot overflow.
+// use these numbers to allocate memory. It checks each number before it adds the number to others,
+// because a sum must not overflow.
 func (h *header) check(fileBytes int64) error {
 	c, left := h.counts, fileBytes-headerBytes
 	for _, n := range h.sections {
@@ -165,14 +166,14 @@ func bucketBits(entries int) int {
 	return k
 }
 
-// bucketsBytes returns the size of the bucket table of 2^k buckets.
+// bucketsBytes returns the size of a bucket table with 2^k buckets.
 func bucketsBytes(k int) int64 {
 	numbers := int64(1)<<k + 1
 	pages := (numbers + bucketPageMax - 1) / bucketPageMax
 	return 8*numbers + checksumBytes*pages
 }
 
-// verify compares the checksums of the probes with the checksums at their positions in the data
+// verify compares the probes' checksums with the checksums at the probes' positions in the data
 // file.
 func (h *header) verify(data io.ReaderAt) error {
 	if h.counts.Batches == 0 {
@@ -196,8 +197,8 @@ type digest struct {
 	batches uint64
 }
 
-// newDigest returns the digest of no batches. It uses the hasher of the partition's salt, so that
-// other data with the same digest cannot be constructed without the salt.
+// newDigest returns the digest of no batches. It uses the hasher with the partition's salt. Without
+// the salt, other data with the same digest therefore cannot be constructed.
 func newDigest(h Hasher) digest { return digest{state: h.start()} }
 
 func (d *digest) add(b Batch) {

@@ -9,23 +9,24 @@ import (
 
 // Constants of the batch index (docs/format/keys.md).
 const (
-	spanBatches    = 256 // batches of a span, except for the last one
+	spanBatches    = 256 // number of batches in each span except the last one
 	indexItemBytes = 48
-	indexPageMax   = 21 // items of a page
+	indexPageMax   = 21 // maximum number of items in a page
 	indexPageBytes = indexPageMax * indexItemBytes
 )
 
-// indexItem describes a span: consecutive batches whose items can be read without the items before
-// them.
+// indexItem describes a span: consecutive batches whose items can be read without the preceding
+// items.
 type indexItem struct {
-	// context is that of the first batch of the span, with its position and its first ordinal.
+	// context is the context of the span's first batch, with the batch's position and first
+	// ordinal.
 	context itemContext
-	itemsAt int64 // position in the section of batches, without the checksums of pages
-	bytes   int   // of the items
+	itemsAt int64 // position in the section of batches, not counting page checksums
+	bytes   int   // size of the span's items
 	crc     uint32
 }
 
-// indexSize returns the number of bytes of the batch index of a sidecar.
+// indexSize returns the size of a sidecar's batch index in bytes.
 func indexSize(batches int) int64 {
 	items := int64(batches+spanBatches-1) / spanBatches
 	pages := (items + indexPageMax - 1) / indexPageMax
@@ -46,8 +47,8 @@ func (i indexItem) append(b []byte) []byte {
 	return big.AppendUint64(b, uint64(c.maxTimestamp))
 }
 
-// decodeIndexItem decodes an item from at least indexItemBytes. A reader compares the item with the
-// section of batches.
+// decodeIndexItem decodes an item from at least indexItemBytes bytes. A reader compares the item
+// with the section of batches.
 func decodeIndexItem(b []byte) indexItem {
 	big := binary.BigEndian
 	_ = b[indexItemBytes-1]
@@ -62,12 +63,12 @@ func decodeIndexItem(b []byte) indexItem {
 	}
 }
 
-// batchIndex is the batch index of the batches that were added so far. It is in memory while the
-// batches are written, with 48 bytes for each 256 batches.
+// batchIndex is the batch index of the batches added so far. It is in memory while the batches are
+// written, with 48 bytes for each 256 batches.
 type batchIndex struct {
 	digest   uint64
 	items    []indexItem
-	position int64 // bytes of the items of all batches
+	position int64 // total size of all batches' items
 	batches  int
 }
 
@@ -84,17 +85,17 @@ func (x *batchIndex) add(context itemContext, encoded []byte) {
 	x.batches++
 }
 
-// Locator finds batches by the ordinals of their records. It reads a few KiB for a batch: a binary
-// search over the pages of the batch index, and the items of one span. In a sidecar without a batch
-// index it reads all items up to the batch. It keeps the last span, so neighbouring ordinals need
-// no read.
+// Locator finds batches by the ordinals of their records. For each batch it reads a few KiB: a
+// binary search over the pages of the batch index, and the items of one span. In a sidecar without
+// a batch index it reads all items up to the batch. It keeps the last span in memory, so searches
+// for nearby ordinals read nothing.
 type Locator struct {
 	reader  *Reader
-	page    []indexItem // of the batch index
+	page    []indexItem // current page of the batch index
 	pageAt  int
 	buffer  []byte
 	span    []Batch
-	batches *Batches // of a sidecar without an index; nil before the first search
+	batches *Batches // iterator for a sidecar without an index; nil before the first search
 	read    *batchIndex
 }
 
@@ -104,8 +105,8 @@ func (r *Reader) Locator() *Locator { return &Locator{reader: r, pageAt: -1} }
 // HasIndex reports whether the sidecar has a batch index.
 func (r *Reader) HasIndex() bool { return r.header.indexBytes > 0 }
 
-// Batch returns the batch that contains the record with an ordinal. The error wraps ErrCorrupt if
-// there is no such record.
+// Batch returns the batch that contains the record with the given ordinal. The error wraps
+// ErrCorrupt if there is no such record.
 func (l *Locator) Batch(ordinal uint32) (Batch, error) {
 	if b, ok := l.inSpan(ordinal); ok {
 		return b, nil
@@ -124,7 +125,7 @@ func (l *Locator) Batch(ordinal uint32) (Batch, error) {
 	return Batch{}, fmt.Errorf("%w: no batch has the record %d", ErrCorrupt, ordinal)
 }
 
-// inSpan searches the current span.
+// inSpan searches the current span for the batch.
 func (l *Locator) inSpan(ordinal uint32) (Batch, bool) {
 	for _, b := range l.span {
 		if b.FirstOrdinal <= ordinal && ordinal-b.FirstOrdinal < uint32(b.Records) {
@@ -134,14 +135,15 @@ func (l *Locator) inSpan(ordinal uint32) (Batch, bool) {
 	return Batch{}, false
 }
 
-// find returns the span that contains an ordinal. It is the last span whose first ordinal is not
-// above the given one, because spans without records have the first ordinal of the next span.
+// find returns the span that contains an ordinal. It is the last span whose first ordinal is at or
+// below the given ordinal, because spans without records have the same first ordinal as the next
+// span.
 func (l *Locator) find(ordinal uint32) (indexItem, int, error) {
 	if !l.reader.HasIndex() {
 		return l.findWithoutIndex(ordinal)
 	}
 	spans := (l.reader.header.counts.Batches + spanBatches - 1) / spanBatches
-	first, end := 0, (spans+indexPageMax-1)/indexPageMax // pages that may contain the item
+	first, end := 0, (spans+indexPageMax-1)/indexPageMax // range of pages that may contain the item
 	for end-first > 1 {
 		middle := (first + end) / 2
 		if err := l.loadPage(middle); err != nil {
@@ -160,7 +162,8 @@ func (l *Locator) find(ordinal uint32) (indexItem, int, error) {
 	return l.page[i], first*indexPageMax + i, nil
 }
 
-// lastNotAbove returns the number of the last item whose ordinal is not above the given one, or 0.
+// lastNotAbove returns the number of the last item whose ordinal is at or below the given ordinal,
+// or 0.
 func lastNotAbove(items []indexItem, ordinal uint32) int {
 	first, end := 0, len(items)
 	for end-first > 1 {
@@ -173,8 +176,8 @@ func lastNotAbove(items []indexItem, ordinal uint32) int {
 	return first
 }
 
-// findWithoutIndex is find for a sidecar without a batch index. It builds the index of the items up
-// to the ordinal, and keeps the index in memory for lower ordinals.
+// findWithoutIndex does the same as find for a sidecar without a batch index. It builds the index
+// of the items up to the ordinal, and keeps this index in memory for lower ordinals.
 func (l *Locator) findWithoutIndex(ordinal uint32) (indexItem, int, error) {
 	if l.batches == nil {
 		l.batches = l.reader.Batches()
@@ -258,7 +261,7 @@ func (l *Locator) load(item indexItem, number int) error {
 	return pages.atEnd()
 }
 
-// items reads the items of a span, without the checksums of the pages that contain them.
+// items reads the items of a span, without the checksums of the pages that contain the items.
 func (l *Locator) items(item indexItem) ([]byte, error) {
 	const whole = streamPageBytes + checksumBytes
 	where := l.reader.header.extent(batchesSection)
@@ -280,5 +283,5 @@ func (l *Locator) items(item indexItem) ([]byte, error) {
 	return content, nil
 }
 
-// A span fits the field itemsBytes and one page of batches.
+// A span fits into the field itemsBytes and into one page of batches.
 const _ = uint(math.MaxUint16 - spanBatches*itemBytesMax)

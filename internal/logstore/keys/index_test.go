@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// checkLookups finds the records of keys and the batches of records, with and without the index.
+// checkLookups finds the records of keys and the batches of records, with and without the batch
+// index.
 func (w *world) checkLookups(r *Reader) {
 	w.t.Helper()
 	w.checkNewest(r)
@@ -38,7 +39,7 @@ func (w *world) checkLookups(r *Reader) {
 	w.replace(content)
 }
 
-// withoutIndex returns the content of a sidecar as it was written before the index existed.
+// withoutIndex returns the content of a sidecar that was written before the batch index existed.
 func withoutIndex(r *Reader, content []byte) []byte {
 	index := r.header.extent(indexSection)
 	older := slices.Concat(content[:index.begin], content[index.begin+index.bytes:])
@@ -101,7 +102,8 @@ func (w *world) checkLocator(r *Reader) {
 	}
 }
 
-// TestLocatorOfManyBatches: the index has several pages, and spans cross pages of batches.
+// TestLocatorOfManyBatches uses a segment whose batch index has several pages, and whose spans
+// cross pages of batches.
 func TestLocatorOfManyBatches(t *testing.T) {
 	for s := range seed.Sequence(t, 2) {
 		w := newWorld(t, vfs.NewMem(), s, shape{batches: indexPageMax*spanBatches + 300,
@@ -114,7 +116,7 @@ func TestLocatorOfManyBatches(t *testing.T) {
 	}
 }
 
-// TestNewestOfManyRecords: the records of a key are in many pages, before and after other keys.
+// TestNewestOfManyRecords uses a key whose records are in many pages, before and after other keys.
 func TestNewestOfManyRecords(t *testing.T) {
 	for s := range seed.Sequence(t, 4) {
 		random := rand.New(rand.NewPCG(s, 3))
@@ -124,8 +126,8 @@ func TestNewestOfManyRecords(t *testing.T) {
 	}
 }
 
-// TestLookupReadsLittle: a lookup reads a part of a large sidecar, also if one key has most of the
-// records.
+// TestLookupReadsLittle checks that a lookup reads only a part of a large sidecar, even if one key
+// has most of the records.
 func TestLookupReadsLittle(t *testing.T) {
 	for _, keys := range []int{1, 2, 100_000} {
 		w := newWorld(t, vfs.NewMem(), 1, shape{batches: 9000, recordsMax: 8, keys: keys,
@@ -150,7 +152,8 @@ func TestLookupReadsLittle(t *testing.T) {
 	}
 }
 
-// TestLocatorStopsAtTheLimit: an error of OnRead ends a search, and the next one begins again.
+// TestLocatorStopsAtTheLimit checks that an error of OnRead ends a search, and that the next search
+// begins again.
 func TestLocatorStopsAtTheLimit(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), 1, shape{batches: 600, recordsMax: 2, keys: 10, plain: true})
 	r := w.scan(0, 0)

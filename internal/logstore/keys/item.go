@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Bits of the attributes of an item. An item is the encoding of a Batch in the section of batches.
-// Its attributes are those of the batch (docs/format/batch.md) with one more bit, opaqueBit.
+// Bits of an item's attributes. An item is the encoding of a Batch in the section of batches. Its
+// attributes are the batch's attributes (docs/format/batch.md) with one more bit, opaqueBit.
 const (
 	codecMask        = 0b111
 	logAppendTimeBit = 1 << 3
@@ -20,7 +20,7 @@ const (
 	opaqueBit        = 1 << 7
 )
 
-// Bits of the shape of an item, which states the optional fields that are present and the marker.
+// Bits of an item's shape, which states the optional fields that are present and the marker.
 const (
 	producerBit = 1 << iota
 	leaderEpochBit
@@ -28,18 +28,18 @@ const (
 	gapBit
 	markerShift   = 4
 	shapeMask     = producerBit | leaderEpochBit | countBit | gapBit | 0b11<<markerShift
-	batchBytesMin = 61 // size of the header of a batch
+	batchBytesMin = 61 // size of a batch header
 	// itemBytesMax is the largest size of an item: two bytes, the checksum, four numbers of up to 5
-	// bytes, one of 3 and five of up to 10.
+	// bytes, one number of up to 3 bytes, and five numbers of up to 10 bytes.
 	itemBytesMax = 2 + 4 + 4*binary.MaxVarintLen32 + binary.MaxVarintLen16 +
 		5*binary.MaxVarintLen64
 )
 
-// itemContext contains the values that follow from the previous batch, so an item need not contain
-// them. Encoder and decoder maintain the same context.
+// itemContext contains the values that follow from the previous batch. An item does not contain
+// these values, because encoder and decoder maintain the same context.
 type itemContext struct {
 	position      int64
-	next          int64 // the lowest offset that the next batch can have
+	next          int64 // lowest possible offset of the next batch
 	ordinal       uint32
 	producerID    int64
 	producerEpoch int16
@@ -111,7 +111,7 @@ func (p *itemContext) appendItem(item []byte, b Batch) []byte {
 	return binary.AppendUvarint(item, uint64(b.BodyBytes))
 }
 
-// shape returns the attributes and the shape of the item of a batch.
+// shape returns the attributes and the shape of a batch's item.
 func (p *itemContext) shape(b Batch) (attributes, shape byte) {
 	set := func(flags *byte, bit byte, on bool) {
 		if on {
@@ -131,7 +131,7 @@ func (p *itemContext) shape(b Batch) (attributes, shape byte) {
 	return attributes, shape | byte(b.Marker)<<markerShift
 }
 
-// readItem decodes the next item of a section. The error wraps ErrCorrupt if appendItem cannot have
+// readItem decodes the next item in a section. The error wraps ErrCorrupt if appendItem cannot have
 // encoded the item.
 func (p *itemContext) readItem(r *pageReader) (Batch, error) {
 	var fixed [6]byte
@@ -179,7 +179,7 @@ func (p *itemContext) readItem(r *pageReader) (Batch, error) {
 	return b, nil
 }
 
-// itemFields reads the numbers of an item. After the first error its methods return 0, so the
+// itemFields reads the numbers in an item. After the first error its methods return 0, so the
 // caller checks err only once.
 type itemFields struct {
 	*pageReader

@@ -33,9 +33,9 @@ type shape struct {
 	recordsMax  int // in a batch
 	keys        int // number of distinct keys
 	valueMax    int
-	plain       bool // the segment has no transactions, no null keys and no empty batches
+	plain       bool // true for a segment without transactions, null keys and empty batches
 	salt        uint64
-	opaqueAbove int // a compressed batch with a larger decompressed size is opaque; 0: no limit
+	opaqueAbove int // decompressed size above which a compressed batch is opaque; 0 for no limit
 }
 
 func newWorld(t testing.TB, fsys vfs.FS, seed uint64, s shape) *world {
@@ -89,7 +89,7 @@ func (w *world) batch(next int64, s shape) int64 {
 	var records []KeyedRecord
 	for i := range n {
 		if !s.plain && !control && w.random.IntN(5) == 0 {
-			continue // leave a gap, as a compaction does
+			continue // leaves a gap, like a compaction
 		}
 		r := w.record(id.BaseOffset+int64(i), s)
 		k := KeyedRecord{Record: Record{Tombstone: r.Tombstone(), NullKey: r.Key == nil}}
@@ -132,7 +132,7 @@ func (w *world) batch(next int64, s shape) int64 {
 }
 
 // sizes sets the sizes of the model's records to the sizes in the batch, because the model does not
-// encode records. It returns the decompressed size of the batch.
+// encode records. It returns the batch's decompressed size.
 func (w *world) sizes(b record.Batch, records []KeyedRecord) (payload int) {
 	i := 0
 	w.must(b.Records(1<<30, func(r *record.Record) error {
@@ -144,7 +144,7 @@ func (w *world) sizes(b record.Batch, records []KeyedRecord) (payload int) {
 	return payload
 }
 
-// vary sets random values for the fields that have fixed values in plain batches.
+// vary sets random values in the fields that have fixed values in plain batches.
 func (w *world) vary(id *record.Identity, control bool) {
 	random := w.random
 	if random.IntN(3) == 0 {
@@ -188,8 +188,8 @@ func (w *world) name() string {
 	return "/" + segment.Name(w.segment.Base(), Extension, "")
 }
 
-// identity returns the identity of the segment without its digest, which a broker does not know
-// after a start.
+// identity returns the segment's identity without its digest, which a broker does not know after a
+// start.
 func (w *world) identity() Identity {
 	return Identity{Base: w.segment.Base(), LogBytes: w.segment.SizeBytes()}
 }
@@ -199,8 +199,8 @@ func (w *world) spool() *Spool {
 		w.segment.Base(), w.salt)
 }
 
-// scan builds the sidecar by a scan of the segment. The argument fit is the number of entries that
-// are sorted in memory at once; 0 for the default.
+// scan builds the sidecar by scanning the segment. fit is the number of entries that are sorted in
+// memory at once; 0 means the default.
 func (w *world) scan(opaqueAbove, fit int) *Reader {
 	w.t.Helper()
 	spool := w.spool()
@@ -209,7 +209,7 @@ func (w *world) scan(opaqueAbove, fit int) *Reader {
 }
 
 // scanHolding does the same as scan, with another limit on the decompressed size of the batches
-// whose records are in memory together.
+// whose records are all in memory at once.
 func (w *world) scanHolding(heldBytesMax, opaqueAbove int) *Reader {
 	w.t.Helper()
 	spool := w.spool()
@@ -243,7 +243,7 @@ func (w *world) open() *Reader {
 	return r
 }
 
-// entries returns the entries of the model, in the order of a sidecar.
+// entries returns the model's entries in the order of a sidecar.
 func (w *world) entries() (all []Entry) {
 	for i, r := range w.records {
 		if !r.NullKey {
@@ -297,8 +297,8 @@ func (w *world) check(r *Reader) {
 	w.checkLookups(r)
 }
 
-// checkEntries reads all entries, slice by slice for several widths of slices, and then the entries
-// of random ranges.
+// checkEntries reads all entries, slice by slice, for several widths of slices, and then the
+// entries in random ranges.
 func (w *world) checkEntries(r *Reader) {
 	w.t.Helper()
 	all := w.entries()
@@ -318,7 +318,7 @@ func (w *world) checkEntries(r *Reader) {
 	}
 	for range 20 {
 		span := Range{w.random.Uint64(), w.random.Uint64()}
-		// use the hashes of entries as ends, because a range includes both ends
+		// Use the hashes of entries as the ends of ranges, because a range includes both ends.
 		if len(all) > 0 && w.random.IntN(2) == 0 {
 			span.First = all[w.random.IntN(len(all))].Hash.High
 			span.Last = max(span.First, all[w.random.IntN(len(all))].Hash.High)

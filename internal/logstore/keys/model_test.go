@@ -30,7 +30,7 @@ func TestSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// The sidecars of segments with extreme parameters equal their models.
+// The sidecars of segments with extreme parameters match their models.
 func TestSidecarOfExtremeBatches(t *testing.T) {
 	for name, s := range map[string]shape{
 		"empty":         {batches: 0},
@@ -72,7 +72,7 @@ func TestAppendedSpoolEqualsScan(t *testing.T) {
 }
 
 // The share of superseded records in a hash slice is about the same as in the whole segment. The
-// cleaner relies on that when it estimates garbage from one of 128 slices.
+// cleaner relies on this when it estimates garbage from one of 128 slices.
 func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
@@ -88,7 +88,8 @@ func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 		return entries, dead
 	}
 	all, dead := superseded(AllHashes)
-	// one of 16 slices, because in this small segment one of 128 would contain too few entries
+	// Use one of 16 slices, because in this small segment one of 128 slices would contain too few
+	// entries.
 	sample, sampledDead := superseded(Slice(0, 16))
 	truth, estimate := float64(dead)/float64(all), float64(sampledDead)/float64(sample)
 	if estimate < truth-0.1 || estimate > truth+0.1 {
@@ -129,8 +130,8 @@ func TestSpoolMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A spool results in the same sidecar, whatever number of bytes it keeps in memory before it
-// creates its file.
+// Whatever number of bytes a spool keeps in memory before it creates its file, it results in the
+// same sidecar.
 func TestSpoolHold(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), 7,
 		shape{batches: 200, recordsMax: 50, keys: 3000, valueMax: 20, plain: true})

@@ -7,30 +7,31 @@ import (
 )
 
 // Newest iterates over the ordinals of the records with one hash, in descending order. It keeps one
-// page of entries, 16 KiB, in memory, whatever the number of records. It first reads the page that
-// contains the last record, and each earlier page when the iteration reaches that page.
+// page of entries, 16 KiB, in memory, whatever the number of records is. It first reads the page
+// that contains the last record. It reads each earlier page when the iteration reaches the page.
 type Newest struct {
 	reader     *Reader
 	hash       Hash
 	bucket     int
-	begin, end int64  // of the bucket, in the section of entries
-	number     int    // of the current page in the bucket
-	page       Page   // its entries
-	left       int    // entries of the page that Next has not passed
-	last       uint32 // the ordinal that Next has returned
-	any        bool   // last is set
+	begin, end int64  // begin and end of the bucket in the section of entries
+	number     int    // number of the current page in the bucket
+	page       Page   // entries of the current page
+	left       int    // number of entries in the page that Next has not passed yet
+	last       uint32 // ordinal that Next has returned last
+	any        bool   // true if last is set
 	buffer     []byte
 	err        error
 }
 
-// Newest returns an iterator over the records with a hash. Next moves it to the first one.
+// Newest returns an iterator over the records with a hash. The first call of Next moves it to the
+// newest record.
 func (r *Reader) Newest(hash Hash) *Newest {
 	n := &Newest{reader: r, hash: hash}
 	n.err = n.seek()
 	return n
 }
 
-// entryPageSize is the size of each page of a bucket except for the last one.
+// entryPageSize is the size of each page of a bucket, except the last page.
 const entryPageSize = entryPageBytes + checksumBytes
 
 // seek moves to the position after the last entry of the hash.
@@ -63,12 +64,12 @@ func (n *Newest) seek() (err error) {
 	return nil
 }
 
-// seekPage loads the last page that begins with the hash or a lower one, or the first page.
+// seekPage loads the last page that begins with the given hash or a lower hash, or the first page.
 //
-// A bucket has many pages if it contains many records of one key, and few of other keys. So the
-// search usually ends at the last page or at one of the first pages.
+// A bucket has many pages if it contains many records of one key, and few records of other keys. So
+// the search usually ends at the last page or at one of the first pages.
 func (n *Newest) seekPage(pages int) error {
-	first, end := 0, pages // the page is in this range
+	first, end := 0, pages // range that contains the page
 	for probe := pages - 1; ; {
 		if err := n.load(probe); err != nil {
 			return err
@@ -126,8 +127,8 @@ func (n *Newest) load(number int) error {
 
 func (n *Newest) packed(i int) packed { return decodePacked(n.page[i*entryBytes:]) }
 
-// Next moves to the next lower ordinal. It returns false after the lowest one or after an error:
-// see Err.
+// Next moves to the next lower ordinal. It returns false after the lowest ordinal or after an
+// error; see Err.
 func (n *Newest) Next() bool {
 	if n.err != nil {
 		return false
@@ -142,7 +143,7 @@ func (n *Newest) Next() bool {
 	}
 	e := n.packed(n.left - 1).entry()
 	if e.Hash != n.hash {
-		n.page = nil // and left stays 0 from now on
+		n.page = nil // left stays 0 from now on
 		n.left = 0
 		return false
 	}
@@ -157,5 +158,5 @@ func (n *Newest) Next() bool {
 // Ordinal returns the current ordinal.
 func (n *Newest) Ordinal() uint32 { return n.last }
 
-// Err returns the error that ended the iteration; nil at the end.
+// Err returns the error that ended the iteration, or nil if the iteration reached its end.
 func (n *Newest) Err() error { return n.err }

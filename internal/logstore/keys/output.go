@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// outputBufferBytes is the size of the buffer of an output, and so of most writes.
+// outputBufferBytes is the size of an output's buffer, and therefore of most writes.
 const outputBufferBytes = 64 << 10
 
 // output writes a file sequentially through a buffer.
@@ -18,7 +18,7 @@ type output struct {
 	file     vfs.File
 	throttle func(n int) error // called before each write
 	buffer   []byte
-	size     int64 // bytes written to the file and in the buffer
+	size     int64 // number of bytes written to the file and in the buffer
 }
 
 func (o *output) Write(part []byte) (int, error) {
@@ -50,7 +50,7 @@ func (o *output) flush() error {
 // sidecarFile writes a sidecar: first the sections in the order of the file, then the header.
 type sidecarFile struct {
 	fsys   vfs.FS
-	name   string // path after publish; before, the file has a temporary name
+	name   string // final path; before publish, the file has a temporary name
 	out    output
 	header header
 	pages  pageWriter
@@ -90,7 +90,7 @@ func (s *sidecarFile) end() error {
 	return err
 }
 
-// publish checks the header in the same way as a reader, writes it, syncs the file and renames it.
+// publish checks the header like a reader, writes it, syncs the file and renames the file.
 func (s *sidecarFile) publish() error {
 	if err := s.header.check(s.out.size); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *sidecarFile) publish() error {
 	return s.opts.Commit(s.rename)
 }
 
-// rename gives the file its final name, durably.
+// rename durably gives the file its final name.
 func (s *sidecarFile) rename() error {
 	if err := s.fsys.Rename(s.name+vfs.TemporarySuffix, s.name); err != nil {
 		return fmt.Errorf("rename key sidecar into place: %w", err)
@@ -140,20 +140,20 @@ func (s *sidecarFile) discard(cause error) error {
 	return cause
 }
 
-// Options bound the resources for building a sidecar.
+// Options limit the resources for building a sidecar.
 type Options struct {
-	// MemoryBytes limits the memory for sorting entries; default 64 MiB. Less than 16 MiB is
-	// increased to 16 MiB, which suffices for any number of records. Entries that do not fit are
-	// sorted in a temporary file.
+	// MemoryBytes limits the memory for sorting entries; default 64 MiB. A value below 16 MiB is
+	// raised to 16 MiB, which suffices for any number of records. Entries that do not fit into
+	// memory are sorted in a temporary file.
 	MemoryBytes int64
 	// Commit must call publish, which renames the file and syncs the directory, or return an error
 	// if the data file was replaced meanwhile. After an error, Build deletes the file and returns
 	// the error unchanged. If Commit is nil, Build calls publish itself.
 	Commit func(publish func() error) error
-	// Data is the data file. If it is not nil, the probes of the sidecar are compared with it
-	// before the rename.
+	// Data is the data file. If Data is not nil, the sidecar's probes are compared with it before
+	// the rename.
 	Data io.ReaderAt
-	// Throttle is called before each read or write of n bytes, and may block. May be nil.
+	// Throttle is called before each read or write of n bytes, and may block. It may be nil.
 	Throttle func(ctx context.Context, n int) error
 }
 
@@ -164,7 +164,7 @@ const (
 )
 
 // entriesInMemory returns the number of entries that are sorted in memory at once. Sorting needs
-// twice the memory of the entries.
+// twice the memory of these entries.
 func (o Options) entriesInMemory() int {
 	memory := o.MemoryBytes
 	if memory == 0 {
@@ -173,8 +173,8 @@ func (o Options) entriesInMemory() int {
 	return int(max(memory, memoryBytesMin) / (2 * entryBytes))
 }
 
-// BuildStats are the counts of a sidecar and the numbers of bytes that were read and written to
-// build it, including temporary files and the spool.
+// BuildStats contains the counts of a sidecar and the numbers of bytes that were read and written
+// to build it, including temporary files and the spool.
 type BuildStats struct {
 	Counts
 	ReadBytes, WrittenBytes int64

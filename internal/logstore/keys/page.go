@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// section is the number of a part of a file of this package. The checksum of a page covers it, so
-// that a page of one section is not accepted in another section.
+// section is the number of a part of one of this package's files. A page's checksum covers the
+// section, so a page of one section is not accepted in another section.
 type section uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	spoolSection
 	runsSection
 	indexSection
-	spanSection // the items of a span of batches: see indexItem
+	spanSection // items of a span of batches; see indexItem
 )
 
 // Sizes of pages, without their checksum.
@@ -35,13 +35,13 @@ const (
 	checksumBytes   = 4
 )
 
-// pageChecksum covers the payload and its position: the data file's digest, the section, and the
-// position of the page in the section.
+// pageChecksum covers the payload and the place of the page: the data file's digest, the section,
+// and the page's position in the section.
 func pageChecksum(digest uint64, part section, position int64, payload []byte) uint32 {
 	return crc32.Update(pageTag(digest, part, position), castagnoli, payload)
 }
 
-// pageTag returns the checksum of the bytes that precede the payload in a page's checksum.
+// pageTag returns the checksum of the values that precede the payload in pageChecksum.
 func pageTag(digest uint64, part section, position int64) uint32 {
 	var tag [16]byte
 	binary.BigEndian.PutUint64(tag[:], digest)
@@ -58,7 +58,7 @@ type pageWriter struct {
 	section  section
 	capacity int    // maximum size of the payload of a page
 	payload  []byte // payload of the current page
-	written  int64  // bytes written, including checksums and without the current page
+	written  int64  // bytes written, including checksums but not the current page
 }
 
 // write appends bytes to the section. A page may end anywhere within them.
@@ -104,12 +104,12 @@ type pageReader struct {
 	extent   extent
 	capacity int
 
-	next   int64  // position in the section of the next page
+	next   int64  // position of the next page in the section
 	buffer []byte // memory of the current page, reused for the next one
-	rest   []byte // part of the current payload that was not read yet
+	rest   []byte // unread part of the current payload
 }
 
-// fill reads the next page, or returns io.EOF after the last one.
+// fill reads the next page, or returns io.EOF after the last page.
 func (r *pageReader) fill() error {
 	left := r.extent.bytes - r.next
 	if left == 0 {
@@ -145,8 +145,8 @@ func checkPage(page []byte, digest uint64, part section, position int64) ([]byte
 	return payload, nil
 }
 
-// readFull reads len(part) bytes at a position of the file. A file that ends before the last of
-// these bytes is corrupt, because its size does not match its header.
+// readFull reads len(part) bytes at a position in the file. If the file ends before the last of
+// these bytes, it is corrupt, because its size does not match its header.
 func readFull(file io.ReaderAt, part []byte, position int64, read func(n int) error) error {
 	if read != nil {
 		if err := read(len(part)); err != nil {
@@ -201,10 +201,10 @@ func (r *pageReader) byte() (byte, error) {
 	return b, nil
 }
 
-// uvarint reads an unsigned number below limit. A section that ends within a number is corrupt, and
-// so is a number of more than ten bytes.
+// uvarint reads an unsigned number below limit. A section that ends within a number is corrupt. A
+// number of more than ten bytes is corrupt, too.
 func (r *pageReader) uvarint(limit uint64) (uint64, error) {
-	// Most numbers take two bytes, and most are in one page.
+	// Most numbers take two bytes, and most numbers are within one page.
 	if rest := r.rest; len(rest) >= 2 && rest[0] >= 0x80 && rest[1] < 0x80 && limit > 1<<14 {
 		r.rest = rest[2:]
 		return uint64(rest[0]&0x7f) | uint64(rest[1])<<7, nil

@@ -10,13 +10,14 @@ import (
 
 // Expect identifies the data file and the salt that a sidecar must belong to.
 type Expect struct {
-	// of the data file. If Digest is 0, it is not compared, and the caller must call Verify.
+	// Identity identifies the data file. If its Digest is 0, the digest is not compared, and the
+	// caller must call Verify.
 	Identity
-	SaltID uint64 // of the partition's salt
+	SaltID uint64 // id of the partition's salt
 }
 
 // Reader reads a sidecar. Open verifies the header; iterators verify each page when they read it. A
-// Reader may be used concurrently, but each iterator by one goroutine only.
+// Reader may be used concurrently, but each iterator only by one goroutine.
 type Reader struct {
 	file   vfs.File
 	header header
@@ -25,7 +26,7 @@ type Reader struct {
 }
 
 // Open opens a sidecar and reads its header. The error wraps fs.ErrNotExist if the file does not
-// exist, ErrStale if the sidecar belongs to other data, and ErrCorrupt if the sidecar is damaged:
+// exist, ErrStale if the sidecar belongs to other data, and ErrCorrupt if the sidecar is damaged;
 // see Unusable.
 func Open(fsys vfs.FS, name string, want Expect) (*Reader, error) {
 	file, err := fsys.Open(name)
@@ -40,7 +41,7 @@ func Open(fsys vfs.FS, name string, want Expect) (*Reader, error) {
 }
 
 // Unusable reports whether an error means that the sidecar must be rebuilt. All other errors are
-// failures of the disk.
+// disk failures.
 func Unusable(err error) bool { return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrStale) }
 
 func (r *Reader) open(want Expect) (err error) {
@@ -76,11 +77,11 @@ func (r *Reader) open(want Expect) (err error) {
 }
 
 // OnRead sets a function that iterators call before they read n bytes of the file. It applies to
-// iterators that are created after the call. The function can count bytes, block to limit the rate,
-// or return an error, which ends the iteration.
+// iterators that are created afterwards. The function can count bytes, block to limit the rate, or
+// return an error, which ends the iteration.
 func (r *Reader) OnRead(read func(n int) error) { r.read = read }
 
-// Identity returns the identity of the data file from the header, including the digest.
+// Identity returns the data file's identity from the header, including the digest.
 func (r *Reader) Identity() Identity { return r.header.identity }
 
 // Counts returns the totals of the segment.
@@ -90,13 +91,13 @@ func (r *Reader) Counts() Counts { return r.header.counts }
 func (r *Reader) SizeBytes() int64 { return r.size }
 
 // Verify compares the checksums of eight batches, spread over the data file, with the sidecar. It
-// fails with ErrStale if one differs. A caller that opened the sidecar without knowing the digest
-// must call it. Verify does not detect every change, so a caller that reads a batch must also
-// compare its checksum with Batch.CRC.
+// fails with ErrStale if a checksum differs. A caller that opened the sidecar without knowing the
+// digest must call Verify. Verify does not detect every change, so a caller that reads a batch must
+// also compare the batch's checksum with Batch.CRC.
 func (r *Reader) Verify(data io.ReaderAt) error { return r.header.verify(data) }
 
-// VerifyIndexes verifies the checksum of each page of the batch index and of the buckets, of which
-// the iterators read only the pages that they need.
+// VerifyIndexes verifies the checksum of each page of the batch index and of the buckets. Iterators
+// verify only the pages that they need.
 func (r *Reader) VerifyIndexes() error {
 	for name, capacity := range map[section]int{indexSection: indexPageBytes,
 		bucketsSection: bucketPageBytes} {
@@ -124,18 +125,18 @@ func (r *Reader) stream(part section) pageReader {
 	}
 }
 
-// Batches iterates over the batches of a segment, in the order of the log, with a buffer of 64 KiB.
+// Batches iterates over a segment's batches, in the order of the log, with a buffer of 64 KiB.
 type Batches struct {
 	pages   pageReader
 	left    int
-	counts  Counts // of the header, less what was read
-	size    int64  // of the data file
+	counts  Counts // counts in the header minus what was read
+	size    int64  // size of the data file
 	context itemContext
 	batch   Batch
 	err     error
 }
 
-// Batches returns an iterator over the batches. Next moves it to the first batch.
+// Batches returns an iterator over the batches. The first call of Next moves it to the first batch.
 func (r *Reader) Batches() *Batches {
 	return &Batches{
 		pages: r.stream(batchesSection), left: r.header.counts.Batches, counts: r.header.counts,
@@ -143,7 +144,7 @@ func (r *Reader) Batches() *Batches {
 	}
 }
 
-// Next moves to the next batch. It returns false after the last batch or after an error: see Err.
+// Next moves to the next batch. It returns false after the last batch or after an error; see Err.
 func (i *Batches) Next() bool {
 	if i.err != nil {
 		return false
@@ -181,26 +182,27 @@ func (i *Batches) atEnd() error {
 // Batch returns the current batch.
 func (i *Batches) Batch() Batch { return i.batch }
 
-// Err returns the error that ended the iteration; nil at the end.
+// Err returns the error that ended the iteration, or nil if the iteration reached its end.
 func (i *Batches) Err() error { return i.err }
 
-// Records iterates over the records of a segment, by ordinal, with a buffer of 64 KiB.
+// Records iterates over a segment's records by ordinal, with a buffer of 64 KiB.
 type Records struct {
 	pages   pageReader
-	counts  Counts // of the header, less what was read
+	counts  Counts // counts in the header minus what was read
 	total   int
 	ordinal int
 	record  Record
 	err     error
 }
 
-// Records returns an iterator over the records. Next moves it to the first record.
+// Records returns an iterator over the records. The first call of Next moves it to the first
+// record.
 func (r *Reader) Records() *Records {
 	return &Records{pages: r.stream(recordsSection), counts: r.header.counts,
 		total: r.header.counts.Records, ordinal: -1}
 }
 
-// Next moves to the next record. It returns false after the last record or after an error: see Err.
+// Next moves to the next record. It returns false after the last record or after an error; see Err.
 func (i *Records) Next() bool {
 	if i.err != nil {
 		return false
@@ -242,5 +244,5 @@ func (i *Records) Ordinal() uint32 { return uint32(i.ordinal) }
 // Record returns the current record.
 func (i *Records) Record() Record { return i.record }
 
-// Err returns the error that ended the iteration; nil at the end.
+// Err returns the error that ended the iteration, or nil if the iteration reached its end.
 func (i *Records) Err() error { return i.err }

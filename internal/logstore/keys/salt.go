@@ -6,12 +6,12 @@ import (
 	"hash/crc32"
 )
 
-// Salt is a secret of one replica of a partition. Without it, two keys with the same hash cannot be
-// constructed. It is stored only on the disk of the replica, and never sent to another broker.
+// Salt is a secret of one replica of a partition. Without the salt, two keys with the same hash
+// cannot be constructed. The salt is stored only on the replica's disk, and never sent to another
+// broker.
 type Salt [16]byte
 
-// SaltFile is the name of the salt's file in the directory of the partition
-// (docs/format/key-salt.md).
+// SaltFile is the name of the salt's file in the partition's directory (docs/format/key-salt.md).
 const SaltFile = "key-salt"
 
 // The salt's file contains the magic bytes with the version, the secret, and a checksum of
@@ -38,7 +38,7 @@ func (s Salt) Encode() []byte {
 }
 
 // DecodeSalt decodes the content of the salt's file. If the content is damaged, the error wraps
-// ErrCorrupt. After the loss of a salt, the caller creates another one and all sidecars are
+// ErrCorrupt. After the loss of a salt, the caller creates another salt, and all sidecars are
 // rebuilt. No other file depends on the salt.
 func DecodeSalt(content []byte) (s Salt, err error) {
 	if len(content) != saltFileBytes || string(content[:len(saltMagic)]) != saltMagic {

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Describe returns the sidecar's description of a batch, from the header of the batch and, for a
-// control batch, from its record. The argument position is the position of the batch in the data
-// file. Spool.Append sets FirstOrdinal and BodyBytes; the caller sets Opaque.
+// Describe returns the sidecar's description of a batch, computed from the batch's header and, for
+// a control batch, from its record. position is the position of the batch in the data file.
+// Spool.Append sets FirstOrdinal and BodyBytes; the caller sets Opaque.
 func Describe(b record.Batch, position int64) Batch {
 	horizon, _ := b.DeleteHorizon()
 	described := Batch{
@@ -34,9 +34,8 @@ func Describe(b record.Batch, position int64) Batch {
 // have about 20 bytes and are not compressed.
 const markerBytesMax = 64 << 10
 
-// markerOf returns the kind of a control batch. It reads the key of the control record: i16
-// version, i16 type (KIP-98). If the type is unknown or the key is not valid, it returns
-// MarkerOther.
+// markerOf returns the kind of a control batch. It reads the control record's key: i16 version, i16
+// type (KIP-98). If the type is unknown or the key is not valid, it returns MarkerOther.
 func markerOf(b record.Batch) Marker {
 	marker := MarkerOther
 	err := b.Records(markerBytesMax, func(r *record.Record) error {
@@ -59,8 +58,9 @@ func markerOf(b record.Batch) Marker {
 
 // ScanOptions are the limits of a scan.
 type ScanOptions struct {
-	BatchBytesMax int // a batch that decompresses to more bytes is opaque; default 128 MiB
-	// Read is called with the size of each batch. It may block; an error ends the scan. May be nil.
+	BatchBytesMax int // size above which a decompressed batch is opaque; default 128 MiB
+	// Read is called with the size of each batch. It may block; an error ends the scan. It may be
+	// nil.
 	Read func(int) error
 
 	heldBytesMax int // for tests; default heldBytesMaxDefault
@@ -76,10 +76,10 @@ const heldBytesMaxDefault = 4 << 20
 // Scan adds all batches and records of a sealed segment to a new spool. It is used if the keys were
 // not hashed when the records were appended. It verifies the checksum of every batch. If a batch is
 // damaged, the error wraps record.ErrCorrupt, and no sidecar can be built. BatchBytesMax must be
-// the same in all scans of the segments of a log, and in the cleaner.
+// the same in the cleaner and in all scans of a log's segments.
 //
-// A scan keeps in memory one batch as it is stored, and at most 4 MiB of its decompressed records.
-// A batch that decompresses to more is read in pieces (scanLarge), because the producer determines
+// A scan keeps one stored batch in memory, and at most 4 MiB of the batch's decompressed records. A
+// batch that decompresses to more is read in pieces (scanLarge), because the producer determines
 // the decompressed size: a few hundred kilobytes can decompress to gigabytes.
 func Scan(s *segment.Segment, hasher Hasher, into *Spool, opts ScanOptions) error {
 	if opts.BatchBytesMax == 0 {
@@ -115,10 +115,10 @@ func Scan(s *segment.Segment, hasher Hasher, into *Spool, opts ScanOptions) erro
 	return nil
 }
 
-// scanLarge adds to the spool a batch that decompresses to more than heldBytesMax, and keeps one of
+// scanLarge adds a batch that decompresses to more than heldBytesMax to the spool, and keeps one of
 // its records in memory at a time. It decompresses the batch three times: to determine whether the
 // batch is opaque; to compute the sizes of its records, which precede the records in the spool; and
-// to hash their keys.
+// to hash the records' keys.
 func scanLarge(b record.Batch, described Batch, hasher Hasher, into *Spool,
 	opts ScanOptions) error {
 	if opts.BatchBytesMax > opts.heldBytesMax {
@@ -166,8 +166,8 @@ type Collector struct {
 	Records []KeyedRecord
 }
 
-// collectorRecordsMax is the largest number of records whose memory is reused: 4 MiB, at 32 bytes a
-// record.
+// collectorRecordsMax is the largest number of records whose memory is reused: 4 MiB, at 32 bytes
+// per record.
 const collectorRecordsMax = 4 << 20 / 32
 
 // Reset removes the records.
@@ -178,7 +178,7 @@ func (c *Collector) Reset() {
 	c.Records = c.Records[:0]
 }
 
-// Add adds the next record of a data batch. It does not keep the bytes of the key.
+// Add adds the next record of a data batch. It does not keep the key's bytes.
 func (c *Collector) Add(key record.RecordKey) {
 	c.Records = append(c.Records, keyedRecord(c.Hasher, key))
 }
@@ -193,8 +193,8 @@ func keyedRecord(hasher Hasher, key record.RecordKey) KeyedRecord {
 	return r
 }
 
-// recordKey returns the key of a record. For a control record it returns a null key, because the
-// key of a control record is not a user's key.
+// recordKey returns the key of a record. For a control record it returns a null key, because a
+// control record's key is not a user's key.
 func recordKey(r *record.Record, control bool) record.RecordKey {
 	key := record.RecordKey{Key: r.Key, Tombstone: r.Tombstone(), BodyBytes: r.BodyBytes()}
 	if control {

@@ -10,13 +10,13 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sortPacked writes the sorted entries to scratch, which must have the same length, and returns
-// scratch.
+// sortPacked writes the sorted entries to scratch, which must have the same length as entries, and
+// returns scratch.
 //
-// Hashes are uniformly distributed. So it first distributes the entries over buckets by their upper
-// bits, and then sorts the few entries of each bucket by insertion. That takes about a seventh of
-// the time of a comparison sort. The bucket of a frequent key is larger, and is sorted by
-// comparison.
+// Hashes are uniformly distributed. So sortPacked first distributes the entries over buckets by
+// their upper bits, and then sorts the few entries of each bucket by insertion. This takes about a
+// seventh of the time of a comparison sort. The bucket of a frequent key is larger, and is sorted
+// by comparison.
 func sortPacked(entries, scratch []packed) []packed {
 	k := bits.Len(uint(len(entries))) - 3 // 2^k buckets, with 4 to 8 entries each on average
 	k = min(max(k, 0), scatterBitsMax)
@@ -28,7 +28,7 @@ func sortPacked(entries, scratch []packed) []packed {
 	for i := 1; i < len(begins); i++ {
 		begins[i] += begins[i-1]
 	}
-	// begins[b] advances while bucket b is filled. Finally it is the start of bucket b+1.
+	// begins[b] advances while bucket b is filled. In the end it is the start of bucket b+1.
 	for i := range entries {
 		entry := &begins[entries[i].high>>shift]
 		scratch[*entry] = entries[i]
@@ -42,7 +42,7 @@ func sortPacked(entries, scratch []packed) []packed {
 	return scratch
 }
 
-// scatterBitsMax limits the number of buckets, and so the size of begins to 256 KiB.
+// scatterBitsMax limits the number of buckets, and therefore the size of begins to 256 KiB.
 const scatterBitsMax = 16
 
 // sortBucket sorts a bucket by insertion if it is small, and otherwise by comparison.
@@ -60,23 +60,23 @@ func sortBucket(bucket []packed) {
 	}
 }
 
-// sorter sorts any number of entries in a fixed memory. It sorts runs of as many entries as fit in
-// memory, writes the runs to a temporary file and merges them. If all entries fit in memory, it
-// writes no file.
+// sorter sorts any number of entries in a fixed amount of memory. It sorts runs of as many entries
+// as fit into memory, writes the runs to a temporary file and merges them. If all entries fit into
+// memory, it writes no file.
 type sorter struct {
 	fsys    vfs.FS
 	name    string // path of the temporary file
 	out     func(vfs.File) *output
 	read    func(n int) error
-	entries []packed // entries of the current run; its capacity is the number that fits in memory
+	entries []packed // current run; the capacity is the number of entries that fit into memory
 	scratch []packed
 
 	file *output
 	runs []extent
 }
 
-// newSorter returns a sorter for the given total number of entries. The argument fit is the number
-// of entries that fit in memory.
+// newSorter returns a sorter for the given total number of entries. fit is the number of entries
+// that fit into memory.
 func newSorter(total, fit int) *sorter {
 	n := min(total, fit)
 	return &sorter{entries: make([]packed, 0, n), scratch: make([]packed, n)}
@@ -124,7 +124,7 @@ func (s *sorter) spill() error {
 	return nil
 }
 
-// each visits all entries in the order of the sidecar. It may be called once.
+// each visits all entries in the order of the sidecar. It must not be called more than once.
 func (s *sorter) each(visit func(packed) error) error {
 	if s.file == nil {
 		for _, e := range s.sorted() {
@@ -152,7 +152,7 @@ func (s *sorter) each(visit func(packed) error) error {
 	return mergePacked(sources, visit)
 }
 
-// packed reads the next entry of a run, or returns io.EOF after the last one. An entry is always
+// packed reads the next entry of a run, or returns io.EOF after the last entry. An entry is always
 // within one page.
 func (r *pageReader) packed() (packed, error) {
 	if len(r.rest) == 0 {
@@ -179,7 +179,7 @@ func (s *sorter) close() error {
 }
 
 // mergePacked visits the entries of several sorted sources in the order of the sidecar. A source is
-// a function that returns its next entry, or io.EOF after its last one.
+// a function that returns its next entry, or io.EOF after its last entry.
 func mergePacked(sources []func() (packed, error), visit func(packed) error) error {
 	var heap mergeHeap
 	for _, next := range sources {
@@ -222,11 +222,11 @@ type mergeHead struct {
 }
 
 // mergeHeap is a binary heap: the smallest entry is at index 0. Invariant: no entry is less than
-// that of its parent, which is at index (i-1)/2.
+// its parent's entry, which is at index (i-1)/2.
 type mergeHeap []mergeHead
 
-// down restores the invariant if only the entry at index i may violate it, by moving the entry
-// down.
+// down restores the invariant by moving the entry at index i down. Only this entry may violate the
+// invariant.
 func (h mergeHeap) down(i int) {
 	for {
 		least := i

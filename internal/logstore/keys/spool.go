@@ -13,10 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Spool collects the batches and records of a segment for its sidecar, in the order of the log. It
-// keeps a few KiB in memory and the rest in a file, which it creates when it is needed and never
-// syncs. The file is open only while the spool writes a page or reads all pages, because a broker
-// may have thousands of spools. The owner must call Discard, also after Build.
+// Spool collects the batches and records of a segment for the segment's sidecar, in the order of
+// the log. It keeps a few KiB in memory and the rest in a file, which it creates when needed and
+// never syncs. The file is open only while the spool writes a page or reads all pages, because a
+// broker may have thousands of spools. The owner must call Discard, even after Build.
 //
 // Invariant: a spool contains exactly the batches that Append accepted, from the beginning of the
 // segment without a gap.
@@ -25,24 +25,24 @@ type Spool struct {
 	name        string
 	saltID      uint64
 	base        int64
-	batchesOnly bool // the spool contains no records: see Derivation
+	batchesOnly bool // true if the spool contains no records; see Derivation
 
 	context itemContext
 	digest  digest
 	counts  Counts
-	item    []byte // reused
+	item    []byte // reused memory
 	pages   pageWriter
-	created bool  // the file was created, or its creation may have succeeded
+	created bool  // true if the file was created, or may have been created
 	size    int64 // size of the file or, before the file exists, of held
-	// held is the content that would be in the file, while its size is at most heldMax. It is nil
-	// once the file exists.
+	// held is the content for the file, while its size is at most heldMax. It is nil once the file
+	// exists.
 	held    []byte
 	heldMax int
-	failed  error // the error after which the spool is incomplete
+	failed  error // error after which the spool is incomplete
 }
 
-// NewSpool returns a spool for the segment with the given base offset. The argument name is the
-// path of its file. The salt must be the one with which the keys are hashed.
+// NewSpool returns a spool for the segment with the given base offset. name is the path of the
+// spool's file. salt must be the salt with which the keys are hashed.
 func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
 	s := &Spool{fsys: fsys, name: name, saltID: salt.ID(), base: base, context: startOf(base),
 		digest: newDigest(salt.Hasher())}
@@ -51,13 +51,13 @@ func NewSpool(fsys vfs.FS, name string, base int64, salt Salt) *Spool {
 }
 
 // Hold makes the spool keep its content in memory, and create its file only when the content
-// exceeds the given number of bytes. Hold is meant for a spool from which the sidecar is built at
-// once, such as after a scan. It must be called before the first Append.
+// exceeds the given number of bytes. It is intended for a spool from which the sidecar is built at
+// once, for example after a scan. It must be called before the first Append.
 func (s *Spool) Hold(bytesMax int) { s.heldMax = bytesMax }
 
-// Append adds a batch that was appended to the segment, with its records. It ignores and computes
-// FirstOrdinal and BodyBytes. After an error, such as ErrTooManyRecords, all later calls and Build
-// fail, too.
+// Append adds a batch that was appended to the segment, with the batch's records. It ignores
+// b.FirstOrdinal and b.BodyBytes, and computes both. After an error, such as ErrTooManyRecords, all
+// later calls and Build fail, too.
 func (s *Spool) Append(b Batch, records []KeyedRecord) error {
 	if b.Records != len(records) {
 		return s.fail(fmt.Errorf("%w: %d records for a batch of %d", ErrMismatch, len(records),
@@ -105,14 +105,14 @@ const keyedBytesMax = binary.MaxVarintLen64 + hashBytes
 // recordSizes are the sizes of the records of one batch.
 type recordSizes struct {
 	bodyBytes int64
-	// encodedBytes is the encoded size of the records. It precedes the records in the spool, so
-	// that a reader of the batches can skip them.
+	// encodedBytes is the encoded size of the records. It precedes the records in the spool. A
+	// reader of the batches can therefore skip the records.
 	encodedBytes uint64
 }
 
 func (s *recordSizes) add(r *Record) {
 	s.bodyBytes += int64(r.BodyBytes)
-	// A uvarint takes a byte for each seven bits, but at least one byte.
+	// A uvarint takes one byte for each seven bits, but at least one byte.
 	s.encodedBytes += uint64(bits.Len64(uint64(r.BodyBytes)<<sizeShift|1)+6) / 7
 	if !r.NullKey {
 		s.encodedBytes += hashBytes
@@ -179,7 +179,7 @@ func (s *Spool) Err() error { return s.failed }
 // NextPosition returns the position of the next batch in the data file.
 func (s *Spool) NextPosition() int64 { return s.context.position }
 
-// spoolFile is a Spool as the io.Writer of its pages. It writes them to held or to the file.
+// spoolFile is a Spool as the io.Writer for its pages. It writes the pages to held or to the file.
 type spoolFile Spool
 
 func (f *spoolFile) Write(page []byte) (n int, err error) {
@@ -196,7 +196,7 @@ func (f *spoolFile) Write(page []byte) (n int, err error) {
 	}
 	open := f.fsys.OpenReadWrite
 	if !f.created {
-		open = f.fsys.Create // replaces a file that an earlier process has left
+		open = f.fsys.Create // this replaces a file that an earlier process has left
 	}
 	f.created = true
 	file, err := open(f.name)
@@ -209,7 +209,7 @@ func (f *spoolFile) Write(page []byte) (n int, err error) {
 }
 
 // each visits all batches and records. It may be called several times, but no batch may be appended
-// after the first call. If record is nil, only batches are visited.
+// after the first call. If record is nil, each visits only the batches.
 func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 	record func(Batch, uint32, *KeyedRecord) error) error {
 	if s.failed != nil {
@@ -231,7 +231,7 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 		defer func() { _ = file.Close() }() // the file was only read
 		pages.file, pages.read = file, read
 	} else {
-		pages.file = bytes.NewReader(s.held) // not passed to read, because it is no I/O
+		pages.file = bytes.NewReader(s.held) // not passed to read, because reading memory is no I/O
 	}
 	context := startOf(s.base)
 	var r KeyedRecord // reused for all records, so the function record must not keep it
@@ -269,7 +269,7 @@ func (s *Spool) each(read func(n int) error, batch func(Batch) error,
 	return pages.atEnd()
 }
 
-// readKeyed decodes a record with its hash, if it has one.
+// readKeyed decodes a record with its hash, if the record has one.
 func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 	r.Hash = Hash{}
 	if r.Record, err = readRecord(pages); err != nil || r.NullKey {
@@ -280,7 +280,7 @@ func readKeyed(pages *pageReader, r *KeyedRecord) (err error) {
 		pages.rest = pages.rest[hashBytes:]
 		return nil
 	}
-	var raw [hashBytes]byte // a page ends within the hash
+	var raw [hashBytes]byte // when a page ends within the hash
 	if err := pages.take(raw[:]); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package leaderepoch represents the leader epochs of a log: the offsets that were written in each
+// Package leaderepoch represents the leader epochs of a log: which offsets were written in each
 // epoch (Kafka's leader epoch cache, KIP-101). The package is pure: a Cache is an immutable value.
 package leaderepoch
 
@@ -7,24 +7,25 @@ import (
 	"slices"
 )
 
-// None is the leader epoch of an offset whose epoch is unknown, and the latest epoch of a log that
-// has had no leader.
+// None is the leader epoch of an offset whose epoch is unknown. It is also the latest epoch of a
+// log that never had a leader.
 const None = -1
 
 // Entry is one leader epoch of a log.
 type Entry struct {
 	Epoch int32
-	Start int64 // the offsets [Start, Start of the next entry) belong to the epoch
+	Start int64 // the epoch contains the offsets [Start, Start of the next entry)
 }
 
 // Cache contains the leader epochs of a log. The entries ascend strictly by epoch and by start
 // offset. A Cache never changes: a method that adds or removes entries returns another Cache.
 //
-// A Cache cannot be derived from the batches of the log. An epoch without batches, or whose batches
-// were all removed by cleaning, exists only in the Cache and, if it was saved, in its file.
+// A Cache cannot be derived from the batches of the log. An epoch without batches, or an epoch
+// whose batches cleaning has removed, exists only in the Cache and, if the epoch was saved, in the
+// epoch file.
 type Cache []Entry
 
-// Latest returns the latest epoch, None if the Cache is empty.
+// Latest returns the latest epoch, or None if the Cache is empty.
 func (c Cache) Latest() int32 {
 	if len(c) == 0 {
 		return None
@@ -32,7 +33,7 @@ func (c Cache) Latest() int32 {
 	return c[len(c)-1].Epoch
 }
 
-// At returns the epoch of an offset, None if the offset is below the first entry.
+// At returns the epoch of an offset, or None if the offset is below the first entry.
 func (c Cache) At(offset int64) int32 {
 	i, _ := slices.BinarySearchFunc(c, offset+1,
 		func(e Entry, o int64) int { return cmp.Compare(e.Start, o) })
@@ -42,9 +43,9 @@ func (c Cache) At(offset int64) int32 {
 	return c[i-1].Epoch
 }
 
-// Assign returns the Cache with a new epoch that starts at the offset start. It removes the entries
-// that start at or above this offset, because no record belongs to them any longer. If the epoch is
-// not later than the latest one, Assign returns the Cache unchanged.
+// Assign returns the Cache with a new epoch that starts at start. It removes the entries that start
+// at or above start, because no record belongs to them any longer. If the epoch is not later than
+// the latest epoch, Assign returns the Cache unchanged.
 //
 // The entries are copied, because readers may use the previous Cache, and two caches must not
 // append to the same array.
@@ -65,7 +66,7 @@ func (c Cache) Below(offset int64) Cache {
 }
 
 // TruncateFront removes the epochs that end at or below the log start. If the epoch of the log
-// start began earlier, its entry starts at the log start afterwards. The latest epoch is never
+// start began earlier, its entry afterwards starts at the log start. The latest epoch is never
 // removed, even if no record belongs to it, because the next leader epoch must be later.
 func (c Cache) TruncateFront(logStart int64) Cache {
 	first := 0
@@ -81,14 +82,14 @@ func (c Cache) TruncateFront(logStart int64) Cache {
 }
 
 // TruncateEnd removes the epochs that start above the log end, because their batches are lost. An
-// epoch that starts at the log end is kept: its leader has not appended a batch yet.
+// epoch that starts at the log end remains, because its leader has not appended a batch yet.
 func (c Cache) TruncateEnd(logEnd int64) Cache { return c.Below(logEnd + 1) }
 
 // EndOf returns the result of an OffsetForLeaderEpoch request (KIP-101, KIP-279) for a log that
-// ends at logEnd. The result is the latest epoch that is not later than the requested one, and the
-// end offset of this epoch. Both are -1 if the requested epoch is None or later than all known
-// epochs. If the requested epoch is earlier than all known ones, the result is the requested epoch
-// itself and the start offset of the first known epoch.
+// ends at logEnd. The result is the latest epoch that is not later than the requested epoch, and
+// the end offset of this epoch. Both are -1 if the requested epoch is None or later than all known
+// epochs. If the requested epoch is earlier than all known epochs, the result is the requested
+// epoch itself and the start offset of the first known epoch.
 func (c Cache) EndOf(epoch int32, logEnd int64) (found int32, end int64) {
 	if epoch < 0 || epoch > c.Latest() {
 		return None, -1
@@ -97,7 +98,7 @@ func (c Cache) EndOf(epoch int32, logEnd int64) (found int32, end int64) {
 		return epoch, logEnd
 	}
 	next := 0
-	for c[next].Epoch <= epoch { // the loop ends, because the latest epoch is later
+	for c[next].Epoch <= epoch { // this loop ends, because the latest epoch is later
 		next++
 	}
 	if next == 0 {
@@ -106,9 +107,9 @@ func (c Cache) EndOf(epoch int32, logEnd int64) (found int32, end int64) {
 	return c[next-1].Epoch, c[next].Start
 }
 
-// Contradicts reports whether the leader epoch of a batch differs from the epoch of the batch's
-// last offset in the Cache. A batch below the first entry contradicts nothing, because its epoch is
-// unknown. An empty Cache is contradicted by every batch with an epoch.
+// Contradicts reports whether a batch's leader epoch differs from the epoch that the Cache contains
+// for the batch's last offset. A batch below the first entry contradicts nothing, because its epoch
+// is unknown. Every batch with an epoch contradicts an empty Cache.
 func (c Cache) Contradicts(epoch int32, lastOffset int64) bool {
 	if len(c) == 0 {
 		return epoch > None

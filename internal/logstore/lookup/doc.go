@@ -1,6 +1,6 @@
-// Package lookup finds the records of one key in a log (Find), by the key sidecars of its segments
-// and by scans of the others.
+// Package lookup finds the records of one key in a log (Find), using the segments' key sidecars,
+// and scans of segments without a sidecar.
 //
-// It reads a log through its Compaction, acquires no lock and starts no goroutine. A result
-// describes one moment: the segments of one list.
+// It reads a log through the log's Compaction, acquires no lock and starts no goroutine. A result
+// describes the log at one moment: the segments in one list.
 package lookup

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// sealedLog returns the compacted log of an open store whose first segment has a key sidecar.
+// sealedLog returns a compacted log of an open store. The log's first segment has a key sidecar.
 func sealedLog(t *testing.T) *logstore.Log {
 	t.Helper()
 	store, err := logstore.Open(logstore.Options{FS: vfs.NewMem(), Dir: "/data",
@@ -49,7 +49,8 @@ func sealedLog(t *testing.T) *logstore.Log {
 	return log
 }
 
-// TestLookupChecksTheKeyBehindAHash: a record whose key has the hash of another key is not found.
+// TestLookupChecksTheKeyBehindAHash checks that a lookup does not return a record whose key is
+// different but has the same hash.
 func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
 	c := sealedLog(t).Compaction()
 	list := c.Env().List.Acquire()
@@ -66,7 +67,7 @@ func TestLookupChecksTheKeyBehindAHash(t *testing.T) {
 		s.result.LastStable = s.log.Offsets.LastStable()
 		s.list = list
 		_, s.states = c.States(s.list.Handles, storetest.Start)
-		b, err := s.locator(0, reader).locate(0) // the entry of k0, as if the hashes were equal
+		b, err := s.locator(0, reader).locate(0) // entry of k0, as if the hashes were equal
 		if err == nil {
 			err = s.locatedBatch(0, reader, b, 0)
 		}

@@ -18,17 +18,18 @@ import (
 
 // Options limit a lookup. A lookup that reaches a limit returns what it has found.
 type Options struct {
-	// Latest ends the lookup at the latest committed record.
+	// Latest makes the lookup end at the latest committed record.
 	Latest     bool
-	BytesMax   int64 // bytes that may be read; default 32 MiB
-	RecordsMax int   // records of the result; default 10,000
-	// ValueBytesMax is the size at which each value is cut, ValuesBytesMax that of all values and
-	// headers together; default 0 and 32 MiB.
+	BytesMax   int64 // maximum number of bytes read; default 32 MiB
+	RecordsMax int   // maximum number of records in the result; default 10,000
+	// ValueBytesMax is the maximum size of each value in the result; longer values are cut.
+	// ValuesBytesMax is the maximum size of all values and headers together. The defaults are 0 and
+	// 32 MiB.
 	ValueBytesMax, ValuesBytesMax int
-	// DecompressedMax is the number of bytes of records that may be searched; default 512 MiB. A
-	// batch may decompress to many thousand times its size.
+	// DecompressedMax is the maximum number of bytes of records that are searched; default 512 MiB.
+	// A batch may decompress to many thousand times its size.
 	DecompressedMax int64
-	Now             time.Time // time by which tombstones are judged; default: the real time
+	Now             time.Time // time at which tombstones are evaluated; default: real time
 }
 
 func (o Options) withDefaults() Options {
@@ -50,15 +51,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Records are the records of one key in a log at one moment, below the high watermark.
+// Records contains the records of one key in a log at one moment, below the high watermark.
 type Records struct {
 	LogStart, HighWatermark, LastStable int64
-	// Complete is false if a limit or the end of the context ended the lookup. It begins at the end
-	// of the log, so the records that it found are the newest.
+	// Complete is false if a limit or the end of the context ended the lookup. A lookup begins at
+	// the end of the log, so the records that it has found are the newest.
 	Complete bool
-	Records  []Record // the newest first
-	// ReadBytes counts the bytes that were read. Of the Segments segments, Scanned ones were read,
-	// because they have no usable key sidecar.
+	Records  []Record // newest record first
+	// ReadBytes is the number of bytes that were read. Scanned of the Segments segments were
+	// scanned, because they have no usable key sidecar.
 	ReadBytes         int64
 	Segments, Scanned int
 }
@@ -73,16 +74,16 @@ func (k *Records) Latest() *Record {
 	return &k.Records[latest]
 }
 
-// State is the state of a record among the records of its key.
+// State is the state of a record among all records of the same key.
 type State int8
 
 // The states of records.
 const (
-	Live       State = iota // the latest committed record
-	Tombstone               // the latest committed record, without a value
-	Superseded              // a later record is committed
-	Aborted                 // of an aborted transaction
-	// Undecided is at or above the last stable offset.
+	Live       State = iota // latest committed record
+	Tombstone               // latest committed record, without a value
+	Superseded              // older than another committed record
+	Aborted                 // part of an aborted transaction
+	// Undecided means that the record is at or above the last stable offset.
 	Undecided
 )
 
@@ -90,38 +91,39 @@ const (
 type Record struct {
 	Offset, TimestampMs int64
 	Tombstone           bool
-	Value               []byte // cut at Options.ValueBytesMax
+	Value               []byte // cut after Options.ValueBytesMax bytes
 	ValueBytes          int    // full size
-	// Headers are nil if they exceed Options.ValuesBytesMax together with newer records;
-	// HeadersOmitted is set then.
+	// Headers is nil, and HeadersOmitted is set, if the headers and the newer records together
+	// exceed Options.ValuesBytesMax.
 	Headers        []record.Header
 	HeadersOmitted bool
 	State          State
-	SupersededBy   int64 // offset of the next committed record, of Superseded
-	// Segment is the base offset of its segment, with the segment's state.
+	SupersededBy   int64 // offset of the next newer committed record, if State is Superseded
+	// Segment is the base offset of the record's segment. SegmentState is the segment's state.
 	Segment      int64
 	SegmentState compaction.SegmentState
 	BlockedBy    string
-	// Clock is the clock of a tombstone whose retention has begun; nil for other records.
+	// Clock is the clock of a tombstone whose retention has begun; nil for all other records.
 	Clock *progress.TombstoneClock
 }
 
-// lookupAttempts is the maximum number of times that a lookup begins again because a pass has
+// lookupAttempts is the maximum number of times that a lookup starts again because a pass has
 // replaced segments meanwhile. Each replacement needs a rewrite, which takes longer than a lookup.
 const lookupAttempts = 8
 
-// Find finds the records of a key that are in the log, below the high watermark. It reads no
-// segment whose key sidecar shows that the key is not in it. Other segments are scanned, as far as
-// the limits permit: the active segment, and those without a sidecar.
+// Find finds the records of a key that are in the log, below the high watermark. It does not read a
+// segment if the segment's key sidecar shows that the segment does not contain the key. It scans
+// the other segments, as far as the limits permit: the active segment, and segments without a
+// sidecar.
 //
-// The result describes one moment, while records are appended and a pass replaces segments: the
-// lookup reads the segments of one segment list. Each list contains the latest record of every key.
-// But sidecars are opened by name, and a replacement deletes or replaces the files of the sources.
-// A sidecar that is missing or belongs to other data therefore starts the lookup again if its
-// segment was replaced meanwhile. So does a truncation.
+// The result describes one moment, even while records are appended and a pass replaces segments:
+// the lookup reads the segments in one segment list. Each list contains the latest record of every
+// key. But sidecars are opened by name, and a replacement deletes or replaces the files of the
+// sources. If a sidecar is missing or belongs to other data, and its segment was replaced
+// meanwhile, the lookup therefore starts again. It also starts again after a truncation.
 //
 // Find fails with segmentlist.ErrClosed and segmentlist.ErrStorage. After the end of ctx it returns
-// what it has found.
+// the records found so far.
 func Find(ctx context.Context, c *compaction.Compaction, key []byte, opts Options) (Records,
 	error) {
 	opts = opts.withDefaults()
@@ -154,13 +156,14 @@ type keyLookup struct {
 	key         []byte
 	opts        Options
 	list        *segmentlist.List
-	states      []compaction.StateOf // of the segments of list
+	states      []compaction.StateOf // states of the segments in list
 	result      Records
-	resultBytes int // values and headers
-	// decompressed counts the bytes of the searched records, and unchecked those since the last
-	// check of the context.
+	resultBytes int // total size of values and headers
+	// decompressed counts the bytes of the searched records. unchecked counts the bytes searched
+	// since the last check of the context.
 	decompressed, unchecked int64
-	// committed is set once a record below the last stable offset was found that was not aborted.
+	// committed is set once a record below the last stable offset was found that is not part of an
+	// aborted transaction.
 	committed bool
 }
 
@@ -232,15 +235,15 @@ func (s *keyLookup) segment(i int) error {
 	return s.scan(i, h)
 }
 
-// lookupBlockBytes is the size of the blocks in which a segment is scanned backwards, and
-// lookupBlockMin their least size.
+// lookupBlockBytes is the size of the blocks in which a segment is scanned backwards.
+// lookupBlockMin is the smallest size of a block.
 const (
 	lookupBlockBytes = 1 << 20
 	lookupBlockMin   = 64 << 10
 )
 
 // scan finds the records of the key in a segment without a sidecar. It reads the newest block
-// first, and a block from its beginning.
+// first, but each block from its beginning.
 func (s *keyLookup) scan(i int, h *segmentlist.Handle) error {
 	end, err := h.Position(s.result.HighWatermark)
 	if err != nil {
@@ -251,7 +254,7 @@ func (s *keyLookup) scan(i int, h *segmentlist.Handle) error {
 		return err
 	}
 	for end > begin {
-		// Smaller blocks near the limit, so that a small limit is used too.
+		// Use smaller blocks near the limit. Otherwise a small limit would not be used up.
 		left := s.opts.BytesMax - s.result.ReadBytes
 		from, err := h.Boundary(max(end-min(lookupBlockBytes, max(left/2, lookupBlockMin)), 0))
 		if err != nil {
@@ -287,8 +290,9 @@ var errLookupEnd = errors.New("end of the block")
 // batch adds the records of the key in a batch to a block. It decompresses one record at a time,
 // because a batch may be large.
 //
-// A batch with a record above segmentlist.DecompressedBytesMax cannot be searched to its end. It
-// may contain the key, so the block loses all older records, and the lookup ends after the block.
+// A batch with a record larger than segmentlist.DecompressedBytesMax cannot be searched to its end.
+// The rest of the batch may contain the key, so the block drops all older records, and the lookup
+// ends after the block.
 func (s *keyLookup) batch(i int, b segmentlist.Batch, block *recentRecords) error {
 	if b.Header.Control() || b.Header.Count() == 0 ||
 		b.Header.LastOffset() >= s.result.HighWatermark {
@@ -350,8 +354,8 @@ func (s *keyLookup) searched(r *record.Record) error {
 	return nil
 }
 
-// record returns a record of the key, without the decision between Live, Tombstone and
-// Superseded. Its value and its headers have at most bytesMax bytes together.
+// record returns a record of the key, with a state that does not distinguish Live, Tombstone and
+// Superseded yet. The record's value and headers together have at most bytesMax bytes.
 func (s *keyLookup) record(i int, b segmentlist.Batch, r *record.Record, bytesMax int) (Record,
 	error) {
 	state := s.states[i]
@@ -410,8 +414,9 @@ func (s *keyLookup) aborted(i int, b segmentlist.Batch, offset int64) (aborted b
 	return false, nil
 }
 
-// classify sets the states of the committed records, which are Live before: the latest one
-// stays, and the next newer one supersedes each of the others.
+// classify sets the states of the committed records, all of which are Live before. The latest
+// record stays Live or becomes a Tombstone. The next newer record supersedes each of the other
+// records.
 func (s *keyLookup) classify() {
 	newer := int64(-1)
 	for i := range s.result.Records {

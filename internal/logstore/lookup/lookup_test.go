@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// TestLookupCountsHeaders: headers count as values do, and older records lose them.
+// TestLookupCountsHeaders checks that headers count like values, and that older records lose their
+// headers.
 func TestLookupCountsHeaders(t *testing.T) {
 	s := keyLookup{opts: Options{ValuesBytesMax: 1000}.withDefaults()}
 	block := s.recent()
@@ -31,8 +32,8 @@ func TestLookupCountsHeaders(t *testing.T) {
 	}
 }
 
-// TestLookupChecksTheContextInEachBatch: the end of the context ends the search in a block of small
-// batches, and within a batch.
+// TestLookupChecksTheContextInEachBatch checks that the end of the context ends the search in a
+// block of small batches, and within a batch.
 func TestLookupChecksTheContextInEachBatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := keyLookup{ctx: ctx, opts: Options{}.withDefaults()}
@@ -46,8 +47,8 @@ func TestLookupChecksTheContextInEachBatch(t *testing.T) {
 	}
 }
 
-// TestLookupBehindAnUnreadableBatch: records that are older than a batch that cannot be read are
-// not reported, because that batch may contain the latest one.
+// TestLookupBehindAnUnreadableBatch checks that records older than an unreadable batch are not
+// returned, because that batch may contain the latest record.
 func TestLookupBehindAnUnreadableBatch(t *testing.T) {
 	s := keyLookup{opts: Options{}.withDefaults()}
 	block := s.recent()

@@ -5,13 +5,13 @@ import (
 )
 
 const (
-	// recordOverheadMin is the least size of a record without key, value and headers.
+	// recordOverheadMin is the smallest size of a record without key, value and headers.
 	recordOverheadMin = 7
-	// headerOverhead is the memory of a header besides its bytes: two slices.
+	// headerOverhead is the memory of a header in addition to its bytes: two slices.
 	headerOverhead = 48
 )
 
-// headerBytes returns the memory of headers.
+// headerBytes returns the memory that headers use.
 func headerBytes(headers []record.Header) int {
 	n := headerOverhead * len(headers)
 	for _, h := range headers {
@@ -20,7 +20,8 @@ func headerBytes(headers []record.Header) int {
 	return n
 }
 
-// recordHeaderBytes returns headerBytes of the headers of a record, which need not be decoded.
+// recordHeaderBytes returns what headerBytes would return for the headers of r, without decoding
+// them.
 func recordHeaderBytes(r *record.Record) int {
 	n := headerOverhead * r.HeaderCount()
 	for h := range r.AllHeaders() {
@@ -30,17 +31,17 @@ func recordHeaderBytes(r *record.Record) int {
 }
 
 // recentRecords are the records of the key in a part of the log that is read forwards. If they
-// exceed the limits, the oldest ones lose their headers and values, and then are dropped, because
-// the result of a lookup contains the newest records.
+// exceed the limits, the oldest records lose their headers and values, and are then dropped,
+// because the result of a lookup contains the newest records.
 type recentRecords struct {
 	recordsMax, bytesMax int
-	records              []Record // ascending
-	bytes                int      // of values and headers
+	records              []Record // in ascending order
+	bytes                int      // total size of values and headers
 	cut                  int      // records[:cut] have lost their values and headers
 	dropped              bool
 }
 
-// recent returns an empty block with what is left of the limits.
+// recent returns an empty block with the remaining limits.
 func (s *keyLookup) recent() *recentRecords {
 	return &recentRecords{recordsMax: s.opts.RecordsMax - len(s.result.Records),
 		bytesMax: s.opts.ValuesBytesMax - s.resultBytes}
@@ -59,7 +60,7 @@ func (b *recentRecords) add(r Record) {
 		if n > 0 {
 			oldest.Value = oldest.Value[:len(oldest.Value)-n]
 		}
-		if cap(oldest.Value) >= 2*len(oldest.Value) && n > 0 { // else each add could copy it
+		if cap(oldest.Value) >= 2*len(oldest.Value) && n > 0 { // otherwise each add could copy the value
 			oldest.Value = append([]byte{}, oldest.Value...)
 		}
 		if len(oldest.Value) == 0 {
@@ -72,7 +73,7 @@ func (b *recentRecords) add(r Record) {
 	}
 }
 
-// forget drops all records, because newer ones may be in a batch that cannot be read.
+// forget drops all records, because a batch that cannot be read may contain newer records.
 func (b *recentRecords) forget() {
 	b.records, b.bytes, b.cut, b.dropped = nil, 0, 0, true
 }

@@ -19,8 +19,8 @@ import (
 // sidecarHeaderBytes is the size of the header of a key sidecar.
 const sidecarHeaderBytes = 256
 
-// bySidecar finds the records of the key in segment i by its key sidecar. The result ok is false if
-// the segment must be scanned, because it has no usable sidecar, or batches of unknown keys.
+// bySidecar finds the records of the key in segment i by the segment's key sidecar. If the segment
+// must be scanned, because it has no usable sidecar or has batches of unknown keys, ok is false.
 func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 	h, c := s.list.Handles[i], s.compaction
 	if state := h.SidecarState(); state != nil && state.Digest == 0 {
@@ -42,7 +42,8 @@ func (s *keyLookup) bySidecar(i int) (ok bool, err error) {
 	records, values, committed := len(s.result.Records), s.resultBytes, s.committed
 	ok, err = s.search(i, reader)
 	if err = errors.Join(err, reader.Close()); keys.Unusable(err) {
-		// The scan finds the records before the damage again.
+		// The following scan finds the records before the damage again, so remove them from the
+		// result.
 		s.result.Records, s.resultBytes, s.committed = s.result.Records[:records], values, committed
 		return false, s.stillListed(h)
 	}
@@ -62,15 +63,16 @@ func (s *keyLookup) stillListed(h *segmentlist.Handle) error {
 	return nil
 }
 
-// search finds the records by the entries of an open sidecar, the newest first. It holds one page
-// of entries, one batch and one span of the batch index, whatever the number of records of the key.
+// search finds the records by the entries in an open sidecar, the newest first. It keeps one page
+// of entries, one batch and one span of the batch index in memory, whatever the number of records
+// of the key is.
 func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 	if reader.Counts().Opaque > 0 {
 		return false, nil
 	}
 	newest := reader.Newest(s.compaction.Sidecars.Salt.Load().Hasher().Hash(s.key))
 	batches := s.locator(i, reader)
-	passed := uint32(math.MaxUint32) // the first ordinal of the batch before
+	passed := uint32(math.MaxUint32) // first ordinal of the previous batch
 	for newest.Next() {
 		ordinal := newest.Ordinal()
 		if ordinal >= passed {
@@ -82,7 +84,7 @@ func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 		}
 		passed = b.FirstOrdinal
 		if b.LastOffset < s.result.LogStart {
-			break // as are all older batches
+			break // all older batches are also below the log start
 		}
 		if b.LastOffset >= s.result.HighWatermark {
 			continue
@@ -95,8 +97,8 @@ func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 	return true, newest.Err()
 }
 
-// locatedBatch finds the records of the key in a batch that is described by the sidecar. The
-// argument last is the ordinal of the last one.
+// locatedBatch finds the records of the key in a batch that the sidecar describes. last is the
+// ordinal of the last of these records.
 func (s *keyLookup) locatedBatch(i int, reader *keys.Reader, b keys.Batch, last uint32) error {
 	located, err := s.read(s.list.Handles[i], b)
 	if err != nil {
@@ -112,8 +114,8 @@ func (s *keyLookup) locatedBatch(i int, reader *keys.Reader, b keys.Batch, last 
 	return s.take(block)
 }
 
-// read reads a batch, if it is larger than lookupBlockBytes its header only. It fails with
-// keys.ErrStale if the batch is not the one that the sidecar describes.
+// read reads a batch, or only its header if the batch is larger than lookupBlockBytes. It fails
+// with keys.ErrStale if the batch is not the batch that the sidecar describes.
 func (s *keyLookup) read(h *segmentlist.Handle, b keys.Batch) (segmentlist.Batch, error) {
 	if err := s.spend(b.SizeBytes); err != nil {
 		return segmentlist.Batch{}, err
@@ -141,14 +143,14 @@ func (s *keyLookup) read(h *segmentlist.Handle, b keys.Batch) (segmentlist.Batch
 	return read, nil
 }
 
-// batchLocator finds the batch with a record.
+// batchLocator finds the batch that contains a record.
 type batchLocator struct {
 	lookup  *keyLookup
 	handle  *segmentlist.Handle
 	batches *keys.Locator
-	// dense is set if the offset index leads to the batch: there is no batch index, but a record at
-	// each offset, because the cleaner has not rewritten the segment. So an ordinal gives an
-	// offset.
+	// dense is set if the batch can be found by the offset index. In this case there is no batch
+	// index, but there is a record at each offset, because the cleaner has not rewritten the
+	// segment. An offset therefore follows from an ordinal.
 	dense bool
 }
 
@@ -158,12 +160,12 @@ func (s *keyLookup) locator(i int, reader *keys.Reader) batchLocator {
 		int64(reader.Counts().Records) == h.NextOffset()-h.Base()}
 }
 
-// indexLookupBytes is about the number of bytes that a lookup by the offset index reads: some
-// entries of the index, and the headers of one index interval.
+// indexLookupBytes is the approximate number of bytes that a lookup by the offset index reads: some
+// entries of the index, and the batch headers of one index interval.
 const indexLookupBytes = 4 << 10
 
-// locate returns the batch with the record of an ordinal. By the offset index it sets only the
-// fields that a lookup uses.
+// locate returns the batch that contains the record with the given ordinal. If it uses the offset
+// index, it sets only the fields that a lookup uses.
 func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
 	if !l.dense {
 		return l.batches.Batch(ordinal)
@@ -186,8 +188,9 @@ func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
 	return b, nil
 }
 
-// clock returns the clock of a tombstone, the record of the key with the ordinal last; nil if its
-// retention has not begun, or if the .dead file of its segment cannot be used.
+// clock returns the clock of a tombstone, which is the record of the key with the ordinal last. It
+// returns nil if the tombstone's retention has not begun, or if the segment's .dead file cannot be
+// used.
 func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch,
 	last uint32) *progress.TombstoneClock {
 	c, h := s.compaction, s.list.Handles[i]

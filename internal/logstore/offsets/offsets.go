@@ -6,21 +6,22 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/producer"
 )
 
-// Offsets are the offsets of one log. The zero value is that of an empty log that begins at 0.
+// Offsets are the offsets of one log. The zero value represents an empty log that begins at offset
+// 0.
 type Offsets struct {
-	// start falls only by a truncation. When segments are deleted at the front, it rises before the
-	// list without these segments is published.
+	// start is the log start. Only a truncation lowers it. When segments are deleted at the front,
+	// start rises before the list without these segments is published.
 	start atomic.Int64
 	// highWatermark is always at least start and at most end. It is stored under the lock of
-	// stable, and falls only by a truncation.
+	// stable, and only a truncation lowers it.
 	highWatermark atomic.Int64
 	stable        stability
-	// end is stored after the batch is in the segment, so a reader finds the batch of every offset
-	// below it.
+	// end is the log end. It is stored after the batch is in the segment, so a reader finds the
+	// batch of every offset below it.
 	end atomic.Int64
 }
 
-// Restore sets the offsets of a log that is opened, and the open transactions of its producers.
+// Restore sets the offsets and the open transactions of a log that is being opened.
 func (o *Offsets) Restore(start, highWatermark, end int64, producers *producer.State) {
 	o.stable.Lock()
 	defer o.stable.Unlock()
@@ -51,14 +52,16 @@ func (o *Offsets) LogEnd() int64 { return o.end.Load() }
 
 // LastStable returns the last stable offset; see Log.LastStable.
 func (o *Offsets) LastStable() int64 {
-	// The log start is loaded first, so it is at most the high watermark that is loaded after it.
+	// The log start is loaded first, so it is at most the high watermark, which is loaded
+	// afterwards.
 	start := o.start.Load()
 	o.stable.Lock()
 	defer o.stable.Unlock()
 	return max(start, o.stable.below(o.highWatermark.Load()))
 }
 
-// Open returns the number of open transactions, and the one with the lowest first offset.
+// Open returns the number of open transactions, and the open transaction with the lowest first
+// offset.
 func (o *Offsets) Open() (count int, oldest producer.Transaction) {
 	o.stable.Lock()
 	defer o.stable.Unlock()
@@ -66,7 +69,7 @@ func (o *Offsets) Open() (count int, oldest producer.Transaction) {
 }
 
 // AdvanceHighWatermark raises the high watermark to an offset, at most the log end, and reports
-// whether it moved.
+// whether the high watermark has changed.
 func (o *Offsets) AdvanceHighWatermark(offset int64) bool {
 	// The lock excludes a truncation, so the log end cannot fall before the offset is stored.
 	o.stable.Lock()
@@ -80,10 +83,10 @@ func (o *Offsets) AdvanceHighWatermark(offset int64) bool {
 	return true
 }
 
-// Settle updates the last stable offset after a change of the producer state. Parameter ended is
-// the transaction that the change ended, or nil if it ended no transaction. The caller holds the
-// lock of the log, and stores the log end after Settle. So the high watermark cannot pass the first
-// batch of a transaction before its first offset is known.
+// Settle updates the last stable offset after a change of the producer state. ended is the
+// transaction that the change has ended, or nil if the change has ended no transaction. The caller
+// holds the lock of the log, and stores the log end after Settle. So the high watermark cannot pass
+// the first batch of a transaction before the transaction's first offset is known.
 func (o *Offsets) Settle(producers *producer.State, ended *producer.EndedTxn) {
 	o.stable.Lock()
 	defer o.stable.Unlock()
@@ -97,8 +100,8 @@ func (o *Offsets) Settle(producers *producer.State, ended *producer.EndedTxn) {
 func (o *Offsets) SetLogEnd(offset int64) { o.end.Store(offset) }
 
 // RaiseLogStart stores a higher log start, also in the producer state. It also raises the last
-// stable offset if a transaction has no record left above the log start. The caller holds the lock
-// of the log.
+// stable offset if a transaction no longer has a record above the log start. The caller holds the
+// lock of the log.
 func (o *Offsets) RaiseLogStart(offset int64, producers *producer.State) {
 	o.start.Store(offset)
 	producers.SetLogStart(offset)
@@ -114,7 +117,7 @@ func (o *Offsets) Lower(start, end int64, producers *producer.State) {
 	if start < o.start.Load() {
 		o.start.Store(start)
 	}
-	if end > o.end.Load() { // possible only if the log starts again, empty
+	if end > o.end.Load() { // possible only if the log restarts empty
 		o.end.Store(end)
 	}
 	o.highWatermark.Store(max(start, min(o.highWatermark.Load(), end)))

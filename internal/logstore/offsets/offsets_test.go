@@ -60,8 +60,8 @@ func TestOffsetsStayOrdered(t *testing.T) {
 	}
 }
 
-// The records of an ended transaction are stable only once its marker is replicated: until then
-// another leader may lack the marker.
+// The records of an ended transaction are stable only once the transaction's marker is replicated,
+// because until then another leader may not have the marker.
 func TestLastStableWaitsForMarkers(t *testing.T) {
 	var o Offsets
 	var producers producer.State
@@ -77,7 +77,7 @@ func TestLastStableWaitsForMarkers(t *testing.T) {
 	}
 }
 
-// ended returns a transaction with a first offset and the offset of its marker.
+// ended returns a transaction with the given first offset and marker offset.
 func ended(first, marker int64) producer.EndedTxn {
 	return producer.EndedTxn{AbortedTxn: segment.AbortedTxn{FirstOffset: first, LastOffset: marker}}
 }

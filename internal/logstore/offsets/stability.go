@@ -8,32 +8,32 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/producer"
 )
 
-// stability is the state from which the last stable offset is computed, together with the log start
-// and the high watermark. Consumers with read_committed may read a record only if its transaction
-// has ended (the record is below undecided), and if the marker that ended the transaction is final
-// (the marker is below the high watermark).
+// stability is the state from which, together with the log start and the high watermark, the last
+// stable offset is computed. A read_committed consumer may read a record only under two conditions:
+// the record's transaction has ended (the record is below undecided), and the transaction's marker
+// is final (the marker is below the high watermark).
 //
 // The mutex is never held during I/O, so a reader of the last stable offset does not wait for an
 // append that waits for the disk. The mutex is acquired after the lock of the log.
 type stability struct {
 	sync.Mutex
-	// undecided is the first offset of the oldest open transaction, math.MaxInt64 if no transaction
-	// is open.
+	// undecided is the first offset of the oldest open transaction, or math.MaxInt64 if no
+	// transaction is open.
 	undecided int64
-	// decided are the ended transactions whose marker was at or above the high watermark at the
-	// last change. They are sorted by both of their offsets. A transaction that is added replaces
-	// the earlier elements that begin at or after its first offset: it ends after them, and limits
-	// the last stable offset at least as much.
+	// decided contains the ended transactions whose marker was at or above the high watermark at
+	// the last change. They are sorted by first offset and by marker offset. A new element replaces
+	// the earlier elements that begin at or after its first offset: the new transaction ends after
+	// them, and limits the last stable offset at least as much.
 	decided []decidedTxn
-	// open is the number of open transactions, and oldest the one with the lowest first offset, for
-	// metrics, which must not wait for the disk either.
+	// open is the number of open transactions, and oldest is the open transaction with the lowest
+	// first offset. They are for metrics, which must not wait for the disk either.
 	open   int
 	oldest producer.Transaction
 }
 
 // decidedTxn is a transaction whose marker may not be replicated yet.
 type decidedTxn struct {
-	first int64 // offset of its first batch
+	first int64 // offset of the transaction's first batch
 	last  int64 // offset of the marker
 }
 
@@ -61,21 +61,22 @@ func (s *stability) below(highWatermark int64) int64 {
 	n, _ := slices.BinarySearchFunc(s.decided, highWatermark,
 		func(d decidedTxn, o int64) int { return cmp.Compare(d.last, o) })
 	if n < len(s.decided) {
-		// of the remaining transactions, this one has the lowest first offset
+		// Of the remaining transactions, this one has the lowest first offset.
 		stable = min(stable, s.decided[n].first)
 	}
 	return stable
 }
 
 // truncate removes the transactions whose marker is at or above the offset end. The truncation has
-// removed their markers, so each transaction is open again, or was removed as a whole. The caller
-// holds the mutex.
+// removed these markers, so each of these transactions is open again, or was removed as a whole.
+// The caller holds the mutex.
 func (s *stability) truncate(state *producer.State, end int64) {
 	s.decided = slices.DeleteFunc(s.decided, func(d decidedTxn) bool { return d.last >= end })
 	s.setOpen(state)
 }
 
-// setOpen stores what the producer state says about open transactions. The caller holds the mutex.
+// setOpen copies the information about open transactions from the producer state. The caller holds
+// the mutex.
 func (s *stability) setOpen(state *producer.State) {
 	s.undecided = state.Undecided()
 	s.open, s.oldest = state.Open()

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Each calls the function do for each element, with at most workersMax concurrent calls, and
-// returns when all calls have returned. There may be more workers than processors, because a worker
-// mostly waits for the disk. A slow call occupies one worker and does not delay the other elements.
+// Each calls do for each element, with at most workersMax concurrent calls, and returns when all
+// calls have returned. There may be more workers than processors, because a worker mostly waits for
+// the disk. A slow call occupies one worker and does not delay the other elements.
 func Each[T any](all []T, workersMax int, do func(T)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup

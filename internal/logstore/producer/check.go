@@ -17,7 +17,8 @@ type Verified struct {
 	// 2).
 	EpochBump bool
 	// Unsequenced is true if a coordinator has built the batch for the producer, from a
-	// TxnOffsetCommit. Its sequence numbers mean nothing, so two equal batches are no duplicates.
+	// TxnOffsetCommit. The batch's sequence numbers have no meaning, so two equal batches are not
+	// duplicates.
 	Unsequenced bool
 	// Guard is the verification guard that was taken before the coordinator was asked. The zero
 	// value is not checked.
@@ -25,16 +26,15 @@ type Verified struct {
 }
 
 // Guard is a verification guard (KIP-890). It detects that a transaction may have ended between the
-// answer of the coordinator and the append: a marker of the producer was written meanwhile, or the
-// log was led in another leader epoch.
+// coordinator's answer and the append, because a marker of the producer was written meanwhile, or
+// the log's leader epoch has changed.
 type Guard struct {
 	taken       bool
 	leaderEpoch int32
 	marker      uint64 // entry.marker
 }
 
-// Guard returns the verification guard of a producer, for a log that is led in the given leader
-// epoch.
+// Guard returns a producer's verification guard, for a log in the given leader epoch.
 func (s *State) Guard(id int64, leaderEpoch int32) Guard {
 	guard := Guard{taken: true, leaderEpoch: leaderEpoch}
 	if known := s.byID[id]; known != nil {
@@ -43,8 +43,8 @@ func (s *State) Guard(id int64, leaderEpoch int32) Guard {
 	return guard
 }
 
-// CheckGuard fails with ErrVerificationOutdated if the verification guard of a transactional batch
-// no longer applies. The caller verifies the transaction again.
+// CheckGuard fails with ErrVerificationOutdated if a transactional batch's verification guard no
+// longer applies. The caller must then verify the transaction again.
 func (s *State) CheckGuard(b record.Batch, verified Verified, leaderEpoch int32) error {
 	if !verified.Guard.taken || !b.Transactional() ||
 		verified.Guard == s.Guard(b.ProducerID(), leaderEpoch) {
@@ -58,24 +58,24 @@ func (s *State) CheckGuard(b record.Batch, verified Verified, leaderEpoch int32)
 // (KIP-890).
 const EpochBumpVersion = 2
 
-// EndTxn is a request of a transaction coordinator to write a marker, which ends a transaction.
+// EndTxn is a transaction coordinator's request to write a marker, which ends a transaction.
 type EndTxn struct {
 	ProducerID       int64
 	ProducerEpoch    int16
 	Commit           bool
 	CoordinatorEpoch int32
-	Version          int16 // of the transaction; see EpochBumpVersion
-	// Superseded reports whether the coordinator has sent markers over a later connection than this
-	// one. It may be nil.
+	Version          int16 // transaction version; see EpochBumpVersion
+	// Superseded reports whether the coordinator has sent markers over a later connection than the
+	// request's connection. It may be nil.
 	Superseded func() bool
 }
 
-// Check decides whether a batch may be appended, by Kafka's rules (KIP-98, ProducerAppendInfo), in
-// this order. It does not change the state.
+// Check decides whether a batch may be appended. It does not change the state. It applies Kafka's
+// rules (KIP-98, ProducerAppendInfo) in this order:
 //
 //  1. A batch with the same first and last sequence number as a remembered batch is a duplicate.
-//  2. A batch of an earlier producer epoch is rejected. This rule precedes rule 3, because a
-//     producer that stalled past the timeout of its transaction recovers only from this error
+//  2. A batch of an earlier producer epoch is rejected. This rule precedes rule 3, because this is
+//     the only error from which a producer that stalled past its transaction's timeout recovers
 //     (KAFKA-19690).
 //  3. The transaction of a transactional batch must be open in this log or verified (KIP-890).
 //     Otherwise a batch that arrives after its marker would open a transaction that never ends.
@@ -131,8 +131,8 @@ func (s *State) CheckEpoch(id int64, epoch int16) error {
 	return nil
 }
 
-// duplicateOf returns the remembered batch with the same sequence numbers as b, nil if there is no
-// such batch. e is nil for an unknown producer.
+// duplicateOf returns the remembered batch with the same sequence numbers as b, or nil if there is
+// no such batch. e is nil for an unknown producer.
 func (e *entry) duplicateOf(b record.Batch) *Batch {
 	if e == nil || e.epoch != b.ProducerEpoch() {
 		return nil
@@ -152,7 +152,8 @@ func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 	id, epoch, first := b.ProducerID(), b.ProducerEpoch(), b.BaseSequence()
 	switch {
 	case e == nil && b.Transactional() && verified.EpochBump && first != 0:
-		// KIP-890: each transaction has a new epoch, so its first batch has sequence number 0.
+		// KIP-890: each transaction has a new epoch, so the transaction's first batch has sequence
+		// number 0.
 		return fmt.Errorf("%w: unknown producer %d begins with sequence %d, not 0",
 			ErrOutOfOrderSequence, id, first)
 	case e == nil:
@@ -172,14 +173,14 @@ func (e *entry) checkSequence(b record.Batch, verified Verified) error {
 //
 // From EpochBumpVersion on, a marker carries a new producer epoch. If this epoch is already known
 // and no transaction is open, the log contains the marker, and the coordinator repeats it because
-// it has not received the answer. CheckMarker then reports repeated: the marker must be
-// acknowledged but not written again (KAFKA-19999). If a transaction is open in this epoch, it is
-// the next one, which the marker must not end (KIP-890).
+// the coordinator has not received the response. CheckMarker then reports repeated: the marker must
+// be acknowledged but not written again (KAFKA-19999). If a transaction is open in this epoch, it
+// is the next transaction, which the marker must not end (KIP-890).
 //
 // Below EpochBumpVersion, successive transactions have the same epoch. A marker that was delayed on
 // a broken connection would end the next transaction, because the coordinator has repeated it over
-// another connection and has completed its transaction. Such a marker is rejected. In Kafka it is
-// not.
+// another connection and has completed its transaction. Such a marker is rejected; Kafka does not
+// reject it.
 func (s *State) CheckMarker(end EndTxn) (repeated bool, err error) {
 	if end.Version < EpochBumpVersion && end.Superseded != nil && end.Superseded() {
 		return false, fmt.Errorf("%w: the marker of producer %d has arrived over a connection "+
@@ -205,8 +206,7 @@ func (s *State) CheckMarker(end EndTxn) (repeated bool, err error) {
 	return bumped, nil
 }
 
-// nextSequence returns the sequence number that follows the number last. Sequence numbers wrap from
-// 2^31-1 to 0.
+// nextSequence returns the sequence number after last. Sequence numbers wrap from 2^31-1 to 0.
 func nextSequence(last int32) int32 {
 	if last == math.MaxInt32 {
 		return 0

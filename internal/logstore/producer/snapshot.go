@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// The layout of a producer snapshot: the State as of an offset, in Kafka's format
+// The layout of a producer snapshot, which contains the State as of an offset in Kafka's format
 // (docs/format/store.md).
 const (
 	snapshotVersion = 1
-	// version; CRC-32C of everything behind the CRC; number of entries
+	// The header contains the version, the CRC-32C of everything after the CRC, and the number of
+	// entries.
 	snapshotHeaderBytes = 2 + 4 + 4
 	snapshotEntryBytes  = 46
-	// snapshotTrailer follows the entries. It is followed by the offset and by the older batches of
-	// each producer. Kafka reads only the entries, and writes no trailer.
+	// snapshotTrailer follows the entries. The offset and each producer's older batches follow the
+	// trailer. Kafka reads only the entries, and writes no trailer.
 	snapshotTrailer      = "as of"
 	snapshotTrailerBytes = len(snapshotTrailer) + 8
 	snapshotOlderBytes   = 32 // size of one older batch
@@ -28,19 +29,19 @@ const (
 // ErrSnapshot is wrapped by every error about the content of a snapshot.
 var ErrSnapshot = errors.New("malformed producer snapshot")
 
-// ErrVersion is wrapped, besides ErrSnapshot, by the error about an intact snapshot of a later
-// version. Such a file belongs to another program and must not be removed.
+// ErrVersion is wrapped, in addition to ErrSnapshot, by the error about an intact snapshot of a
+// later version. Such a file belongs to another program and must not be removed.
 var ErrVersion = errors.New("unsupported version")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns the snapshot of the state as of an offset. The snapshot contains the offset, so
-// that it is not accepted as the snapshot of another offset.
+// Encode returns the snapshot of the state as of an offset. The snapshot contains the offset, and
+// is therefore not accepted as the snapshot of another offset.
 //
 // Kafka stores only the last batch of each producer. After a restart, Kafka therefore rejects a
 // repeated older batch as out of order, although a client repeats all of its up to five batches in
-// flight. So Encode also stores the older batches, behind the entries. Kafka does not read that
-// part of the file.
+// flight. So Encode also stores the older batches, after the entries. Kafka does not read that part
+// of the file.
 func (s *State) Encode(offset int64) []byte {
 	ids := slices.Sorted(maps.Keys(s.byID))
 	out := make([]byte, 0, snapshotHeaderBytes+len(ids)*snapshotEntryBytes+snapshotTrailerBytes)
@@ -69,8 +70,8 @@ func (e *entry) appendEntry(out []byte, id int64) []byte {
 	out = binary.BigEndian.AppendUint32(out, uint32(last.lastSequence))
 	out = binary.BigEndian.AppendUint64(out, uint64(last.LastOffset))
 	out = binary.BigEndian.AppendUint32(out, uint32(last.offsetDelta))
-	// Kafka expires a producer by this field. So the field contains the time of the broker and not
-	// the timestamp of the batch, which the client chooses.
+	// Kafka expires a producer by this field. So the field contains the broker's time and not the
+	// batch's timestamp, which the client chooses.
 	out = binary.BigEndian.AppendUint64(out, uint64(e.lastSeen))
 	out = binary.BigEndian.AppendUint32(out, uint32(e.coordinatorEpoch))
 	return binary.BigEndian.AppendUint64(out, uint64(e.txnFirst))
@@ -88,9 +89,9 @@ func (e *entry) appendOlder(out []byte, id int64) []byte {
 	return out
 }
 
-// Decode decodes the snapshot of an offset. Every error wraps ErrSnapshot. Decode checks the number
-// of entries against the size of the content before it allocates memory, so a damaged number cannot
-// exhaust the memory.
+// Decode decodes the snapshot for an offset. Every error wraps ErrSnapshot. Decode checks the
+// number of entries against the size of the content before it allocates memory, because a damaged
+// number must not exhaust the memory.
 func Decode(content []byte, offset int64) (State, error) {
 	if len(content) < snapshotHeaderBytes {
 		return State{}, fmt.Errorf("%w: %d bytes", ErrSnapshot, len(content))
@@ -136,8 +137,8 @@ func Decode(content []byte, offset int64) (State, error) {
 	return s, nil
 }
 
-// checkTrailer compares the offset in the trailer with the offset in the name of the file, and
-// returns the older batches. Snapshots that Kafka wrote have no trailer.
+// checkTrailer compares the offset in the trailer with the offset in the file's name, and returns
+// the older batches. Snapshots that Kafka has written have no trailer.
 func checkTrailer(trailer []byte, offset int64) (older []byte, err error) {
 	if len(trailer) == 0 {
 		return nil, nil
@@ -154,8 +155,8 @@ func checkTrailer(trailer []byte, offset int64) (older []byte, err error) {
 	return trailer[snapshotTrailerBytes:], nil
 }
 
-// insertOlder inserts each older batch before the last batch of its producer. The older batches are
-// sorted by producer; those of one producer are sorted from the oldest to the newest.
+// insertOlder inserts each older batch before its producer's last batch. The older batches are
+// sorted by producer; one producer's batches are sorted from the oldest to the newest.
 func (s *State) insertOlder(older []byte) error {
 	be := binary.BigEndian
 	for ; len(older) > 0; older = older[snapshotOlderBytes:] {
@@ -184,8 +185,8 @@ func (s *State) insertOlder(older []byte) error {
 	return nil
 }
 
-// decodeEntry decodes one entry. If the entry has no last batch, the producer has written only a
-// marker in its epoch.
+// decodeEntry decodes one entry. If the entry has no last batch, the producer's current epoch has
+// only a marker.
 func decodeEntry(content []byte) (id int64, e *entry) {
 	be := binary.BigEndian
 	e = &entry{
@@ -207,8 +208,8 @@ func decodeEntry(content []byte) (id int64, e *entry) {
 	return int64(be.Uint64(content)), e
 }
 
-// sequenceBefore returns the sequence number that precedes the number last by delta. The number
-// before 0 is 2^31-1.
+// sequenceBefore returns the sequence number that is delta before last. The number before 0 is
+// 2^31-1.
 func sequenceBefore(last, delta int32) int32 {
 	if delta <= last {
 		return last - delta

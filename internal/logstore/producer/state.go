@@ -21,8 +21,8 @@ var (
 	// ErrInvalidTxnState means that the transaction of the batch is not verified, or that the batch
 	// does not belong to the producer's open transaction.
 	ErrInvalidTxnState = errors.New("invalid transaction state")
-	// ErrVerificationOutdated means that the transaction may have ended after it was verified. It
-	// must be verified again (KIP-890).
+	// ErrVerificationOutdated means that the transaction may have ended after it was verified. The
+	// transaction must be verified again (KIP-890).
 	ErrVerificationOutdated = errors.New("transaction verification outdated")
 	// ErrCoordinatorFenced means that a later coordinator has written a marker for the producer.
 	ErrCoordinatorFenced = errors.New("transaction coordinator fenced")
@@ -32,24 +32,24 @@ const (
 	// batchesMax is the number of batches that are remembered for each producer. Clients have at
 	// most five batches in flight, so a repeated batch is one of the last five.
 	batchesMax = 5
-	// Expiry is how long the state of an idle producer is kept. The value is Kafka's default of
-	// producer.id.expiration.ms.
+	// Expiry is the time for which the state of an idle producer is kept. The value is Kafka's
+	// default of producer.id.expiration.ms.
 	Expiry = 24 * time.Hour
 	// noSequence is the last sequence number of an epoch without a batch. nextSequence(noSequence)
 	// is 0, the first sequence number of every epoch.
 	noSequence = -1
-	// NoTransaction is the value of a transaction's first offset if no transaction is open. It is
-	// -1, as in Kafka's snapshot.
+	// NoTransaction is a transaction's first offset if no transaction is open. It is -1, as in
+	// Kafka's snapshot.
 	NoTransaction = -1
 )
 
 // Batch contains the fields of a batch that are remembered. A Batch never changes, so a pointer to
-// it may be read without the lock that guards the State.
+// a Batch may be read without the lock that guards the State.
 type Batch struct {
 	firstSequence, lastSequence int32
 	LastOffset                  int64
-	offsetDelta                 int32 // LastOffset - offsetDelta is the base offset
-	Timestamp                   int64 // ms; the maximum timestamp of the batch
+	offsetDelta                 int32 // base offset is LastOffset - offsetDelta
+	Timestamp                   int64 // ms; maximum timestamp of the batch
 }
 
 // BaseOffset returns the offset of the batch's first record.
@@ -58,19 +58,19 @@ func (b *Batch) BaseOffset() int64 { return b.LastOffset - int64(b.offsetDelta) 
 // entry is the state of one producer id.
 type entry struct {
 	epoch int16
-	// batches are the last batches of this epoch, oldest first, at most batchesMax.
+	// batches contains the last batches of this epoch, oldest first, at most batchesMax.
 	batches          []Batch
-	lastSeen         int64 // ms; the latest known time at which the producer wrote to this log
-	coordinatorEpoch int32 // of the producer's last transaction marker, -1 if there is none
+	lastSeen         int64 // ms; latest known time at which the producer wrote to this log
+	coordinatorEpoch int32 // coordinator epoch in the producer's last marker; -1 if there is none
 	// txnFirst is the first offset of the producer's transaction that no marker has ended, or
-	// NoTransaction. The transaction is open if State.isOpen.
+	// NoTransaction. The transaction is open if State.isOpen reports so.
 	txnFirst int64
-	// marker is the number of the producer's last marker in State.markers, 0 if there is none since
-	// the state was loaded.
+	// marker is the number of the producer's last marker, as counted by State.markers; 0 if there
+	// is no marker since the state was loaded.
 	marker uint64
 }
 
-// lastOffset returns the offset of the last record of the producer's epoch. If no batch of the
+// lastOffset returns the offset of the last record in the producer's epoch. If no batch of the
 // epoch is known, it returns the first offset of the transaction.
 func (e *entry) lastOffset() int64 {
 	if len(e.batches) == 0 {
@@ -79,7 +79,7 @@ func (e *entry) lastOffset() int64 {
 	return e.batches[len(e.batches)-1].LastOffset
 }
 
-// lastSequence returns the last sequence number of the producer's epoch, or noSequence.
+// lastSequence returns the last sequence number in the producer's epoch, or noSequence.
 func (e *entry) lastSequence() int32 {
 	if len(e.batches) == 0 {
 		return noSequence
@@ -90,7 +90,7 @@ func (e *entry) lastSequence() int32 {
 // State is the producer state of a log as of one offset. The zero value contains no producer.
 type State struct {
 	byID map[int64]*entry
-	// open are the open transactions (isOpen), in ascending order of their first offsets.
+	// open contains the open transactions (isOpen), in ascending order of their first offsets.
 	open []openTxn
 	// start is the log start offset.
 	start int64
@@ -101,14 +101,15 @@ type State struct {
 // openTxn is an open transaction.
 type openTxn struct {
 	producer int64
-	first    int64     // offset of its first batch
+	first    int64     // offset of the transaction's first batch
 	since    time.Time // time of the first batch, or later if a snapshot was loaded
 }
 
-// isOpen reports whether a producer has an open transaction: no marker has ended it, and the log
-// still contains a record of it. A transaction whose records are all below the log start blocks no
-// reader, because its marker may never arrive: a replica that copies the log from the log start on
-// may have the records from a diverged history, and then does not receive the marker.
+// isOpen reports whether a producer has an open transaction: no marker has ended the transaction,
+// and the log still contains a record of it. A transaction whose records are all below the log
+// start must not block readers, because its marker may never arrive. For example, a replica that
+// copies the log from the log start on may have the transaction's records from a diverged history,
+// and then does not receive the marker.
 func (s *State) isOpen(e *entry) bool {
 	return e != nil && e.txnFirst != NoTransaction && e.lastOffset() >= s.start
 }
@@ -123,7 +124,8 @@ func (s *State) SetLogStart(start int64) {
 
 // EndedTxn is a transaction that a marker has ended.
 type EndedTxn struct {
-	// has the form of an entry in the transaction index, even if the transaction was committed
+	// AbortedTxn has the form of an entry in the transaction index, even if the transaction was
+	// committed.
 	segment.AbortedTxn
 	Aborted bool
 }
@@ -139,7 +141,7 @@ func (s *State) put(id int64, e *entry) {
 	s.byID[id] = e
 }
 
-// Undecided returns the first offset of the oldest open transaction, math.MaxInt64 if no
+// Undecided returns the first offset of the oldest open transaction, or math.MaxInt64 if no
 // transaction is open.
 func (s *State) Undecided() int64 {
 	if len(s.open) == 0 {
@@ -148,7 +150,7 @@ func (s *State) Undecided() int64 {
 	return s.open[0].first
 }
 
-// HasOpen reports whether a producer has an open transaction and the given epoch.
+// HasOpen reports whether a producer has an open transaction in the given epoch.
 func (s *State) HasOpen(id int64, epoch int16) bool {
 	known := s.byID[id]
 	return s.isOpen(known) && known.epoch == epoch
@@ -158,13 +160,14 @@ func (s *State) HasOpen(id int64, epoch int16) bool {
 type Transaction struct {
 	ProducerID int64
 	Epoch      int16
-	First      int64 // offset of its first batch in this log; it may be below the log start
-	// Since is the time at which the first batch was written. If the log was opened since, it is
-	// the time of the producer's last batch before.
+	First      int64 // first batch's offset in this log; may be below the log start
+	// Since is the time at which the first batch was written. If the log was opened after that, it
+	// is the time of the last batch that the producer wrote before the log was opened.
 	Since time.Time
 }
 
-// Open returns the number of open transactions, and the one with the lowest first offset.
+// Open returns the number of open transactions, and the open transaction with the lowest first
+// offset.
 func (s *State) Open() (count int, oldest Transaction) {
 	if len(s.open) == 0 {
 		return 0, Transaction{ProducerID: -1, First: NoTransaction}
@@ -195,7 +198,7 @@ type Info struct {
 	TxnFirst         int64 // first offset of the open transaction, or NoTransaction
 }
 
-// Producers returns all known producers, ascending by id.
+// Producers returns all known producers in ascending order of their ids.
 func (s *State) Producers() []Info {
 	all := make([]Info, 0, len(s.byID))
 	for _, id := range slices.Sorted(maps.Keys(s.byID)) {
@@ -214,11 +217,11 @@ func (s *State) Producers() []Info {
 type Last struct {
 	LastOffset int64 // -1 if only a marker of the epoch is known
 	Epoch      int16
-	ExpiresAt  time.Time // expiry without further writes of the producer
+	ExpiresAt  time.Time // time at which the producer expires without further writes
 }
 
-// LastBatches returns the last data batch of each producer. Cleaning keeps these batches, without
-// their records if necessary, because a start reads the last sequence numbers from them. A batch is
+// LastBatches returns each producer's last data batch. Cleaning keeps these batches, without their
+// records if necessary, because a start reads the last sequence numbers from them. A batch is
 // identified by its offset, because sequence numbers repeat (KAFKA-8335).
 func (s *State) LastBatches() map[int64]Last {
 	all := make(map[int64]Last, len(s.byID))
@@ -233,9 +236,9 @@ func (s *State) LastBatches() map[int64]Last {
 	return all
 }
 
-// Update applies a batch that is in the log. It decodes the record of a control batch, and only the
-// header of any other batch. It returns the transaction that the batch ends, nil if it ends none.
-// It fails if a control batch cannot be decoded.
+// Update applies a batch that is in the log. It decodes the record of a control batch, but only the
+// header of any other batch. It returns the transaction that the batch ends, or nil if the batch
+// ends no transaction. It fails if a control batch cannot be decoded.
 func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err error) {
 	id := b.ProducerID()
 	if id < 0 {
@@ -245,7 +248,8 @@ func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err err
 	if b.Control() {
 		var ends bool
 		if marker, ends, err = b.Marker(); err != nil || !ends {
-			// An empty control batch, or one of an unknown type, does not change the state.
+			// An empty control batch, or a control batch of an unknown type, does not change the
+			// state.
 			return nil, err
 		}
 	}
@@ -260,7 +264,7 @@ func (s *State) Update(b record.Batch, seen time.Time) (ended *EndedTxn, err err
 		known.batches = nil
 	}
 	known.lastSeen = seen.UnixMilli()
-	if b.Control() { // a control batch has no sequence number
+	if b.Control() { // control batches have no sequence number
 		known.coordinatorEpoch = marker.CoordinatorEpoch
 		s.markers++
 		known.marker = s.markers
@@ -287,18 +291,17 @@ func (s *State) begin(id int64, e *entry, b record.Batch, seen time.Time) {
 	}
 	e.txnFirst = b.BaseOffset()
 	if s.isOpen(e) { // false if a replay reads the batch from below the log start
-		// The new transaction is appended at the end of open, because it begins at the end of the
-		// log.
+		// The new transaction is appended to open, because its first offset is the highest.
 		s.open = append(s.open, openTxn{id, e.txnFirst, seen})
 	}
 }
 
-// remember adds a data batch to the remembered batches, and removes the oldest one if there are too
-// many.
+// remember adds a data batch to the remembered batches, and removes the oldest batch if there are
+// too many.
 func (e *entry) remember(b record.Batch) {
 	if len(e.batches) == batchesMax {
 		// The batches are copied to a new array. Shifting them in place would overwrite a Batch
-		// that an append of a duplicate may read concurrently.
+		// that an append of a duplicate may be reading concurrently.
 		e.batches = append(e.batches[:0:0], e.batches[1:]...)
 	}
 	e.batches = append(e.batches, Batch{
@@ -311,7 +314,7 @@ func (e *entry) remember(b record.Batch) {
 }
 
 // end ends a producer's open transaction with a marker at the given offset. The caller sets the
-// producer id of the result. A marker of a producer without an open transaction ends nothing and
+// producer id of the result. If the producer has no open transaction, the marker ends nothing and
 // needs no entry in the transaction index (KAFKA-10702).
 func (s *State) end(e *entry, marker int64, aborted bool) *EndedTxn {
 	ended := &EndedTxn{segment.AbortedTxn{FirstOffset: e.txnFirst,
@@ -327,8 +330,8 @@ func (s *State) end(e *entry, marker int64, aborted bool) *EndedTxn {
 	return ended
 }
 
-// ForgetOpen removes all open transactions without ending them. It is used for a log that starts
-// again without the batches of these transactions.
+// ForgetOpen removes all open transactions without ending them. It is used for a log that restarts
+// without the batches of these transactions.
 func (s *State) ForgetOpen() {
 	for _, o := range s.open {
 		s.byID[o.producer].txnFirst = NoTransaction
@@ -336,7 +339,7 @@ func (s *State) ForgetOpen() {
 	s.open = nil
 }
 
-// Expire removes the producers that have been idle for Expiry, except those with an open
+// Expire removes producers that have been idle for Expiry, except producers with an open
 // transaction.
 func (s *State) Expire(now time.Time) {
 	for id, e := range s.byID {

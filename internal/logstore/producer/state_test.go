@@ -150,9 +150,9 @@ func TestProducersExpireAfterADay(t *testing.T) {
 	}
 }
 
-// TestLastBatches: a producer writes a batch in each of two epochs; LastBatches returns the second
-// batch, identified by its offset. Sequence numbers would not identify it, because they repeat
-// (KAFKA-8335).
+// TestLastBatches checks that LastBatches returns the second batch of a producer that writes one
+// batch in each of two epochs. The batch is identified by its offset, because sequence numbers
+// repeat (KAFKA-8335).
 func TestLastBatches(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{0, 0, 5, nil}.batchAt(t, 10))
@@ -163,11 +163,11 @@ func TestLastBatches(t *testing.T) {
 	}
 }
 
-// TestProducersFollowTheModel compares the state with a model. The model remembers all batches of
-// the epoch instead of five, and its sequence numbers do not wrap.
+// TestProducersFollowTheModel compares the state with a model. Unlike the state, the model
+// remembers all batches of the epoch instead of five, and its sequence numbers do not wrap.
 func TestProducersFollowTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
-	const start = math.MaxInt32 - 40 // the sequence numbers wrap after a few batches
+	const start = math.MaxInt32 - 40 // makes the sequence numbers wrap after a few batches
 	var known State
 	next, offset := int64(start), int64(0)
 	var history []step
@@ -252,8 +252,9 @@ func TestDamagedSnapshotsAreRejected(t *testing.T) {
 	}
 }
 
-// TestSnapshotKeepsTheBatchesThatMayBeRepeated: a client that has five batches in flight when the
-// broker restarts repeats all of them. So a decoded snapshot contains the last five batches.
+// TestSnapshotKeepsTheBatchesThatMayBeRepeated checks that a decoded snapshot contains the last
+// five batches, because a client that has five batches in flight when the broker restarts repeats
+// all of them.
 func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
 	known := State{}
 	for i := range int64(7) {
@@ -269,8 +270,8 @@ func TestSnapshotKeepsTheBatchesThatMayBeRepeated(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfAnotherOffsetIsRejected: a snapshot is only valid for the offset in its file name.
-// The snapshot of another offset would contain later batches, or lack some.
+// TestSnapshotOfAnotherOffsetIsRejected checks that a snapshot is only valid for the offset in its
+// file name. The snapshot of another offset would contain later batches, or lack some batches.
 func TestSnapshotOfAnotherOffsetIsRejected(t *testing.T) {
 	known := State{}
 	updateWith(t, &known, step{}.batchAt(t, 0))
@@ -280,8 +281,8 @@ func TestSnapshotOfAnotherOffsetIsRejected(t *testing.T) {
 			t.Errorf("snapshot as of 9, decoded for %d: got error %v, want ErrSnapshot", offset, err)
 		}
 	}
-	// Kafka's snapshot contains no offset. Decode can only check that its batches are below the
-	// given offset.
+	// Kafka's snapshot contains no offset. Decode can only check that the snapshot's batches are
+	// below the given offset.
 	kafkas := ours[:len(ours)-snapshotTrailerBytes]
 	binary.BigEndian.PutUint32(kafkas[2:], crc32.Checksum(kafkas[6:], castagnoli))
 	for offset, good := range map[int64]bool{0: false, 9: true, 10: true} {

@@ -17,15 +17,15 @@ import (
 // Special values of Progress.TombstonesDue, which otherwise is a time.
 const (
 	TombstonesUnknown = 0 // no pass has run, or its result was lost
-	// the last pass left no tombstone that a later pass can remove
+	// TombstonesNone means that the last pass left no tombstone that a later pass can remove.
 	TombstonesNone = math.MaxInt64
-	// the last pass left no tombstone that a later pass can remove, except for the last record of
-	// the log, which a pass can remove after more records are appended
+	// TombstonesAfterAppend means that the last pass left only one tombstone that a later pass can
+	// remove: the last record of the log. A pass can remove it after more records are appended.
 	TombstonesAfterAppend = TombstonesNone - 1
 )
 
-// Progress is how far a log is cleaned, here and on the other replicas of its partition. All
-// methods may be called concurrently.
+// Progress is the cleaning progress of a log, on this broker and on the partition's other replicas.
+// All methods may be called concurrently.
 type Progress struct {
 	log Env
 	// firstDirty is the first dirty offset: every record below it was cleaned.
@@ -33,13 +33,13 @@ type Progress struct {
 	// horizon is the time (Unix milliseconds) from which the first tombstone below firstDirty may
 	// be removed, or TombstonesNone, TombstonesAfterAppend or TombstonesUnknown.
 	horizon atomic.Int64
-	// tombstoneClean is clean.Stats.TombstoneCleanOffset of the last pass; 0 if that value is not
+	// tombstoneClean is the last pass's clean.Stats.TombstoneCleanOffset; 0 if that value is not
 	// known. See TombstoneClean.
 	tombstoneClean atomic.Int64
 	replicas       cleaningProgress
 }
 
-// Env is what Progress uses of its log.
+// Env contains the functions and values of a log that its Progress uses.
 type Env struct {
 	ID       checkpoint.PartitionID
 	Logger   *slog.Logger
@@ -56,22 +56,22 @@ func (p *Progress) Init(log Env) {
 	p.replicas.restore(nil, 0)
 }
 
-// Basis is the state of the log that the result of a pass is based on.
+// Basis is the state of the log on which the result of a pass is based.
 type Basis struct {
 	Truncations int64 // number of truncations when the pass took its view of the log
-	LogStart    int64 // the pass has removed the deleted records below this offset
+	LogStart    int64 // offset below which the pass has removed the deleted records
 }
 
-// erasureDelay is the time between DeleteRecords and the pass that removes the deleted records of
-// segments with other records. So a client that deletes records all the time causes at most one
-// pass in that time.
+// erasureDelay is the time between DeleteRecords and the pass that removes the deleted records from
+// segments that also contain other records. A client that deletes records all the time therefore
+// causes at most one pass per erasureDelay.
 const erasureDelay = time.Minute
 
 // FirstDirty returns the first dirty offset.
 func (p *Progress) FirstDirty() int64 { return p.firstDirty.Load() }
 
-// ResetFirstDirty corrects a first dirty offset that is outside the log: it becomes the log start,
-// and is saved even if no pass follows (cleaner invariant I3).
+// ResetFirstDirty corrects a first dirty offset that is outside the log: it sets the offset to the
+// log start, and saves it even if no pass follows (cleaner invariant I3).
 func (p *Progress) ResetFirstDirty() {
 	was := p.firstDirty.Load()
 	within := firstDirtyWithin(was, p.log.Offsets.LogStart(), p.log.Offsets.LogEnd())
@@ -95,13 +95,13 @@ func (p *Progress) SetFirstDirty(offset int64) error {
 }
 
 // SetCleaned stores the result of a pass: the first dirty offset, the tombstone-clean offset, and
-// the time from which the first tombstone may be removed. It stores that time before the first
-// dirty offset, for the same reason as the checkpoints. If the log was truncated since
-// the pass took its view, SetCleaned fails with segmentlist.ErrChanged and stores nothing.
+// the time from which the first tombstone may be removed. It stores this time before the first
+// dirty offset, for the same reason as the checkpoints. If the log was truncated since the pass
+// took its view, SetCleaned fails with segmentlist.ErrChanged and stores nothing.
 func (p *Progress) SetCleaned(basis Basis, stats clean.Stats) error {
 	ms := int64(TombstonesNone)
 	switch {
-	case !stats.NextPass.IsZero(): // that pass finds out again whether the last record may go
+	case !stats.NextPass.IsZero(): // that pass determines again whether the last record may be removed
 		ms = stats.NextPass.UnixMilli()
 	case stats.KeptLastRecord:
 		ms = TombstonesAfterAppend
@@ -122,7 +122,7 @@ func (p *Progress) SetCleaned(basis Basis, stats clean.Stats) error {
 }
 
 // planErasure plans a pass if the first segment contains records below the log start, which
-// DeleteRecords has deleted. The pass removes them also if the log is idle.
+// DeleteRecords has deleted. The pass removes these records even if the log is idle.
 func (p *Progress) planErasure() {
 	list := p.log.List.Acquire()
 	if list == nil {
@@ -142,8 +142,8 @@ func (p *Progress) planErasure() {
 }
 
 // SetReplicasTombstoneClean sets the replicated cleaning progress: the smallest TombstoneClean of
-// all replicas of the partition, in sync or not. The offset is math.MaxInt64 if this log is the
-// only replica. Until the first call the log is treated as the only replica.
+// all replicas of the partition, in sync or not. offset is math.MaxInt64 if this log is the only
+// replica. Until the first call the log is treated as the only replica.
 //
 // Passes keep every tombstone and transaction marker at or above the offset. They keep each
 // tombstone and marker below the offset until one retention time after the first call with an
@@ -161,7 +161,7 @@ func (p *Progress) SetReplicasTombstoneClean(offset int64) {
 	}
 }
 
-// ReplicasTombstoneClean returns the last argument of SetReplicasTombstoneClean, math.MaxInt64
+// ReplicasTombstoneClean returns the last argument of SetReplicasTombstoneClean, or math.MaxInt64
 // before the first call.
 func (p *Progress) ReplicasTombstoneClean() int64 {
 	if offset := p.replicas.replicated.Load(); offset != progressUnknown {
@@ -181,9 +181,9 @@ func (p *Progress) ReportedReplicasTombstoneClean() int64 {
 
 // TombstoneClean returns the tombstone-clean offset. Every tombstone of this replica below this
 // offset is removable, because the log contains no older record of the tombstone's key, dead or
-// not. The offset is at most the first dirty offset. Mostly it is lower, because a pass may keep
-// dead records to save I/O. It is at least the log start, because no record below the log start can
-// be read.
+// not. The offset is at most the first dirty offset. Usually it is lower, because a pass may keep
+// dead records to save I/O. It is at least the log start, because records below the log start
+// cannot be read.
 func (p *Progress) TombstoneClean() int64 {
 	return max(p.log.Offsets.LogStart(), min(p.tombstoneClean.Load(), p.firstDirty.Load()))
 }
@@ -194,9 +194,9 @@ func (p *Progress) TombstonesDue() int64 {
 	return p.replicas.due(p.horizon.Load(), p.log.Settings().TombstoneRetention)
 }
 
-// LogStartRaised updates the state after DeleteRecords has raised the log start: the first dirty
-// offset must be within the log (cleaner invariant I3), and a pass is planned that removes the
-// deleted records of the first segment.
+// LogStartRaised updates the state after DeleteRecords has raised the log start. The first dirty
+// offset must be within the log (cleaner invariant I3), and a pass is planned to remove the deleted
+// records of the first segment.
 func (p *Progress) LogStartRaised() {
 	was := p.firstDirty.Load()
 	within := firstDirtyWithin(was, p.log.Offsets.LogStart(), p.log.Offsets.LogEnd())
@@ -206,7 +206,8 @@ func (p *Progress) LogStartRaised() {
 	p.planErasure()
 }
 
-// AddTo stores in a checkpoint state what the checkpoints contain about the compaction of the log.
+// AddTo stores the values that the checkpoints contain about the log's compaction in a checkpoint
+// state.
 func (p *Progress) AddTo(s *checkpoint.State) {
 	s.FirstDirty = p.firstDirty.Load()
 	s.Horizon = p.TombstonesDue()
@@ -214,30 +215,30 @@ func (p *Progress) AddTo(s *checkpoint.State) {
 	s.Progress = p.replicas.saved(p.TombstoneClean())
 }
 
-// Truncated updates the state after a truncation of the log to the offset end. The argument base is
-// the base offset of the active segment after the truncation. The caller holds Log.mu.
+// Truncated updates the state after a truncation of the log to the offset end. base is the base
+// offset of the active segment after the truncation. The caller holds Log.mu.
 func (p *Progress) Truncated(base, end int64) {
 	p.firstDirty.Store(min(p.firstDirty.Load(), base))
 	p.tombstoneClean.Store(min(p.tombstoneClean.Load(), base))
 	p.replicas.truncate(end)
 }
 
-// Emptied updates the state after a truncation that left the log empty at an offset. The caller
-// holds Log.mu.
+// Emptied updates the state after a truncation that left the log empty at the given offset. The
+// caller holds Log.mu.
 func (p *Progress) Emptied(offset int64) {
 	p.firstDirty.Store(offset)
 	p.tombstoneClean.Store(offset)
 	p.replicas.truncate(0)
 }
 
-// Restore sets the state of a log that was opened and that covers the offsets [start, end).
+// Restore sets the state of an opened log that covers the offsets [start, end).
 func (p *Progress) Restore(from checkpoint.State, start, end int64) {
 	p.firstDirty.Store(from.FirstDirty)
 	p.tombstoneClean.Store(from.TombstoneClean)
 	p.replicas.restore(from.Progress, end)
 	p.horizon.Store(from.Horizon)
 	if p.TombstoneClean() == start && from.FirstDirty > start {
-		// It is not known which tombstones the clean section contains, so the log needs a pass that
+		// It is not known which tombstones the clean section contains. So the log needs a pass that
 		// reads them, even if nothing is appended to the log.
 		p.horizon.Store(TombstonesUnknown)
 	}
@@ -265,12 +266,13 @@ type TombstoneClock struct {
 	Count   int64
 	SinceMs int64
 	// Replicated is false while the group waits for other replicas. GoesFromMs is the time from
-	// which a pass may remove the whole group; it is valid if Replicated is set.
+	// which a pass may remove the whole group. It is valid if Replicated is set.
 	Replicated bool
 	GoesFromMs int64
 }
 
-// Clocks returns when the tombstones of a segment that ends at an offset may be removed.
+// Clocks returns the times from which the tombstones of a segment that ends at an offset may be
+// removed.
 func (p *Progress) Clocks(d *clean.DeadSummary, last int64,
 	settings *topicconfig.Settings) []TombstoneClock {
 	if len(d.Removable) == 0 {

@@ -8,8 +8,8 @@ import (
 )
 
 // Replicas are added to a log. The cleaning progress at or above this replica's tombstone-clean
-// offset then starts over, because the new replicas may copy records there that this replica has
-// not yet removed.
+// offset then starts over, because the new replicas may copy records in this range that this
+// replica has not yet removed.
 func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {

@@ -9,19 +9,19 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 )
 
-// cleaningProgress is the replicated cleaning progress of a partition as far as this log knows it.
-// Each step of the progress is an offset and the time at which this log learned it. No replica
-// holds a record that is older than a tombstone of the same key below that offset (cleaner
-// invariants X1 and X3). The progress only limits which records a pass may remove, so a pass may
-// use an outdated progress: a step that was valid once stays valid.
+// cleaningProgress is a partition's replicated cleaning progress, as far as this log knows it. Each
+// step of the progress is an offset and the time at which this log learned the offset. No replica
+// has a record that is older than a tombstone of the same key below that offset (cleaner invariants
+// X1 and X3). The progress only limits which records a pass may remove, so a pass may use outdated
+// progress: a step that was once valid stays valid.
 type cleaningProgress struct {
-	// replicated is the last argument of SetReplicasTombstoneClean: progressUnknown before the
-	// first call, onlyReplica for a log without other replicas.
+	// replicated is the last argument of SetReplicasTombstoneClean, or progressUnknown before the
+	// first call. It is onlyReplica for a log without other replicas.
 	replicated atomic.Int64
 	mu         struct {
 		sync.Mutex // no other lock is acquired while it is held
 		steps      clean.CleaningProgress
-		// waitsAt is clean.Stats.AwaitsReplicasAt of the last pass: the offset of the first
+		// waitsAt is the last pass's clean.Stats.AwaitsReplicasAt: the offset of the first
 		// tombstone that the pass kept because of other replicas. It is -1 if the pass kept no such
 		// tombstone, or if no pass has run since the log was opened.
 		waitsAt int64
@@ -33,17 +33,17 @@ const (
 	onlyReplica     = math.MaxInt64
 )
 
-// restore initializes the progress when a log is opened: with the steps from the checkpoint, up to
-// the log end offset end.
+// restore initializes the progress when a log is opened. It uses the steps from the checkpoint up
+// to the log end offset end.
 func (p *cleaningProgress) restore(steps clean.CleaningProgress, end int64) {
 	p.replicated.Store(progressUnknown)
 	p.mu.steps, p.mu.waitsAt = steps.Truncate(end), -1
 }
 
-// advance adds a step: at the time now, all replicas have reached the given offset. The argument
-// own is the tombstone-clean offset of this replica. If the partition previously had one replica
-// and now has several, only the progress below the offset own remains valid. The new replicas copy
-// the records that this replica holds.
+// advance adds a step: at the time now, all replicas have reached the given offset. own is this
+// replica's tombstone-clean offset. If the partition previously had one replica and now has
+// several, only the progress below own remains valid, because the new replicas copy the records
+// that this replica has.
 func (p *cleaningProgress) advance(offset, own int64, now time.Time, retention time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *cleaningProgress) advance(offset, own int64, now time.Time, retention t
 }
 
 // withoutOnlyReplica returns the steps that stay valid when other replicas are added to a
-// partition: those below own, if this log was the only replica, else all steps.
+// partition. If this log was the only replica, these are the steps below own, otherwise all steps.
 func withoutOnlyReplica(steps clean.CleaningProgress, own int64) clean.CleaningProgress {
 	if n := len(steps); n > 0 && steps[n-1].Below == onlyReplica {
 		return steps.Truncate(own)
@@ -87,8 +87,8 @@ func (p *cleaningProgress) truncate(offset int64) {
 	}
 }
 
-// saved returns the steps that the checkpoint stores. The partition may have other replicas when
-// the log is opened again, so saved omits the steps that are only valid for a single replica.
+// saved returns the steps for the checkpoint. The partition may have other replicas when the log is
+// opened again, so saved omits the steps that are only valid for a single replica.
 func (p *cleaningProgress) saved(own int64) clean.CleaningProgress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,16 +96,16 @@ func (p *cleaningProgress) saved(own int64) clean.CleaningProgress {
 }
 
 // setWaitsAt stores the offset of the first tombstone that the last pass kept because of other
-// replicas, -1 if the pass kept none.
+// replicas, or -1 if the pass kept none.
 func (p *cleaningProgress) setWaitsAt(offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.waitsAt = offset
 }
 
-// due returns the time (Unix milliseconds) from which the log needs a pass for its tombstones: the
-// earlier of two times. The first is horizon, the time that the last pass returned. The second is
-// one tombstone retention after all replicas reached the tombstone at waitsAt.
+// due returns the time (Unix milliseconds) from which the log needs a pass for its tombstones. It
+// is the earlier of two times: horizon, which the last pass returned, and one tombstone retention
+// after all replicas reached the tombstone at waitsAt.
 func (p *cleaningProgress) due(horizon int64, retention time.Duration) int64 {
 	p.mu.Lock()
 	waitsAt := p.mu.waitsAt

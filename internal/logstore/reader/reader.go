@@ -1,7 +1,8 @@
-// Package reader reads the batches of a log from the current list of its segments (Reader).
+// Package reader reads a log's batches from the log's current segment list (Reader).
 //
-// A read acquires no lock but that of the last stable offset. It loads the log end again after it
-// has loaded the list, because a truncation lowers the log end before it publishes the new list.
+// A read acquires no lock except the mutex of the last stable offset. It loads the log end again
+// after it has loaded the list, because a truncation lowers the log end before it publishes the new
+// list.
 package reader
 
 import (
@@ -18,14 +19,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Reader reads the batches of a log. It acquires no lock but that of the last stable offset.
+// Reader reads a log's batches. It acquires no lock except the mutex of the last stable offset.
 type Reader struct {
 	List    *segmentlist.Current
 	Offsets *offsets.Offsets
-	Dir     string // of the log
+	Dir     string // directory of the log
 }
 
-// ErrOffsetOutOfRange is returned if the offset is below the log start or above the limit of a
+// ErrOffsetOutOfRange is returned if the offset is below the log start or above the limit of the
 // read.
 var ErrOffsetOutOfRange = errors.New("offset out of range")
 
@@ -34,17 +35,18 @@ var ErrOffsetOutOfRange = errors.New("offset out of range")
 type Slice struct {
 	// File is the pinned data file, which stays open until Release; nil if Length is 0.
 	File          vfs.File
-	Position      int64 // of the first batch in the file
-	Length        int   // bytes of complete batches; 0 if there is nothing to return
+	Position      int64 // position of the first batch in the file
+	Length        int   // bytes of complete batches; 0 if the slice is empty
 	LogStart      int64
-	HighWatermark int64 // at the time of the read, like LogStart and LastStable
+	HighWatermark int64 // value at the time of the read, like LogStart and LastStable
 	LastStable    int64
-	// More is true if more batches follow below the limit of the read, which the slice omits
-	// because of bytesMax or the end of the file.
+	// More is true if more batches follow below the limit of the read. The slice omits them because
+	// of bytesMax or the end of the file.
 	More bool
-	// Aborted are the aborted transactions that a reader of the slice must skip; only ReadCommitted
-	// sets it. An element applies to the transactional batches of its producer from FirstOffset to
-	// LastOffset, the offset of the marker. The slice may contain no batch of some elements.
+	// Aborted lists the aborted transactions that a reader of the slice must skip; only
+	// ReadCommitted sets it. An element applies to its producer's transactional batches from
+	// FirstOffset to LastOffset, the offset of the marker. For some elements, the slice may contain
+	// no batch.
 	Aborted []segment.AbortedTxn
 
 	held *segmentlist.Handle
@@ -61,18 +63,18 @@ func (s *Slice) Release() {
 
 // Read returns complete batches below the offset limit, beginning with the batch that contains
 // offset. It returns at most bytesMax bytes. If wholeFirst is true, it returns the first batch even
-// if that batch is larger. A limit above LogEnd is lowered to LogEnd. At the limit Read returns an
-// empty slice. It acquires only the mutex of LastStable.
+// if that batch is larger. A limit above LogEnd is lowered to LogEnd. If offset equals the limit,
+// Read returns an empty slice. It acquires only the mutex of LastStable.
 //
 // Read fails with ErrOffsetOutOfRange if the offset is outside [LogStart, limit], with
 // segmentlist.ErrStorage if the disk fails, and with ErrClosed. A disk failure during a read does
 // not stop the log.
 //
 // Cleaning may leave a first batch that contains no record at or above the offset. Read skips such
-// a batch if it can return a later one. A client that received only this batch would find no record
-// and request the same offset forever.
+// a batch if it can return a later batch. Otherwise a client that received only this batch would
+// find no record and request the same offset forever.
 func (r Reader) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	// The log end is loaded before the list, so the list contains all batches below the log end
+	// The log end is loaded before the list. So the list contains all batches below the log end,
 	// even if the log rolls meanwhile.
 	limit = min(limit, r.Offsets.LogEnd())
 	list := r.List.Acquire()
@@ -85,10 +87,10 @@ func (r Reader) Read(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice
 }
 
 // ReadReplica reads for another replica. It returns batches up to the log end, including batches
-// that cleaning left without records. Such a batch still contains sequence numbers of its producer,
-// and a replica without the batch would accept a repeated batch as a new one.
+// that cleaning left without records. Such a batch still contains its producer's sequence numbers.
+// A replica without the batch would accept a repeated batch as a new one.
 func (r Reader) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice, error) {
-	limit := r.Offsets.LogEnd() // loaded before the list for the same reason as in Read
+	limit := r.Offsets.LogEnd() // loaded before the list, for the same reason as in Read
 	list := r.List.Acquire()
 	if list == nil {
 		return nil, segmentlist.ErrClosed
@@ -102,11 +104,11 @@ func (r Reader) ReadReplica(offset int64, bytesMax int, wholeFirst bool) (*Slice
 type readRequest struct {
 	offset, limit int64
 	bytesMax      int
-	wholeFirst    bool // a first batch is returned even if it is larger than bytesMax
-	empties       bool // a first batch is returned even without a record at or above offset
+	wholeFirst    bool // true to return a first batch that is larger than bytesMax
+	empties       bool // true to return a first batch without a record at or above offset
 }
 
-// ReadCommitted reads for consumers with read_committed. It returns batches below the last stable
+// ReadCommitted reads for read_committed consumers. It returns batches below the last stable
 // offset, together with the aborted transactions.
 func (r Reader) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) (*Slice, error) {
 	// The last stable offset is loaded before the list, as in Read. So the list contains the
@@ -130,12 +132,12 @@ func (r Reader) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool
 }
 
 // findAborted collects the aborted transactions that overlap the range from offset to the end of
-// the slice. It reads the transaction indexes, starting with the segment that contains offset, and
-// stops at the first entry which shows that every transaction in the range has ended (Kafka's
+// the slice. It reads transaction indexes starting with the segment that contains offset, and stops
+// at the first entry that proves that all transactions in the range have ended (Kafka's
 // collectAbortedTransactions).
 func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
-	// The slice ends at the first batch behind it, or at the end of the segment. A concurrent
-	// append can only raise this offset.
+	// The slice ends at the first batch after it, or at the end of the segment. A concurrent append
+	// can only raise this offset.
 	end := s.held.NextOffset()
 	switch next, err := s.held.HeaderAt(s.Position + int64(s.Length)); {
 	case err == nil:
@@ -154,8 +156,8 @@ func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 	return nil
 }
 
-// readFrom does the same as Read, on a list to which the caller holds a reference. r.limit is at
-// most the log end that was loaded before the list.
+// readFrom does the same as Read, on a list to which the caller holds a reference. The request's
+// limit is at most the log end that was loaded before the list.
 func (r Reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, error) {
 	// The log end is loaded again after the list, because a truncation lowers the log end before it
 	// publishes the new list (truncate_files.go).
@@ -186,13 +188,13 @@ func (r Reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, e
 	return slice, nil
 }
 
-// firstBatch returns the batch at which a read at offset begins. The result found is false if there
-// is no such batch below the offset limit. If the argument empties is true, the result may be a
-// batch without records. After cleaning, the batch may be in a later segment than the one whose
-// range contains offset, so the search continues to the end of the list.
+// firstBatch returns the batch at which a read at offset begins. If there is no such batch below
+// limit, found is false. If empties is true, the result may be a batch without records. After
+// cleaning, the batch may be in a later segment than the segment whose range contains offset, so
+// the search continues to the end of the list.
 //
-// A batch is below limit only if all its offsets are: a reader must not receive a part of a batch
-// that is not replicated yet.
+// A batch is below limit only if all its offsets are below limit, because a reader must not receive
+// a part of a batch that is not replicated yet.
 func firstBatch(list *segmentlist.List, offset, limit int64, empties bool) (first segmentlist.Batch,
 	found bool,
 	err error) {
@@ -212,7 +214,7 @@ func firstBatch(list *segmentlist.List, offset, limit int64, empties bool) (firs
 			if header.LastOffset() >= limit {
 				return first, found, nil
 			}
-			// If no later batch contains a record to return, the last batch without one is
+			// If no later batch contains a record to return, the last batch without records is
 			// returned.
 			first, found = segmentlist.Batch{Handle: h, Header: header}, true
 			if empties {
@@ -252,10 +254,10 @@ func holdsFrom(h *segmentlist.Handle, header segment.Header, offset int64) (bool
 	return false, nil
 }
 
-// fill sets the slice to the batches that are below the offset limit and together have at most
-// bytesMax bytes, beginning with the batch first. All of them are in one segment, because a
-// response is sent from one file. fill acquires a reference to the segment for the slice, because
-// the caller may release the segment list before the slice.
+// fill sets the slice to the batches that begin with first, are below the offset limit and together
+// have at most bytesMax bytes. All of these batches are in one segment, because a response is sent
+// from one file. fill acquires a reference to the segment for the slice, because the caller may
+// release the segment list before the slice.
 func (s *Slice) fill(first segmentlist.Batch, limit int64, bytesMax int, wholeFirst bool) error {
 	size := first.Header.SizeBytes
 	if size > bytesMax {
@@ -282,8 +284,8 @@ func (s *Slice) fill(first segmentlist.Batch, limit int64, bytesMax int, wholeFi
 	return nil
 }
 
-// rangeEnd returns the position of the end of the last complete batch below limit, at most bytesMax
-// behind the position of the first batch. The result truncated is true if bytesMax ended the range.
+// rangeEnd returns the end position of the last complete batch below limit, at most bytesMax after
+// the position of the first batch. truncated is true if bytesMax ended the range.
 func rangeEnd(first segmentlist.Batch, limit, bytesMax int64) (end int64, truncated bool,
 	err error) {
 	end, err = first.Handle.Position(limit)

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/segmenttest"
 )
 
-// newReader returns a reader of the offsets [1, 6) in two segments, up to 5 of which are
+// newReader returns a reader of the offsets [1, 6) in two segments. The offsets below 5 are
 // replicated.
 func newReader(t *testing.T) (Reader, *segmentlist.Current) {
 	t.Helper()
@@ -24,7 +24,7 @@ func newReader(t *testing.T) (Reader, *segmentlist.Current) {
 	return Reader{List: &list, Offsets: &o, Dir: segmenttest.Path}, &list
 }
 
-// bounds returns the first offset in a slice and the offset after the last one.
+// bounds returns the first offset in a slice and the offset after the slice's last offset.
 func bounds(t *testing.T, s *Slice) (from, to int64) {
 	t.Helper()
 	content := make([]byte, s.Length)

@@ -20,7 +20,7 @@ func (r *recovery) loadEpochs() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read leader epochs: %w", err)
 	}
-	if err == nil && len(content) > 0 { // Apache Kafka creates the file empty
+	if err == nil && len(content) > 0 { // Apache Kafka creates empty files
 		r.epochs, err = checkpoint.DecodeEpochs(content)
 		if errors.Is(err, checkpoint.ErrVersion) {
 			return fmt.Errorf("read %s: %w", checkpoint.EpochsFile, err)
@@ -41,18 +41,18 @@ func (r *recovery) loadEpochs() error {
 }
 
 // rebuildEpochs makes recovery rebuild the leader epochs from the batches. latest is the latest
-// epoch that is known from elsewhere; it may have no batch.
+// epoch that is known from another source; it may have no batch.
 func (r *recovery) rebuildEpochs(cause string, latest leaderepoch.Entry) {
 	r.Logger.Warn("rebuilding leader epochs from the batches", "partition", r.ID,
 		"cause", cause)
 	r.epochs, r.onDisk, r.epochsUnusable, r.lastKnown = nil, nil, true, latest
 }
 
-// verifyEpochs compares the leader epochs in the file with the first batch of each segment below
-// the recovery point, and with the last batch of these segments, after an unclean shutdown. The
-// file contains every epoch that starts below the recovery point (epochfile.File). So a file that
-// contradicts such a batch does not belong to this state of the log; it may be an old copy, which
-// is well-formed too.
+// verifyEpochs compares the leader epochs in the file with batches below the recovery point, after
+// an unclean shutdown: with the first batch of each segment, and with the last batch of the last
+// segment. The file contains every epoch that starts below the recovery point (epochfile.File). So
+// if the file contradicts such a batch, it does not belong to this state of the log. It may be an
+// old copy, which is well-formed too.
 func (r *recovery) verifyEpochs() error {
 	if r.Clean || r.onDisk == nil {
 		return nil

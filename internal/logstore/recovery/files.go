@@ -35,8 +35,8 @@ func (r *recovery) summaryOf(base int64) (index int, found bool) {
 		func(sum segment.Summary, base int64) int { return cmp.Compare(sum.Base, base) })
 }
 
-// isTruncated reports whether the data file of a segment is shorter than after the clean shutdown.
-// It may end within a batch, which only a scan removes.
+// isTruncated reports whether a segment's data file is shorter than after the clean shutdown. Such
+// a file may end within a batch, and only a scan removes the incomplete batch.
 func (r *recovery) isTruncated(base int64) bool {
 	i, found := r.summaryOf(base)
 	if !found {
@@ -47,10 +47,10 @@ func (r *recovery) isTruncated(base int64) bool {
 	return err == nil && info.Size() < r.Closed.Segments[i].Files[0].SizeBytes
 }
 
-// refuseOtherFormats fails if the first records of a segment have another message format than v2.
+// refuseOtherFormats fails if a segment's first records have another message format than v2.
 // recovery calls it before it changes a file. The other records were checked before a broker first
-// used the log (refuseForeign), and a scan refuses another format as well (segment.Recover).
-// Segments that have not changed since a clean shutdown are not read.
+// used the log (refuseForeign), and a scan also refuses other formats (segment.Recover). Segments
+// that have not changed since a clean shutdown are not read.
 func (r *recovery) refuseOtherFormats() error {
 	files, err := swap.List(r.FS, r.Dir)
 	if err != nil {
@@ -63,9 +63,9 @@ func (r *recovery) refuseOtherFormats() error {
 	return CheckFormat(r.FS, r.Dir, files, true)
 }
 
-// CheckFormat fails if a data file contains records in another message format than v2. It reads
-// only the first batch of each file if firstOnly is set, and otherwise all headers. It also checks
-// the files of a swap that recovery may complete, but none that recovery only removes.
+// CheckFormat fails if a data file contains records in another message format than v2. If firstOnly
+// is set, it reads only the first batch of each file, otherwise all headers. It also checks the
+// files of a swap that recovery may complete, but not files that recovery only removes.
 func CheckFormat(fsys vfs.FS, dir string, files []swap.File, firstOnly bool) error {
 	for _, f := range files {
 		if !f.IsLog() || f.Suffix != "" && f.Suffix != swap.SwapSuffix {
@@ -83,7 +83,7 @@ func checkDataFile(fsys vfs.FS, name string, base int64, firstOnly bool) error {
 	if err != nil {
 		return err
 	}
-	// the file was only read, so an error of Close is irrelevant
+	// The file was only read, so an error of Close is irrelevant.
 	defer func() { _ = file.Close() }()
 	size, err := file.Size()
 	if err != nil {
@@ -93,18 +93,18 @@ func checkDataFile(fsys vfs.FS, name string, base int64, firstOnly bool) error {
 }
 
 // removeOrphans removes the empty segments that an interrupted roll left, and returns the base
-// offsets of the other segments. Such a segment arises as follows. A full disk accepts the name of
-// a data file but not the name of its index file. The roll then removes the data file, and the
-// append fails. A smaller append may still fit into the old segment. If the power fails before the
-// removal is durable, the directory contains the empty file again, at an offset inside the old
-// segment.
+// offsets of the other segments. Such a segment arises as follows: a full disk accepts the name of
+// a data file but not the name of the segment's index file. The roll then removes the data file,
+// and the append fails. A smaller append may still fit into the old segment. If the power fails
+// before the removal is durable, the directory contains the empty file again, at an offset inside
+// the old segment.
 //
-// An empty segment is kept if the segment before it is intact and does not extend above the base
-// offset of the empty one. In this case a completed roll created the empty segment, or cleaning
+// An empty segment is kept if the preceding segment is intact and does not extend above the empty
+// segment's base offset. In this case a completed roll created the empty segment, or cleaning
 // emptied it. If no file is empty, removeOrphans reads no file.
 func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 	kept := bases[:0:0]
-	full := -1 // index of the last kept segment with data
+	full := -1 // index of the last kept segment that has data
 	for _, base := range bases {
 		orphan := false
 		size, err := r.dataBytes(base)
@@ -138,7 +138,7 @@ func (r *recovery) removeOrphans(bases []int64) ([]int64, error) {
 }
 
 // dataBytes returns the size of a segment's data file. After a clean shutdown the summary contains
-// the size, so no file is read.
+// the size, so dataBytes reads no file.
 func (r *recovery) dataBytes(base int64) (int64, error) {
 	if i, found := r.summaryOf(base); found {
 		return r.Closed.Segments[i].Files[0].SizeBytes, nil

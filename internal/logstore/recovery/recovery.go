@@ -29,8 +29,9 @@ type recovery struct {
 	dir       swap.Dir
 	snapshots snapshots.Files
 
-	files []swap.File // all segment files of the directory, by base offset
-	// handles are the segments that are open so far, ascending; Found contains them
+	files []swap.File // all segment files in the directory, by base offset
+	// handles contains the segments that are open so far, in ascending order. Found contains the
+	// same segments.
 	handles []*segmentlist.Handle
 	// producersAt is the offset of the producer state before the scan. This state includes all
 	// batches below the offset.
@@ -39,26 +40,26 @@ type recovery struct {
 	// nil if no segment was scanned.
 	activeSnapshot []byte
 	producers      producer.State
-	aborted        []segment.AbortedTxn // of the segment that is being scanned
+	aborted        []segment.AbortedTxn // aborted transactions in the segment that is being scanned
 	epochs         leaderepoch.Cache
 	onDisk         leaderepoch.Cache // content of the epoch file; nil if it is missing or unusable
-	epochsUnusable bool              // the epoch file is malformed, or contradicts the log
-	// batchEnd is the end of the previous batch, or the base offset of its segment; -1 before the
-	// first batch. If a batch has a leader epoch that the epoch file lacks, the epoch is assumed to
-	// start at batchEnd; see Log.followLocked.
+	epochsUnusable bool              // true if the epoch file is malformed or contradicts the log
+	// batchEnd is the end of the previous batch, or the base offset of the batch's segment if there
+	// is no previous batch; -1 before the first segment. If a batch has a leader epoch that the
+	// epoch file lacks, the epoch is assumed to start at batchEnd; see Log.followLocked.
 	batchEnd int64
-	// lastKnown is the latest epoch of an epoch file that is not used, because this epoch may have
-	// no batch; its Epoch is -1 if there is none.
+	// lastKnown is the latest epoch in an epoch file that is not used. It is kept because this
+	// epoch may have no batch. Its Epoch is -1 if there is none.
 	lastKnown leaderepoch.Entry
 }
 
 // run recovers the log. If it fails, it leaves no file open.
 //
-// The order of the steps matters. The directory is repaired first, so that the listed files are
-// those of the log. Segments below the recovery point are opened before those above it are scanned,
-// because the scan needs the end of the open segments. The producer state is replayed between these
-// two steps, because the scan continues it. Only the final result is stored in the log. No lock is
-// needed, because no other goroutine uses the log yet.
+// The order of the steps matters. The directory is repaired first, because the listed files must be
+// the files of the log. Segments below the recovery point are opened before segments above it are
+// scanned, because the scan needs the end of the open segments. The producer state is replayed
+// between these two steps, because the scan continues this state. Only the final result is stored
+// in the log. No lock is needed, because no other goroutine uses the log yet.
 func (r *recovery) run() (err error) {
 	defer func() {
 		if err != nil {
@@ -132,8 +133,8 @@ func (r *recovery) sealedTo(end int64) bool {
 }
 
 // open opens segments that were closed cleanly or are below the recovery point. A crash cannot make
-// such segments overlap. If two segments overlap anyway, recovery cannot determine which one is
-// right. The log then stays offline and unchanged until an administrator repairs it.
+// such segments overlap. If two segments overlap anyway, recovery cannot determine which segment is
+// correct. The log then stays offline and unchanged until an administrator repairs it.
 func (r *recovery) open(bases []int64) error {
 	for _, base := range bases {
 		s, err := r.openSegment(base)
@@ -150,7 +151,7 @@ func (r *recovery) open(bases []int64) error {
 	return nil
 }
 
-// end returns the end of the last segment that is open so far, 0 before the first one.
+// end returns the end of the last segment that is open so far, or 0 if no segment is open.
 func (r *recovery) end() int64 {
 	if len(r.handles) == 0 {
 		return 0
@@ -160,12 +161,12 @@ func (r *recovery) end() int64 {
 
 // replay builds the producer state as of the end of the open segments, and the leader epochs if the
 // epoch file is unusable. It starts from the newest snapshot at or below that end, and applies the
-// batches behind the snapshot.
+// batches after the snapshot.
 //
-// A snapshot between the end of the open segments and the log start is used too. The log will not
-// end below its start (ensureActive), so such a snapshot is valid for the recovered log, whatever
-// the scan finds. If all segments are lost, this snapshot is the only remaining state of the
-// producers.
+// replay also uses a snapshot between the end of the open segments and the log start. The log will
+// not end below its start (ensureActive), so such a snapshot is valid for the recovered log,
+// whatever the scan finds. If all segments are lost, this snapshot is the only remaining state of
+// the producers.
 func (r *recovery) replay(toScan []int64) error {
 	limit := r.end()
 	if len(toScan) > 0 {
@@ -179,7 +180,7 @@ func (r *recovery) replay(toScan []int64) error {
 	r.producers.SetLogStart(r.logStart())
 	for i, h := range r.handles {
 		// The last segment and all segments that end above the snapshot are replayed, even very old
-		// ones, because a transaction that began in them may still be open.
+		// segments, because a transaction that began in them may still be open.
 		needed := i+1 == len(r.handles) || r.handles[i+1].Base() > from
 		if !needed && r.onDisk != nil {
 			continue
@@ -191,8 +192,8 @@ func (r *recovery) replay(toScan []int64) error {
 	return nil
 }
 
-// logStart returns the log start of the recovered log: the saved one, or the base offset of the
-// first segment if that is higher.
+// logStart returns the recovered log's start: the saved log start, or the first segment's base
+// offset if that is higher.
 func (r *recovery) logStart() int64 {
 	if bases := swap.BasesOf(r.files); len(bases) > 0 {
 		return max(r.Saved.LogStart, bases[0])
@@ -227,7 +228,7 @@ func (r *recovery) replaySegment(h *segmentlist.Handle, from int64) error {
 			r.batchEnd = header.LastOffset() + 1
 		}
 		if header.BaseOffset() >= from {
-			// The batch was not written after the modification time of the file. So a producer may
+			// The batch was not written after the file's modification time. So a producer may
 			// expire too late, but never too early.
 			if _, err := snapshots.Replay(&r.producers, h, header, h.ModTime()); err != nil {
 				return err
@@ -238,12 +239,12 @@ func (r *recovery) replaySegment(h *segmentlist.Handle, from int64) error {
 }
 
 // loadSnapshot loads the newest usable producer snapshot at or below the offset limit, and returns
-// its offset. It removes later snapshots, because they describe records that the scan may remove;
-// the next flush writes new ones.
+// the snapshot's offset. It removes later snapshots, because they describe records that the scan
+// may remove; the next flush writes new ones.
 //
 // A snapshot below the first segment is ignored, unless there is no segment. The batches between
 // such a snapshot and the first segment are deleted, so the snapshot would yield an incomplete
-// state of some producers. An incomplete state is worse than none, because the producer's next
+// state of some producers. An incomplete state is worse than no state, because the producer's next
 // batch would be rejected.
 func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 	bases := swap.BasesOf(r.files)
@@ -276,8 +277,8 @@ func (r *recovery) loadSnapshot(limit int64) (from int64, err error) {
 }
 
 // scan checks segments batch by batch. The log ends at the first corrupt batch, or at the first gap
-// between segments (ADR 0015). The segments behind this end are deleted, beginning with the last
-// one, so that an interrupted scan leaves a log that the next start can recover.
+// between segments (ADR 0015). The segments after this end are deleted, the last one first, because
+// the next start must be able to recover the log after an interrupted scan.
 func (r *recovery) scan(bases []int64) error {
 	if len(bases) > 0 && bases[0] < r.end() {
 		return fmt.Errorf("%w: segment %d begins below the end of the segment before it, %d",
@@ -317,8 +318,8 @@ func (r *recovery) scan(bases []int64) error {
 }
 
 // visit applies a scanned batch to the producer state and the leader epochs. The producer snapshot
-// already includes a batch below producersAt. If visit applied that batch again, the producer would
-// be reset to an older sequence number, and its next batch would be rejected as out of order.
+// already includes each batch below producersAt. If visit applied such a batch again, the producer
+// would be reset to an older sequence number, and its next batch would be rejected as out of order.
 func (r *recovery) visit(b record.Batch) error {
 	// Batches below the log start are ignored, because a truncation may have removed their epochs
 	// from the epoch file.
@@ -336,7 +337,7 @@ func (r *recovery) visit(b record.Batch) error {
 	return err
 }
 
-// drop deletes the segments behind the end of the log, because new records will use their offsets.
+// drop deletes the segments after the end of the log, because new records will use their offsets.
 func (r *recovery) drop(bases []int64, cause error) error {
 	for _, base := range slices.Backward(bases) {
 		r.Logger.Warn("deleted a segment above the log end", "partition", r.ID,
@@ -366,9 +367,9 @@ func (r *recovery) sealRebuilt() error {
 	return nil
 }
 
-// keepSnapshot writes a snapshot of the producer state at the base offset of the active segment, if
-// the scan has computed that state. The snapshot is needed because loadSnapshot has removed the
-// snapshots above the beginning of the scan. Retention may delete the segments below before a roll
+// keepSnapshot writes a snapshot of the producer state at the active segment's base offset, if the
+// scan has computed that state. The snapshot is needed because loadSnapshot has removed the
+// snapshots above the start of the scan, and retention may delete the segments below before a roll
 // writes the next snapshot.
 //
 // If the disk is full, the log opens without the snapshot. The snapshot is also omitted if the
@@ -417,25 +418,26 @@ func (r *recovery) ensureActive() error {
 	// This state also replaces an existing snapshot in which these transactions are open.
 	r.activeSnapshot, r.producersAt = r.producers.Encode(r.Saved.LogStart), -1
 	// The name of the new segment is durable before any append. Otherwise a crash could lose the
-	// name of the first segment and keep the name of the second one. Recovery detects gaps only
+	// name of the first segment and keep the name of the second segment. Recovery detects gaps only
 	// between segments, so it would not detect the loss of the first segment (ADR 0015, 0070).
 	return r.FS.SyncDir(r.Dir)
 }
 
-// Input is what is known about a log before it is recovered.
+// Input is the information about a log that is available before the log is recovered.
 type Input struct {
 	ID     checkpoint.PartitionID
 	FS     vfs.FS
 	Dir    string
 	Logger *slog.Logger
-	// Segments is the configuration of existing segments, Active that of a new one.
+	// Segments is the configuration of existing segments, and Active is the configuration of a new
+	// segment.
 	Segments, Active segment.Config
 	// Saved is the log's state in the checkpoints; the log may contradict parts of it.
 	Saved checkpoint.State
-	Clean bool // the store was closed cleanly: nothing has to be scanned
+	Clean bool // true if the store was closed cleanly, and nothing has to be scanned
 	// Closed is the summary that the clean shutdown wrote; empty after an unclean shutdown.
 	Closed        checkpoint.ClosedLog
-	AllSummarized bool // Closed summarizes every segment without a transaction index
+	AllSummarized bool // true if Closed summarizes every segment without a transaction index
 	Now           time.Time
 }
 
@@ -444,8 +446,8 @@ type Input struct {
 type Found struct {
 	Handles                      []*segmentlist.Handle
 	LogStart, HighWatermark, End int64
-	Producers                    producer.State // as of End
-	// Ended are the ended transactions whose marker is at or above the high watermark.
+	Producers                    producer.State // producer state as of End
+	// Ended contains the ended transactions whose marker is at or above the high watermark.
 	Ended  []producer.EndedTxn
 	Epochs leaderepoch.Cache
 	// EpochsOnDisk is the content of the epoch file; nil if it is missing or unusable.

@@ -28,7 +28,7 @@ func run(t *testing.T, dir swap.Dir, saved checkpoint.State) Found {
 	return found
 }
 
-// crashed returns the directory of three segments of two records after a crash.
+// crashed returns the directory of a log after a crash. The log has three segments of two records.
 func crashed(t *testing.T) (*vfs.Mem, swap.Dir) {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -46,7 +46,7 @@ func TestEmptyDirectoryIsALog(t *testing.T) {
 	}
 }
 
-// Offsets of the checkpoint that are outside the log are limited to it.
+// Offsets in the checkpoint that are outside the log are limited to the log's range.
 func TestSavedOffsetsAreLimitedToTheLog(t *testing.T) {
 	_, dir := crashed(t)
 	found := run(t, dir, checkpoint.State{HighWatermark: 90, LogStart: 1})

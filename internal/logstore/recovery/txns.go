@@ -11,13 +11,13 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 )
 
-// errTxnIndexLost means that a transaction index is missing, or that entries of it are missing.
+// errTxnIndexLost means that a transaction index is missing, or lacks some of its entries.
 var errTxnIndexLost = errors.New("transaction index lost")
 
-// lostTxnIndex reports whether the transaction index of a segment is lost, or has lost entries.
-// There are two signs: the segment has fewer entries than the checkpoints list, or it has none
-// although the summary of a clean shutdown omits the segment (segment.Summary covers every segment
-// without an index). Without the index, aborted records would be returned as committed.
+// lostTxnIndex reports whether a segment's transaction index is lost, or has lost entries. There
+// are two signs. The index may have fewer entries than the checkpoints list, or it may have none
+// although the clean shutdown's summary omits the segment (a segment.Summary exists for every
+// segment without an index). Without the index, aborted records would be returned as committed.
 //
 // The checkpoints may be older than a pass of the cleaner, which removes entries. In this case the
 // index is rebuilt needlessly.
@@ -30,8 +30,8 @@ func (r *recovery) lostTxnIndex(h *segmentlist.Handle) bool {
 			func(sum segment.Summary) bool { return sum.Base == h.Base() })
 }
 
-// rebuildTxnIndexes rebuilds the transaction indexes that are lost, or that were found damaged when
-// their segments were opened.
+// rebuildTxnIndexes rebuilds transaction indexes that are lost, or that were found to be damaged
+// when their segments were opened.
 func (r *recovery) rebuildTxnIndexes() error {
 	for i, h := range r.handles {
 		damage := h.TxnIndexDamaged()
@@ -55,8 +55,8 @@ func (r *recovery) rebuildTxnIndexes() error {
 }
 
 // decided finds the ended transactions whose marker is at or above the high watermark. A truncation
-// may still remove such a marker, so the last stable offset must stay below the transaction, as it
-// was before the restart. Most starts find no such marker, and read only a few headers.
+// may still remove such a marker, so the last stable offset must stay below the transaction, as
+// before the restart. Most starts find no such marker, and read only a few headers.
 func (r *recovery) decided(highWatermark, end int64) (ended []producer.EndedTxn, err error) {
 	found := false
 	for _, h := range r.handles[segmentlist.Floor(r.handles, highWatermark):] {

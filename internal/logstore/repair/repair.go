@@ -20,10 +20,10 @@ import (
 // ErrNotDerived is returned for a file that cannot be computed from its segment.
 var ErrNotDerived = errors.New("the file cannot be derived from the segment")
 
-// Segment is a segment at rest of a log, and what a repair uses of the log.
+// Segment is a log's segment at rest, with the functions and values of the log that a repair uses.
 type Segment struct {
-	Handle    *segmentlist.Handle // compared only: the caller has no reference to it
-	Config    segment.Config      // with the index interval of the topic
+	Handle    *segmentlist.Handle // for comparison only; the caller has no reference to it
+	Config    segment.Config      // with the topic's index interval
 	Files     swap.Dir
 	List      *segmentlist.Current
 	Snapshots *snapshots.Files
@@ -31,15 +31,16 @@ type Segment struct {
 	// AtRest reports whether the segment is still in the log and at rest. The caller holds Truncating
 	// and Maintain.
 	AtRest                   func() bool
-	Truncating, Maintain, Mu sync.Locker // of the log
+	Truncating, Maintain, Mu sync.Locker // locks of the log
 }
 
-// Replace replaces the derived file with an extension. The caller has verified the checksums of the
-// data file. Replace fails with segmentlist.ErrChanged, and changes nothing, if the segment is no
-// longer in the log. A pass that reads the segment meanwhile fails in the same way and is retried.
+// Replace replaces the derived file with the given extension. The caller has verified the checksums
+// of the data file. Replace fails with segmentlist.ErrChanged, and changes nothing, if the segment
+// is no longer in the log. A pass that reads the segment meanwhile fails in the same way and is
+// retried.
 //
-// A .dead file also depends on later segments. Replace removes it, and the next pass of the
-// cleaner, which ignores a damaged file anyway, writes another one.
+// A .dead file also depends on later segments. Replace removes such a file, and the cleaner's next
+// pass, which ignores a damaged file anyway, writes another one.
 func (s Segment) Replace(ctx context.Context, extension string) error {
 	switch extension {
 	case segment.KeysExtension:
@@ -62,7 +63,7 @@ func (s Segment) Replace(ctx context.Context, extension string) error {
 	return s.commit(func() error { return s.replaceIndex(extension, content) })
 }
 
-// hold returns the current segments, which include the one to repair, with a reference.
+// hold returns the current segments, including the segment to repair, with a reference.
 func (s Segment) hold() (*segmentlist.List, error) {
 	list := s.List.Acquire()
 	if list == nil {
@@ -87,7 +88,7 @@ func (s Segment) commit(do func() error) error {
 	return do()
 }
 
-// derive returns the content that an index must have.
+// derive returns the content that an index should have.
 func (s Segment) derive(extension string) ([]byte, error) {
 	list, err := s.hold()
 	if err != nil {
@@ -115,10 +116,10 @@ func (s Segment) derive(extension string) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNotDerived, extension)
 }
 
-// replaceIndex replaces an index file, and publishes a segment that reads it. Readers of the
-// previous segment continue with the file that they have opened. The caller holds Maintain.
+// replaceIndex replaces an index file, and publishes a segment that reads the new file. Readers of
+// the previous segment continue with the file that they have opened. The caller holds Maintain.
 func (s Segment) replaceIndex(extension string, content []byte) error {
-	if !s.Handle.AllWritten() { // the entries did not fit a full disk, and are in memory only
+	if !s.Handle.AllWritten() { // entries that did not fit onto a full disk are only in memory
 		return ErrNotDerived
 	}
 	var err error
@@ -143,7 +144,7 @@ func (s Segment) replaceIndex(extension string, content []byte) error {
 	return nil
 }
 
-// remove removes a file of the segment durably, if it exists.
+// remove durably removes a file of the segment, if the file exists.
 func (s Segment) remove(extension string) error {
 	if err := s.Files.FS.Remove(s.path(extension)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -12,12 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// attemptsMax is how often a segment is checked that is replaced during each check. A replacement
-// has just been written, and the next round checks it.
+// attemptsMax is the maximum number of checks of a segment that is replaced during each check. A
+// replacement has just been written, and the next round checks it.
 const attemptsMax = 3
 
-// check checks a target, and returns the places of damage that two checks have found. It fails if
-// it could not check the target. A target that no longer exists has no damage.
+// check checks a target, and returns the damage that two checks have found. It fails if it could
+// not check the target. A target that no longer exists has no damage.
 func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
 	if t == dataDirectory {
 		return twice(s.checkDirectory, func() bool { return true })
@@ -53,8 +53,8 @@ func (s *Scrubber) check(t Target) ([]inspect.Damage, error) {
 	return nil, nil
 }
 
-// twice returns the damage that a check finds, if a second check also finds damage, and unchanged
-// reports after both that the files are still those that were to be checked.
+// twice returns the damage found by check, if a second call of check also finds damage. After both
+// calls, unchanged must report that the files are still the files to be checked.
 func twice(check func() ([]inspect.Damage, error), unchanged func() bool) ([]inspect.Damage,
 	error) {
 	for again := false; ; again = true {
@@ -72,13 +72,13 @@ func twice(check func() ([]inspect.Damage, error), unchanged func() bool) ([]ins
 	}
 }
 
-// stopped reports whether a check was ended by the shutdown or because the scrub is off.
+// stopped reports whether a check ended because of the shutdown or because the scrub is off.
 func stopped(err error) bool {
 	return errors.Is(err, ErrOff) || errors.Is(err, context.Canceled)
 }
 
-// damageOf adds the read errors of the disk to the places that a check has found. Other errors, as
-// for a lack of file descriptors, are no damage and are returned.
+// damageOf adds the disk's read errors to the places that a check has found. Other errors, such as
+// a lack of file descriptors, are not damage and are returned.
 func damageOf(places []inspect.Damage, err error) ([]inspect.Damage, error) {
 	var failed *readError
 	switch {
@@ -104,7 +104,7 @@ func (s *Scrubber) checkSegment(dir string, base int64) ([]inspect.Damage, error
 	return places, err
 }
 
-// atRest returns the segment at rest with a base offset.
+// atRest returns the segment at rest with the given base offset.
 func atRest(log *logstore.Log, base int64) (logstore.AtRest, bool) {
 	for _, sealed := range log.AtRest() {
 		if sealed.Base == base {
@@ -114,8 +114,8 @@ func atRest(log *logstore.Log, base int64) (logstore.AtRest, bool) {
 	return logstore.AtRest{}, false
 }
 
-// ofRecords reports whether a place is in a data file, so that records are damaged. All other files
-// of a segment can be derived from its data file.
+// ofRecords reports whether a place is in a data file, which means that records are damaged. All
+// other files of a segment can be derived from its data file.
 func ofRecords(places []inspect.Damage) bool {
 	for _, p := range places {
 		if strings.HasSuffix(p.File, segment.LogExtension) {

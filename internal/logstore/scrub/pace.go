@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// restFactor bounds the share of the disk's time that the scrub uses: after each read it rests
-	// for at least this many times the duration of the read. On a disk that clients keep busy,
+	// restFactor limits the share of the disk's time that the scrub uses: after each read it rests
+	// for at least restFactor times the duration of the read. On a disk that clients keep busy,
 	// reads take longer, and the scrub becomes slower.
 	restFactor = 3
 	// busyFactor divides the rate while Options.Busy reports true.
 	busyFactor = 8
-	// shortestRest is the shortest rest: shorter ones are added up.
+	// shortestRest is the shortest rest. Shorter rests are added up.
 	shortestRest = 10 * time.Millisecond
 )
 
 // ErrOff is the error of a request, and of a running check, while the scrub is off.
 var ErrOff = errors.New("the scrub is off")
 
-// readError is the failure of the disk to read a file.
+// readError is a failure of the disk to read a file.
 type readError struct {
 	file     string
 	position int64
@@ -35,16 +35,16 @@ type readError struct {
 func (e *readError) Error() string { return fmt.Sprintf("read %s: %v", e.file, e.cause) }
 func (e *readError) Unwrap() error { return e.cause }
 
-// pacer limits the rate of the reads. One goroutine uses it.
+// pacer limits the rate of the reads. Only one goroutine uses it.
 type pacer struct {
 	ctx     context.Context //nolint:containedctx // that of Run, which is the only caller
-	rate    func() int64    // bytes per second; 0: the scrub is off
+	rate    func() int64    // bytes per second; 0 if the scrub is off
 	busy    func() bool
 	checked *atomic.Int64 // bytes read
 	debt    time.Duration // rest that is still due
 }
 
-// rest returns how long to rest after a read of n bytes that took a time.
+// rest returns how long to rest after a read of n bytes that took the time took.
 func rest(n int, took time.Duration, rate int64, busy bool) time.Duration {
 	if busy {
 		rate = max(1, rate/busyFactor)
@@ -53,7 +53,7 @@ func rest(n int, took time.Duration, rate int64, busy bool) time.Duration {
 	return max(due, restFactor*took)
 }
 
-// before fails if no more may be read.
+// before fails if nothing more may be read, because the scrub was turned off or stopped.
 func (p *pacer) before() error {
 	if p.rate() == 0 {
 		return ErrOff
@@ -83,7 +83,8 @@ func (p *pacer) after(n int, took time.Duration) error {
 	}
 }
 
-// pacedFS is a file system whose reads are paced, and leave the page cache as it was (ADR 0112).
+// pacedFS is a file system that limits the rate of reads, and leaves the page cache unchanged (ADR
+// 0112).
 type pacedFS struct {
 	vfs.FS
 	pace *pacer

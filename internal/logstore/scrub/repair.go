@@ -13,12 +13,12 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// repairedMax is the number of repairs that the state contains.
+// repairedMax is the maximum number of repairs that the state contains.
 const repairedMax = 16
 
-// repair replaces the damaged files of a segment, all of which are derived from its data file, and
-// checks them again. It records the result. While a pass of the cleaner runs in the log, or if the
-// segment has changed, the target is checked again later.
+// repair replaces the damaged files of a segment, all of which are derived from the segment's data
+// file, checks them again, and records the result. If a pass of the cleaner runs in the log, or if
+// the segment has changed, the target is checked again later.
 func (s *Scrubber) repair(ctx context.Context, log *logstore.Log, t Target,
 	places []inspect.Damage) {
 	if s.opts.Cleaning(log) {
@@ -67,8 +67,9 @@ func (s *Scrubber) recheckLater(t Target) {
 	s.recheckAt = time.Now().Add(retryDelay)
 }
 
-// visitAgain checks the next target of recheck, and returns how long to wait after it. A target
-// whose repair waits for a pass, which may take hours, is not read before the pass has ended.
+// visitAgain checks the next target in recheck, and returns how long to wait afterwards. If the
+// repair of a target waits for a pass, which may take hours, the target is not read before the pass
+// has ended.
 func (s *Scrubber) visitAgain(ctx context.Context) (wait time.Duration) {
 	next := s.recheck[0]
 	s.recheck = s.recheck[1:]
@@ -82,7 +83,8 @@ func (s *Scrubber) visitAgain(ctx context.Context) (wait time.Duration) {
 	return wait
 }
 
-// waitsForPass reports whether a target has derived files to repair while a pass runs in its log.
+// waitsForPass reports whether a target has derived files to repair while a pass runs in the
+// target's log.
 func (s *Scrubber) waitsForPass(t Target) bool {
 	state := s.State()
 	index, known := state.damaged(t)
@@ -93,7 +95,7 @@ func (s *Scrubber) waitsForPass(t Target) bool {
 	return log != nil && s.opts.Cleaning(log)
 }
 
-// damagedFiles returns the files of places, each once.
+// damagedFiles returns the files in places, each file once.
 func damagedFiles(places []inspect.Damage) (files []string) {
 	for _, place := range places {
 		if !slices.Contains(files, place.File) {
@@ -103,7 +105,7 @@ func damagedFiles(places []inspect.Damage) (files []string) {
 	return files
 }
 
-// Mended returns the state after the damaged files of a target were replaced by correct ones.
+// Mended returns the state after a target's damaged files were replaced by correct files.
 func (s State) Mended(t Target, now time.Time) State {
 	index, found := s.damaged(t)
 	if !found {

@@ -19,11 +19,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// repairs are the repairs of a state.
+// repairs returns the repairs in a state.
 func repairs(state State) []Damaged { return state.Repaired }
 
-// TestDerivedFilesAreRepaired flips a bit of each kind of derived file, truncates it, and extends
-// it: the new file equals the original, and the log reads and appends as before.
+// TestDerivedFilesAreRepaired flips a bit of each kind of derived file, truncates the file, and
+// extends it. The new file equals the original, and reads and appends work as before.
 func TestDerivedFilesAreRepaired(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for _, kind := range []string{".index", ".timeindex", ".txnindex", ".keys"} {
@@ -65,8 +65,8 @@ func TestDerivedFilesAreRepaired(t *testing.T) {
 	}
 }
 
-// addAborted appends aborted transactions to the log of events, one of which began in an earlier
-// segment, and waits until their segments are at rest.
+// addAborted appends aborted transactions to the log of the topic events, and waits until their
+// segments are at rest. One of the transactions began in an earlier segment.
 func addAborted(t *testing.T, f *fixture) {
 	t.Helper()
 	log := f.store.Log(events)
@@ -141,7 +141,7 @@ func readAll(t *testing.T, f *fixture) {
 	}
 }
 
-// reopen opens the store again, with the settings of fill.
+// reopen opens the store again, with the settings that fill uses.
 func reopen(t *testing.T, fsys vfs.FS) *fixture {
 	t.Helper()
 	f := open(t, fsys)
@@ -153,8 +153,8 @@ func reopen(t *testing.T, fsys vfs.FS) *fixture {
 	return f
 }
 
-// TestDeadFileIsRemovedAndCleaned: a damaged .dead file is removed, and a pass is requested, which
-// writes another one.
+// TestDeadFileIsRemovedAndCleaned checks that a damaged .dead file is removed, and that a pass is
+// requested, which writes another one.
 func TestDeadFileIsRemovedAndCleaned(t *testing.T) {
 	mem := vfs.NewMem()
 	f := open(t, mem)
@@ -171,8 +171,8 @@ func TestDeadFileIsRemovedAndCleaned(t *testing.T) {
 	}
 }
 
-// TestRepairWaitsForAPass: nothing is repaired while a pass runs, and the damage is reported
-// meanwhile.
+// TestRepairWaitsForAPass checks that nothing is repaired while a pass runs, and that the damage is
+// reported meanwhile.
 func TestRepairWaitsForAPass(t *testing.T) {
 	mem := vfs.NewMem()
 	f := open(t, mem)
@@ -193,7 +193,8 @@ func TestRepairWaitsForAPass(t *testing.T) {
 	awaitPlace(t, s, name, repairs)
 }
 
-// TestSegmentIsNotReadWhileItsRepairWaits: a pass may take hours, and each check reads the segment.
+// TestSegmentIsNotReadWhileItsRepairWaits checks that a segment is not read while its repair waits
+// for a pass, because a pass may take hours, and each check reads the whole segment.
 func TestSegmentIsNotReadWhileItsRepairWaits(t *testing.T) {
 	mem := vfs.NewMem()
 	f := open(t, mem)
@@ -215,7 +216,7 @@ func TestSegmentIsNotReadWhileItsRepairWaits(t *testing.T) {
 	}
 }
 
-// TestSeveralFilesOfASegmentAreRepaired: while one index is replaced, the other one is damaged.
+// TestSeveralFilesOfASegmentAreRepaired damages one index while the other index is being replaced.
 func TestSeveralFilesOfASegmentAreRepaired(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := vfs.NewMem()
@@ -235,8 +236,8 @@ func TestSeveralFilesOfASegmentAreRepaired(t *testing.T) {
 	}
 }
 
-// TestDamagedRecordsAreNotUsedForARepair: an index of a segment whose records are damaged stays as
-// it is.
+// TestDamagedRecordsAreNotUsedForARepair checks that an index is not replaced if the records of its
+// segment are damaged.
 func TestDamagedRecordsAreNotUsedForARepair(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := vfs.NewMem()
@@ -253,8 +254,8 @@ func TestDamagedRecordsAreNotUsedForARepair(t *testing.T) {
 	}
 }
 
-// TestRepairOfAReplacedSegmentChangesNothing: the segment was truncated, or the log closed, between
-// the check and the repair.
+// TestRepairOfAReplacedSegmentChangesNothing truncates the segment, or closes the log, between the
+// check and the repair.
 func TestRepairOfAReplacedSegmentChangesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	f := open(t, mem)
@@ -279,7 +280,7 @@ func TestRepairOfAReplacedSegmentChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRepairSurvivesACrash plays a power cut after a repair: the repair is durable.
+// TestRepairSurvivesACrash simulates a power cut after a repair. The repair is durable.
 func TestRepairSurvivesACrash(t *testing.T) {
 	for _, kind := range []string{".index", ".txnindex", ".dead"} {
 		mem := vfs.NewMem()

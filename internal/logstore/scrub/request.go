@@ -7,31 +7,32 @@ import (
 )
 
 // Request is the state of the requests to check a topic, or everything, at once. Requests have
-// ascending tickets; one walk over the files serves all requests that were made before its begin.
+// ascending tickets. One walk over the files serves all requests that were made before the walk
+// began.
 type Request struct {
 	// Topic is empty for everything that the broker keeps at rest.
 	Topic string `json:"topic,omitempty"`
 	// Asked is the ticket of the last request.
 	Asked int64 `json:"asked"`
-	// Running is the last ticket that the running walk serves; 0 if none runs.
+	// Running is the last ticket that the running walk serves; 0 if no walk runs.
 	Running int64 `json:"running,omitempty"`
 	// Served is the last ticket that a walk has served.
 	Served int64 `json:"served,omitempty"`
-	// Last is the last target that the walk over a topic has checked. A walk over everything is a
-	// round.
+	// Last is the last target that the walk over a topic has checked. It is not used for a walk
+	// over everything, which is a round.
 	Last *Target `json:"last,omitempty"`
-	// Finished is when the last walk ended.
+	// Finished is the time at which the last walk ended.
 	Finished time.Time `json:"finished,omitzero"`
 }
 
-// Annotated is the request of the annotation heartwood.dev/scrub-now that the broker has made last.
+// Annotated is the broker's last request by the annotation heartwood.dev/scrub-now.
 type Annotated struct {
 	Topic  string `json:"topic,omitempty"`
 	Value  string `json:"value"`
 	Ticket int64  `json:"ticket"`
 }
 
-// pending reports whether the request is not served yet.
+// pending reports whether a request is not served yet.
 func (r *Request) pending() bool { return r.Served < r.Asked }
 
 // serve ends the running walk.
@@ -52,7 +53,7 @@ func (s State) Requested(topic string) (State, int64) {
 	return s, s.Tickets
 }
 
-// Annotate returns the state after a request by annotation. A value is requested once; without a
+// Annotate returns the state after a request by annotation. Each value is requested once. Without a
 // value, there is no request.
 func (s State) Annotate(topic, value string) State {
 	known := s.Annotated
@@ -64,15 +65,15 @@ func (s State) Annotate(topic, value string) State {
 	return s
 }
 
-// request returns the index of the requests of a topic, or where they are to be inserted.
+// request returns the index of a topic's requests, or the index at which they have to be inserted.
 func (s State) request(topic string) (index int, found bool) {
 	return slices.BinarySearchFunc(s.Requests, topic,
 		func(r Request, topic string) int { return strings.Compare(r.Topic, topic) })
 }
 
-// NextRequested returns the next target of the requests for topics. The targets are all that
-// exist, in order. It begins a round if everything was requested. ok is false if no topic has an
-// unchecked target that was requested.
+// NextRequested returns the next target of the requests for topics. targets lists all existing
+// targets in order. If everything was requested, it begins a round. If no requested topic has an
+// unchecked target, ok is false.
 func (s State) NextRequested(targets []Target, now time.Time) (next Target, state State, ok bool) {
 	s.Requests = slices.Clone(s.Requests)
 	for i := range s.Requests {
@@ -105,7 +106,7 @@ func (s State) RequestPassed(t Target) State {
 }
 
 // served returns the state after the end of a round, which serves the requests for everything. It
-// forgets the requests for topics of which the broker has no replica any more.
+// removes served requests for topics of which the broker no longer has a replica.
 func (s State) served(targets []Target, now time.Time) State {
 	s.Requests = slices.DeleteFunc(slices.Clone(s.Requests), func(r Request) bool {
 		return r.Topic != "" && !r.pending() && len(ofTopic(targets, r.Topic)) == 0
@@ -116,7 +117,7 @@ func (s State) served(targets []Target, now time.Time) State {
 	return s
 }
 
-// begins reports whether a walk may begin, which needs a list of all targets that exist.
+// begins reports whether a walk may begin. If so, a list of all existing targets is needed.
 func (s State) begins() bool {
 	running := false
 	for i := range s.Requests {
@@ -128,8 +129,8 @@ func (s State) begins() bool {
 	return s.Complete && !running
 }
 
-// Progress returns how many targets the running walk over a topic, or the round if topic is empty,
-// has checked, and how many there are.
+// Progress returns the number of targets that the running walk over a topic has checked, and their
+// total number. If topic is empty, it returns the numbers of the round.
 func (s State) Progress(targets []Target, topic string) (checked, total int) {
 	if topic != "" {
 		scope := ofTopic(targets, topic)
@@ -155,7 +156,8 @@ func ofTopic(targets []Target, topic string) []Target {
 	return targets[from:to]
 }
 
-// passed returns the number of targets up to last, which is nil before the first one.
+// passed returns the number of targets up to and including last. last is nil before the first
+// target.
 func passed(targets []Target, last *Target) int {
 	if last == nil {
 		return 0

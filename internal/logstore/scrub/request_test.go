@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestRequestsAreServedByAWalkThatBeginsLater plays requests for topics and for everything, with
-// restarts, and counts the checks of each target since each request: when the request is served,
-// every target that existed all the time was checked after it.
+// TestRequestsAreServedByAWalkThatBeginsLater simulates requests for topics and for everything,
+// with restarts, and counts the checks of each target since each request. When a request is served,
+// every target that existed since the request was checked after it.
 func TestRequestsAreServedByAWalkThatBeginsLater(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	topics := []string{"", "a", "b", "without replicas"}
@@ -26,7 +26,7 @@ func TestRequestsAreServedByAWalkThatBeginsLater(t *testing.T) {
 	type asked struct {
 		topic  string
 		ticket int64
-		since  map[Target]int // checks after the request
+		since  map[Target]int // number of checks after the request
 	}
 	var open []asked
 	served := map[string]int{}

@@ -11,8 +11,8 @@ import (
 )
 
 // retainedTargets returns the targets in the directories of released partitions whose data is kept.
-// All of their segments are at rest. If the log was not closed cleanly, the end of the last one may
-// be incomplete, and the start that reuses it repairs it: then it is left out.
+// All of their segments are at rest. If the log was not closed cleanly, the end of its last segment
+// may be incomplete. A start that reuses the log repairs this segment, so it is omitted here.
 func (s *Scrubber) retainedTargets() (targets []Target) {
 	directories, err := s.opts.FS.ReadDir(s.opts.Dir)
 	if err != nil {
@@ -32,9 +32,9 @@ func (s *Scrubber) retainedTargets() (targets []Target) {
 		targets = append(targets, target)
 		entries, err := s.opts.FS.ReadDir(dir)
 		if err != nil {
-			continue // it was reused or removed
+			continue // the directory was reused or removed
 		}
-		for _, entry := range entries { // sorted by name
+		for _, entry := range entries { // in the order of names
 			base, rest, isSegment := segment.ParseName(entry.Name())
 			if isSegment && rest == segment.LogExtension {
 				target.Base = base

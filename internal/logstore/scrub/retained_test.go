@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestRetainedLogsAreChecked releases a log whose data is kept: it has no damage, and a flipped bit
-// of any of its files is found. Nothing is stopped or repaired.
+// TestRetainedLogsAreChecked releases a log whose data is kept. The log has no damage, and a
+// flipped bit in any of its files is found. Nothing is stopped or repaired.
 func TestRetainedLogsAreChecked(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for _, kind := range []string{".log", ".index", ".snapshot", "retained"} {
@@ -46,7 +46,7 @@ func TestRetainedLogsAreChecked(t *testing.T) {
 	}
 }
 
-// fileIn returns the first file of a kind in a directory that is not empty.
+// fileIn returns the first non-empty file of a kind in a directory.
 func fileIn(t *testing.T, fsys vfs.FS, dir, kind string) string {
 	t.Helper()
 	entries, err := fsys.ReadDir(dir)

@@ -20,39 +20,41 @@ import (
 const StateFile = "scrub"
 
 const (
-	// saveInterval is how often the state is written. A restart repeats at most the checks of this
-	// time.
+	// saveInterval is the interval at which the state is written. A restart repeats at most the
+	// checks of one interval.
 	saveInterval = 10 * time.Second
-	// listInterval is how long a list of targets is used. A target that was removed since is
-	// skipped.
+	// listInterval is the time for which a list of targets is used. A target that was removed since
+	// then is skipped.
 	listInterval = time.Minute
-	// retryDelay is the delay after a check that failed for another reason than damage.
+	// retryDelay is the delay after a check that failed for a reason other than damage.
 	retryDelay = 10 * time.Second
-	// failuresMax is the number of such failures after which the round continues without the target.
+	// failuresMax is the number of consecutive such failures after which the round skips the
+	// target.
 	failuresMax = 3
 )
 
 // Settings are the settings of the scrub, which may change while it runs.
 type Settings struct {
-	Interval  time.Duration // between the begins of two rounds; 0: the scrub is off
-	BytesRate int64         // maximum rate of its reads in bytes per second
+	Interval  time.Duration // interval between the starts of two rounds; 0 if the scrub is off
+	BytesRate int64         // maximum read rate in bytes per second
 }
 
-// Options configure a Scrubber. All fields but Files are required.
+// Options configure a Scrubber. All fields except Files are required.
 type Options struct {
 	FS     vfs.FS
 	Dir    string // data directory
 	Logger *slog.Logger
-	// Busy reports whether the disk is needed for something more urgent; the rate is then lower.
+	// Busy reports whether more urgent work needs the disk. The rate is then lower.
 	Busy func() bool
-	// Damaged is called, from Run, for each segment whose records are damaged: when damage is
-	// found, and again in each later check that finds it.
+	// Damaged is called by Run for each segment with damaged records: when the damage is found, and
+	// again at each later check that finds it.
 	Damaged func(log *logstore.Log, base int64, places []inspect.Damage)
-	// Cleaning reports whether a pass of the cleaner runs in a log. No file of it is then repaired.
+	// Cleaning reports whether a pass of the cleaner runs in a log. Meanwhile the log's files are
+	// not repaired.
 	Cleaning func(log *logstore.Log) bool
-	// Files are the checks of further files of the data directory, by their names; may be nil.
+	// Files contains the checks of further files in the data directory, by file name; may be nil.
 	Files map[string]func(content []byte) error
-	// Clean requests a pass of a log, because a .dead file was removed.
+	// Clean requests a pass over a log, because a .dead file was removed.
 	Clean func(log *logstore.Log)
 }
 
@@ -66,28 +68,28 @@ type Scrubber struct {
 	changed  chan struct{} // signal of Configure; its buffer has 1 element
 	checked  atomic.Int64  // bytes read
 	repaired atomic.Int64  // files replaced
-	anew     atomic.Bool   // begin a round at the next step
+	anew     atomic.Bool   // true to begin a round at the next step
 
 	mu      sync.Mutex
 	state   State
-	found   int64    // targets in which this process has found damage
-	targets []Target // as last listed by Run; never changed
+	found   int64    // number of targets in which this process has found damage
+	targets []Target // as last listed by Run; never modified
 
-	// used by Run only
+	// Only Run uses the following fields.
 	listed     time.Time
 	saved      time.Time
 	saveFailed bool
-	failures   int // consecutive checks of the next target that failed
-	// digests contains the digests of small files, by path.
+	failures   int // number of consecutive failed checks of the next target
+	// digests holds the digest of each small file, by path.
 	digests map[string]digest
-	settled time.Duration // settled, except in tests
-	// recheck are the targets that are checked next, from recheckAt on.
+	settled time.Duration // the constant settled, except in tests
+	// recheck contains the targets that are checked next, from recheckAt on.
 	recheck   []Target
 	recheckAt time.Time
 }
 
-// New returns a Scrubber that is off until Configure is called. It reads the state of an earlier
-// process; if it cannot be used, it begins a new round.
+// New returns a Scrubber that is off until Configure is called. It reads an earlier process's
+// state. If this state cannot be used, it begins a new round.
 func New(store *logstore.Store, opts Options) *Scrubber {
 	s := &Scrubber{store: store, opts: opts, changed: make(chan struct{}, 1),
 		digests: map[string]digest{}, settled: settled}
@@ -102,7 +104,7 @@ func New(store *logstore.Store, opts Options) *Scrubber {
 	return s
 }
 
-// unconfigured are the settings before the first call of Configure.
+// unconfigured contains the settings before the first call of Configure.
 var unconfigured Settings
 
 // Configure changes the settings. If the scrub was off, a round begins at once.
@@ -123,7 +125,7 @@ func (s *Scrubber) wake() {
 }
 
 // Request requests that a topic, or everything if topic is empty, is checked at once. It returns
-// the ticket of the request: see State.Requests. It fails with ErrOff if the scrub is off.
+// the ticket of the request; see State.Requests. It fails with ErrOff if the scrub is off.
 func (s *Scrubber) Request(topic string) (ticket int64, err error) {
 	if s.settings.Load().Interval == 0 {
 		return 0, ErrOff
@@ -137,7 +139,8 @@ func (s *Scrubber) Request(topic string) (ticket int64, err error) {
 }
 
 // Annotate makes the request of the annotation heartwood.dev/scrub-now. Each value is requested
-// once, also over restarts. If the scrub is off, the request remains until it is on.
+// once, even across restarts. If the scrub is off, the request remains until the scrub is turned
+// on.
 func (s *Scrubber) Annotate(topic, value string) {
 	s.update(func(state State) State { return state.Annotate(topic, value) })
 	s.wake()
@@ -150,7 +153,7 @@ func (s *Scrubber) State() State {
 	return s.state
 }
 
-// Run scrubs until ctx ends. It must be called once, and end before the store is closed.
+// Run scrubs until ctx ends. It must be called once, and must return before the store is closed.
 func (s *Scrubber) Run(ctx context.Context) {
 	s.files = pacedFS{s.opts.FS, &pacer{ctx: ctx, busy: s.opts.Busy, checked: &s.checked,
 		rate: func() int64 {
@@ -192,8 +195,8 @@ func (s *Scrubber) wait(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// advance checks the next target: that of a request, or else that of the round. It returns how long
-// to wait before the next one.
+// advance checks the next target: a requested target if there is one, otherwise the next target of
+// the round. It returns how long to wait before the next target.
 func (s *Scrubber) advance(ctx context.Context, now time.Time) time.Duration {
 	if s.listed.IsZero() || now.Sub(s.listed) >= listInterval || s.State().begins() {
 		targets := s.list()
@@ -257,8 +260,8 @@ func (s *Scrubber) untilRecheck(wait time.Duration) time.Duration {
 	return max(time.Millisecond, min(wait, time.Until(s.recheckAt)))
 }
 
-// visit checks a target and records the result. It returns how long to wait if the target could not
-// be checked; 0 if it was.
+// visit checks a target and records the result. If the target could not be checked, it returns how
+// long to wait, otherwise 0.
 func (s *Scrubber) visit(ctx context.Context, t Target) time.Duration {
 	places, err := s.check(t)
 	if stopped(err) {
