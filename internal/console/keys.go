@@ -15,60 +15,61 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// keyBytesMax is the longest key that brokers look up.
+// keyBytesMax is the maximum size of a key that brokers look up.
 const keyBytesMax = 16 << 10
 
-// Values of keys.As: how the form contains the key.
+// Values of keys.As: the format of the key in the form.
 const (
 	asText   = "text"
 	asBase64 = "base64"
 	asHex    = "hex"
 )
 
-// keys is the tab Keys of a topic, and its form: the records of one key that are still on disk.
+// keys is the tab Keys of a topic, with its form. It shows those records of one key that are still
+// on disk.
 type keys struct {
 	Topic     string
-	Key       string // as the form contains it
+	Key       string // in the format of the form
 	As        string // asText, asBase64 or asHex
-	Partition string // "" for the one of the default partitioner, then all; "all"; or a number
+	Partition string // "": the default partitioner's partition, then all; "all"; or a number
 
-	Asked   bool // the form was sent
+	Asked   bool // true if the form was sent
 	Shown   excerpt
-	Verdict string // one sentence: the value of the key
-	Tone    string // of the verdict
-	Widened string // reason to search all partitions; "" if they were not, or at once
+	Verdict string // one sentence about the key's value
+	Tone    string // tone of the verdict
+	Widened string // reason why all partitions were searched after the first one, or ""
 	Found   []keyPartition
 	Missing string // partitions whose leaders did not respond; "" if all did
 }
 
-// keyPartition is a partition in which the key was searched.
+// keyPartition is a partition that was searched for the key.
 type keyPartition struct {
 	Partition, Broker int32
 	State             string
 	Cost              string // bytes and segments that the search has read
-	Incomplete        string // reason for which older records may exist; "" if the search was complete
+	Incomplete        string // reason why older records may exist; "" if the search was complete
 	Records           []keyRow
 }
 
-// keyRow is one record of the key.
+// keyRow is one record with the key.
 type keyRow struct {
 	Offset    int64
 	Time      instant
-	State     string // in bold
-	Why       string // meaning of the state, and reason for which the record is still on disk
+	State     string // shown in bold
+	Why       string // meaning of the state, and reason why the record is still on disk
 	From      instant
 	Live      bool
 	Tombstone bool
 	Value     excerpt
 	Headers   []headerRow
-	Whole     string // relative URL of the whole record
-	Next      string // relative URL of the record that supersedes it; "" without one
+	Whole     string // relative URL of the page with the whole record
+	Next      string // relative URL of the record that supersedes this one, or ""
 	NextAt    int64
 }
 
-// keyLink returns the relative URL of the records of a key. A key that a form cannot keep
-// unchanged, such as one with control characters, is in base64. Null keys and keys that are too
-// long for a lookup have no link.
+// keyLink returns the relative URL of the page with a key's records. The URL contains the key in
+// base64 if a form cannot keep it unchanged, for example because of control characters. For null
+// keys and keys that are too long for a lookup, keyLink returns "".
 func keyLink(topic string, key []byte) string {
 	if key == nil || len(key) > keyBytesMax {
 		return ""
@@ -80,7 +81,7 @@ func keyLink(topic string, key []byte) string {
 	return query("topic", "name", topic, "tab", "keys", "key", text, "as", as)
 }
 
-// parseKeys parses the form. It returns what the form contained even after an error.
+// parseKeys parses the form. Even if it returns an error, the page contains the form's fields.
 func parseKeys(q url.Values, topic string) (page keys, key []byte, err error) {
 	page = keys{Topic: topic, Key: q.Get("key"), As: q.Get("as"), Partition: q.Get("partition"),
 		Asked: q.Has("key")}
@@ -117,7 +118,7 @@ func parseBase64(text string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
 }
 
-// lookUp finds the records of the key that the form of a request contains.
+// lookUp finds the records with the key in the request's form.
 func (c *Console) lookUp(r *http.Request, topic string, partitions int) (keys, error) {
 	page, key, err := parseKeys(r.URL.Query(), topic)
 	if err != nil || !page.Asked {
@@ -129,12 +130,12 @@ func (c *Console) lookUp(r *http.Request, topic string, partitions int) (keys, e
 	case "all":
 		q.All = true
 	default:
-		n, _ := strconv.ParseInt(page.Partition, 10, 32) // parseKeys has accepted it
+		n, _ := strconv.ParseInt(page.Partition, 10, 32) // parseKeys has validated it
 		q.Partition = int32(n)
 	}
 	found, failed, err := c.records(r.Context(), q)
 	if err == nil && page.Partition == "" && partitions > 1 && noRecord(&found) {
-		// Producers may use another partitioner.
+		// Search all partitions, because the producer may have used another partitioner.
 		hashed := found.Partitions[0].Partition
 		q.All = true
 		if found, failed, err = c.records(r.Context(), q); err == nil {
@@ -149,7 +150,8 @@ func (c *Console) lookUp(r *http.Request, topic string, partitions int) (keys, e
 	return page, nil
 }
 
-// records requests the records of a key. A refusal of a broker becomes a fault with its text.
+// records requests the records with a key. If a broker refuses the request, records returns a fault
+// with the broker's text.
 func (c *Console) records(ctx context.Context, q remote.KeyQuery) (report.Keys,
 	[]remote.Unanswered, error) {
 	found, failed, err := c.opts.Fleet.Keys(ctx, q)
@@ -161,13 +163,13 @@ func (c *Console) records(ctx context.Context, q remote.KeyQuery) (report.Keys,
 	return found, failed, err
 }
 
-// noRecord reports whether a search of one partition was complete and found no record.
+// noRecord reports whether the search of a single partition was complete and found no record.
 func noRecord(found *report.Keys) bool {
 	return len(found.Partitions) == 1 && len(found.Elsewhere) == 0 &&
 		found.Partitions[0].Complete && len(found.Partitions[0].Records) == 0
 }
 
-// describe sets the fields of the page that describe a search.
+// describe sets the page's fields that describe a search.
 func (page *keys) describe(found *report.Keys, failed []remote.Unanswered) {
 	for i := range found.Partitions {
 		p := &found.Partitions[i]
@@ -190,7 +192,7 @@ func (page *keys) describe(found *report.Keys, failed []remote.Unanswered) {
 	page.Verdict, page.Tone = verdictOf(found)
 }
 
-// verdictOf describes the value of the key.
+// verdictOf describes the key's value.
 func verdictOf(found *report.Keys) (verdict, tone string) {
 	if len(found.Elsewhere) > 0 {
 		return "The latest record of the key is unknown, because not every partition was searched.",
@@ -259,8 +261,8 @@ func (page *keys) rowOf(partition int32, r *report.KeyRecord) keyRow {
 	return row
 }
 
-// keepWords describe why a pass has not removed a superseded or aborted record yet, by the state of
-// its segment.
+// keepWords contains, by the state of the segment, the reason why no pass has yet removed a
+// superseded or aborted record.
 var keepWords = map[string]string{
 	report.SegmentClean:       "its segment has too little garbage for a rewrite so far",
 	report.SegmentDirty:       "no pass has compared the keys of its segment yet",
@@ -268,7 +270,7 @@ var keepWords = map[string]string{
 	report.SegmentUncompacted: "the topic is not compacted",
 }
 
-// tombstoneWords describe what the removal of a tombstone waits for, by report.KeyRecord.WaitsFor.
+// tombstoneWords contains, by report.KeyRecord.WaitsFor, what the removal of a tombstone waits for.
 var tombstoneWords = map[string]string{
 	report.WaitsForOlderRecord: "it waits until a pass has removed all older records of the key",
 	report.WaitsForReplicas:    "it waits for replicas that may still have older records of the key",
@@ -276,7 +278,7 @@ var tombstoneWords = map[string]string{
 	report.WaitsForPass:        "the next pass that rewrites its segment may remove it",
 }
 
-// whyStill returns the reason, besides its state, why a record is still on disk.
+// whyStill returns the reason, in addition to its state, why a record is still on disk.
 func whyStill(r *report.KeyRecord) string {
 	switch r.State {
 	case report.RecordUndecided:

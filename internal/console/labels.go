@@ -7,13 +7,13 @@ import (
 	"heartwood.dev/heartwood/internal/console/cleanermap"
 )
 
-// textWidth returns an upper limit of the width of a label, in percent of the width of the map: a
-// map that is too narrow for it shows no labels (web/console.css).
+// textWidth returns an upper bound on the width of a label, in percent of the map's width. On a map
+// that is too narrow for this bound, no labels are shown (web/console.css).
 func textWidth(label string) float64 { return 0.9 * float64(utf8.RuneCountInString(label)) }
 
-// labelBlocks sets the labels below the blocks of a row. A label is only below the blocks that it
-// describes, so labels do not overlap. Neighbours that the pass has written share a label, and a
-// block that is too narrow has none. No label overlaps the bracket of an unfolded block.
+// labelBlocks sets the labels below a row's blocks. A label lies only below the blocks that it
+// describes, so labels do not overlap. Neighbouring blocks that the pass has written share a label,
+// and a block that is too narrow has none. No label overlaps the bracket of an unfolded block.
 func labelBlocks(blocks []cleanermap.Block, drawn []mapBlock, open *openBlock) {
 	for from := 0; from < len(blocks); {
 		to := from + 1
@@ -31,7 +31,7 @@ func labelBlocks(blocks []cleanermap.Block, drawn []mapBlock, open *openBlock) {
 	}
 }
 
-// middleOf returns the index of the block whose middle is the nearest to a position.
+// middleOf returns the index of the block whose middle is nearest to the position.
 func middleOf(blocks []cleanermap.Block, position float64) (nearest int) {
 	best := math.Inf(1)
 	for i := range blocks {
@@ -43,7 +43,7 @@ func middleOf(blocks []cleanermap.Block, position float64) (nearest int) {
 	return nearest
 }
 
-// overlaps reports whether the bracket or its label overlaps a range of the row.
+// overlaps reports whether the bracket or its label overlaps the given range of the row.
 func (o *openBlock) overlaps(left, right float64) bool {
 	if o == nil {
 		return false

@@ -9,11 +9,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// pixels is the width of the narrowest map with labels (web/console.css), and letterPixels the mean
-// width of the letters of "rewritten" in DejaVu Sans of 11 px, a wide font.
+// pixels is the width of the narrowest map with labels (web/console.css). letterPixels is the mean
+// width of the letters in "rewritten" in DejaVu Sans at 11 px, which is a wide font.
 const pixels, letterPixels = 617, 5.4
 
-// drawnRow returns a row of clean segments of random sizes, of which the pass has written some.
+// drawnRow returns a row of clean segments with random sizes. The pass has written some of them.
 func drawnRow(random *rand.Rand, n int, open cleanermap.Span) mapRow {
 	pieces := make([]cleanermap.Piece, n)
 	written := false
@@ -34,8 +34,8 @@ func drawnRow(random *rand.Rand, n int, open cleanermap.Span) mapRow {
 	return row
 }
 
-// TestLabelsDoNotOverlap: in rows with random blocks, no two labels overlap, and each run of blocks
-// that the pass has written has one if it has room.
+// TestLabelsDoNotOverlap checks rows with random blocks. No two labels may overlap, and each run of
+// blocks that the pass has written must have a label if there is room for it.
 func TestLabelsDoNotOverlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	labels, brackets := 0, 0
@@ -73,8 +73,8 @@ func TestLabelsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// TestWrittenNeighboursShareALabel: blocks that are too narrow for a label of their own have one
-// together.
+// TestWrittenNeighboursShareALabel checks that neighbouring blocks that are each too narrow for a
+// label share one.
 func TestWrittenNeighboursShareALabel(t *testing.T) {
 	pieces := []cleanermap.Piece{{Bytes: 5, Written: true}, {Base: 1, Bytes: 5, Written: true},
 		{Base: 2, Bytes: 5, Written: true}, {Base: 3, Bytes: 5}, {Base: 4, Bytes: 5, Written: true},

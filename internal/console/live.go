@@ -10,17 +10,19 @@ import (
 )
 
 const (
-	// liveGap is the shortest time between two updates of a page. Steps of passes come faster.
+	// liveGap is the minimum time between two updates of a page, because steps of passes are more
+	// frequent.
 	liveGap = 100 * time.Millisecond
-	// liveComment is the interval of comments, which keep proxies from closing the stream.
+	// liveComment is the interval between comments in the stream, which keep proxies from closing it.
 	liveComment = 15 * time.Second
-	// liveWrite limits the time to send one update. The stream of a page that does not read is closed.
+	// liveWrite limits the time to send one update. If a page does not read its stream, the stream is
+	// closed.
 	liveWrite = 20 * time.Second
-	// viewersMax is the number of streams of a console.
+	// viewersMax is the maximum number of streams of a console.
 	viewersMax = 200
 )
 
-// update is the data of one event of the stream: the parts of the frame that have changed.
+// update is the data of one event in the stream: the changed parts of the frame.
 type update struct {
 	Cards   []card            `json:"cards,omitempty"`
 	Rows    []json.RawMessage `json:"rows"`
@@ -28,16 +30,16 @@ type update struct {
 	Missing string            `json:"missing"`
 }
 
-// differ finds what has changed between two frames that are sent to one page.
+// differ finds the differences between two frames that are sent to the same page.
 type differ struct {
-	rows  map[string][]byte // JSON of the rows that were sent, by ID
+	rows  map[string][]byte // JSON of the sent rows, by ID
 	order []string
 	cards []card
-	// missing is the text that was sent.
+	// missing is the last text of the unanswered brokers that was sent.
 	missing string
 }
 
-// next returns the update to a frame, and whether there is anything to send.
+// next returns the update that leads to frame, and whether there is anything to send.
 func (d *differ) next(frame *mapFrame) (update, bool) {
 	change := update{Rows: []json.RawMessage{}, Missing: frame.Missing}
 	var order []string
@@ -47,7 +49,7 @@ func (d *differ) next(frame *mapFrame) (update, bool) {
 		order = append(order, row.ID)
 		encoded, err := json.Marshal(row)
 		if err != nil {
-			continue // rows contain only numbers that JSON can represent
+			continue // cannot happen: rows contain only numbers that JSON can represent
 		}
 		if sent[row.ID] = encoded; !bytes.Equal(encoded, d.rows[row.ID]) {
 			change.Rows = append(change.Rows, encoded)
@@ -65,8 +67,8 @@ func (d *differ) next(frame *mapFrame) (update, bool) {
 	return change, changed
 }
 
-// live streams the frames of a topic as server-sent events. Each stream begins with a whole frame,
-// so a page that connects again needs no other state.
+// live streams a topic's frames as server-sent events. Each stream begins with a complete frame, so
+// a page that reconnects needs no other state.
 func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	select {
 	case c.viewers <- struct{}{}:
@@ -89,7 +91,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
-	header.Set("X-Accel-Buffering", "no") // nginx would hold updates back
+	header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer updates
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
 	var d differ

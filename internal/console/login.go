@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// tokenCookie is the name of the cookie with the token of the login page.
+	// tokenCookie is the name of the cookie that contains the token from the login page.
 	tokenCookie = "heartwood-token"
-	// tokenBytesMax is the size of the largest token that browsers keep in a cookie, whose name,
-	// value and attributes may have 4,096 bytes.
+	// tokenBytesMax is the maximum size of a token that browsers keep in a cookie. Browsers limit a
+	// cookie's name, value and attributes to 4,096 bytes.
 	tokenBytesMax = 3800
-	// headerTokenMax is the size of the largest token of the header Authorization.
+	// headerTokenMax is the maximum size of a token in the Authorization header.
 	headerTokenMax = 64 << 10
 )
 
 // loginPage is the form that asks for a token.
 type loginPage struct{ Fault string }
 
-// validToken reports whether a text has the form of a token (token68 of RFC 7235).
+// validToken reports whether a text has the syntax of a token (token68 in RFC 7235).
 func validToken(text string) bool {
 	return text != "" && len(text) <= headerTokenMax && strings.IndexFunc(text, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') &&
@@ -29,18 +29,18 @@ func validToken(text string) bool {
 	}) < 0
 }
 
-// loginForm is the page that asks for a token.
+// loginForm serves the page that asks for a token.
 func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, view{Template: "login", Title: "Log in", Body: loginPage{}})
 }
 
-// login verifies a token and gives it to the browser as a cookie. The cookie has no Path, because
-// the console does not know its path behind a proxy that removes a prefix. Browsers then limit the
-// cookie to the path of this page and the paths below it (RFC 6265, 5.1.4), so other servers behind
-// the proxy do not receive it.
+// login verifies a token and stores it in the browser as a cookie. The cookie has no Path
+// attribute, because behind a proxy that removes a prefix, the console does not know its path.
+// Browsers then limit the cookie to this page's path and the paths below it (RFC 6265, 5.1.4). So
+// other servers behind the proxy do not receive the cookie.
 func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 2*tokenBytesMax)
-	// fails only if w is not a connection, as in tests
+	// The call fails only if w is not a connection, as in tests.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout))
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	page := loginPage{}
@@ -72,14 +72,14 @@ func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 	redirect(w, "./")
 }
 
-// logout makes the browser forget the token.
+// logout makes the browser delete the token's cookie.
 func (s *Site) logout(w http.ResponseWriter, _ *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: tokenCookie, MaxAge: -1, HttpOnly: true, Secure: true,
 		SameSite: http.SameSiteStrictMode})
 	redirect(w, "login")
 }
 
-// clusterPath returns the relative URL of the console of a LogCluster.
+// clusterPath returns the relative URL of a LogCluster's console.
 func clusterPath(name ClusterName) string {
 	return "clusters/" + url.PathEscape(name.Namespace) + "/" + url.PathEscape(name.Name) + "/"
 }

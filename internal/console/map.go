@@ -17,14 +17,14 @@ import (
 // mapPage is the page Cleaner map.
 type mapPage struct {
 	Topic     string
-	Topics    []string // compacted topics, for the choice
+	Topics    []string // compacted topics to choose from
 	Row       topicRow
-	Followers bool // the rows of followers are shown, too
+	Followers bool // true if the rows of followers are shown too
 	Frame     *mapFrame
 	Passes    []passEntry
 	Sort      sorting // of Passes
-	CleanBy   string  // reason to disable Clean now, or ""
-	Asked     bool    // a pass was requested just now
+	CleanBy   string  // reason why Clean now is disabled, or ""
+	Asked     bool    // true if a pass was just requested
 }
 
 // passEntry is a row of the history.
@@ -32,8 +32,8 @@ type passEntry struct {
 	report.PartitionPass
 	Began  instant
 	Why    string
-	Took   string // "running" while it runs
-	Waited string // for the limit of the cleaner's I/O; "" if it has not waited, or is unknown
+	Took   string // "running" while the pass runs
+	Waited string // time spent waiting for the cleaner's I/O limit; "" if none or unknown
 	Replay string // relative URL; "" if no steps were kept
 }
 
@@ -59,7 +59,7 @@ var passColumns = []column[passEntry]{
 	{"gone", func(a, b *passEntry) int { return cmp.Compare(a.RemovedRecords, b.RemovedRecords) }},
 }
 
-// seconds returns the duration of a pass. A running pass counts as longer than all others.
+// seconds returns a pass's duration. A running pass counts as longer than all others.
 func (e *passEntry) seconds() float64 {
 	if e.Ended == nil {
 		return math.Inf(1)
@@ -67,14 +67,14 @@ func (e *passEntry) seconds() float64 {
 	return *e.Ended - e.PartitionPass.Began
 }
 
-// sortPasses sorts the history, which has the newest pass first, by parameter sort.
+// sortPasses sorts the history by the parameter sort. By default, the newest pass comes first.
 func (page *mapPage) sortPasses(query url.Values) {
 	page.Sort = sorted("map", query, page.Passes, passColumns)
 	page.Sort.descending = page.Sort.descending ||
 		page.Sort.by == "began" && query.Get("sort") != "began"
 }
 
-// historyMax is the number of passes on the page.
+// historyMax is the maximum number of passes on the page.
 const historyMax = 25
 
 func (c *Console) cleanerMap(r *http.Request) (view, error) {
@@ -122,8 +122,8 @@ func compactedTopics(rows []topicRow) (names []string) {
 	return names
 }
 
-// busiest returns the compacted topic with the most running passes, then the most garbage, then the
-// largest size.
+// busiest returns the compacted topic with the most running passes. Among equals it chooses the
+// topic with the most garbage, and then the largest one.
 func busiest(rows []topicRow) string {
 	compacted := slices.DeleteFunc(slices.Clone(rows),
 		func(row topicRow) bool { return !row.Compacted })
@@ -134,8 +134,8 @@ func busiest(rows []topicRow) string {
 	}).Name
 }
 
-// history adds the last passes of the topic to the page. A broker that does not respond is named in
-// the head of the page already.
+// history adds the topic's last passes to the page. It ignores brokers that do not respond, because
+// the head of the page already names them.
 func (c *Console) history(r *http.Request, page *mapPage) {
 	passes := c.opts.Fleet.Passes(r.Context(), remote.PassQuery{Topic: page.Topic,
 		Limit: historyMax})

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// fill writes updates of few keys to topic tickets until passes have something to do.
+// fill writes updates of a few keys to topic tickets until passes have garbage to remove.
 func (c *cluster) fill() {
 	c.t.Helper()
 	client := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -30,7 +30,7 @@ func (c *cluster) fill() {
 	}
 }
 
-// TestMapShowsSegmentsAndPasses opens the map of a topic, the details of a block, the replay of a
+// TestMapShowsSegmentsAndPasses opens a topic's map, the details of a block, and the replay of a
 // pass, and requests another pass.
 func TestMapShowsSegmentsAndPasses(t *testing.T) {
 	c := startCluster(t)
@@ -88,7 +88,8 @@ func TestMapShowsSegmentsAndPasses(t *testing.T) {
 	})
 }
 
-// TestCleanIsRefused: pages of other sites, unknown topics and topics that are not compacted.
+// TestCleanIsRefused checks that the console refuses requests to clean from pages of other sites,
+// for unknown topics, and for topics that are not compacted.
 func TestCleanIsRefused(t *testing.T) {
 	c := startCluster(t)
 	for _, test := range []struct {
@@ -114,7 +115,8 @@ func TestCleanIsRefused(t *testing.T) {
 	}
 }
 
-// TestLiveSendsFrames: the stream begins with all rows, and sends a row again when it changes.
+// TestLiveSendsFrames checks that the stream begins with all rows, and sends a row again when it
+// changes.
 func TestLiveSendsFrames(t *testing.T) {
 	c := startCluster(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,

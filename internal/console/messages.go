@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// Sizes up to which keys, values and headers are shown: in the list, and on a page of their own.
+// Sizes up to which keys, values and headers are shown in the list and on a record's own page.
 const (
 	valueBytesMax = 4 << 10
 	wholeBytesMax = 1 << 20
@@ -26,28 +26,28 @@ const (
 // messages is the tab Messages of a topic, and its form.
 type messages struct {
 	Topic     string
-	Partition string // "" for all
+	Partition string // "": all partitions
 	Position  string // latest, tail, earliest, offset or time
-	At        string // the offset, or the time as the browser's field has it
+	At        string // the offset, or the time in the format of the browser's field
 	Key       string
 	Value     string
-	Latest    bool // hide records that a later record of the log supersedes
+	Latest    bool // true to hide records that a later record in the log supersedes
 	Limit     int
 
 	Records []messageRow
-	Hidden  int // number of superseded records that are hidden
-	// Unsure is the number of records that were not compared with those on other pages.
+	Hidden  int // number of hidden superseded records
+	// Unsure is the number of records that could not be compared in time with later records.
 	Unsure   int
-	Looked   int64 // number of records that were read, on this page and on those before it
-	Found    int64 // number of records that were shown, on this page and on those before it
-	Span     int64 // number of offsets of the partitions
+	Looked   int64 // number of records read, on this page and the pages before it
+	Found    int64 // number of records shown, on this page and the pages before it
+	Span     int64 // number of offsets in the partitions
 	Limited  string
 	More     string // relative URL of the next page; "" at the end
 	Download string // relative URL of the records as a file
-	Tail     string // relative URL of the stream of new records; "" unless Position is tail
+	Tail     string // relative URL of the stream of new records, or "" unless Position is tail
 }
 
-// messageRow is one record on a page. Its bytes are text already.
+// messageRow is one record on a page. Its bytes have already been converted to text.
 type messageRow struct {
 	Partition  int32
 	Offset     int64
@@ -57,9 +57,9 @@ type messageRow struct {
 	Tombstone  bool
 	Superseded bool
 	Headers    []headerRow
-	Whole      string // relative URL of the whole record
-	KeyLink    string // relative URL of the records of the key; "" without one
-	Same       string // equal for the records of one key; only of a tail
+	Whole      string // relative URL of the page with the whole record
+	KeyLink    string // relative URL of the key's records, or ""
+	Same       string // equal for records with the same key; only set in a tail
 }
 
 type headerRow struct {
@@ -70,9 +70,9 @@ type headerRow struct {
 // excerpt is the beginning of a key or value, as text.
 type excerpt struct {
 	Text  string
-	Hex   bool // Text contains hexadecimal digits
+	Hex   bool // true if Text contains hexadecimal digits
 	Bytes int  // full size
-	Cut   bool // Text lacks the rest
+	Cut   bool // true if Text was truncated
 }
 
 func excerptOf(raw []byte, most int) excerpt {
@@ -86,7 +86,7 @@ func excerptOf(raw []byte, most int) excerpt {
 	return part
 }
 
-// browse reads the records that the form of a request selects.
+// browse reads the records that the request's form selects.
 func (c *Console) browse(r *http.Request, client *kafka.Client, topic string,
 	compacted bool) (messages, error) {
 	page, query, err := parseBrowse(r.URL.Query(), topic)
@@ -129,12 +129,12 @@ func (c *Console) browse(r *http.Request, client *kafka.Client, topic string,
 	return page, nil
 }
 
-// markLimit limits the time in which a page compares its records with later ones.
+// markLimit limits the time to compare a page's records with later records.
 const markLimit = 3 * time.Second
 
-// markSuperseded marks the records of a compacted topic that are not the latest of their keys. It
-// looks up each key, because the later record may not be on the page. It returns the number of
-// records that it could not compare in time.
+// markSuperseded marks the records of a compacted topic that are not the latest records of their
+// keys. It looks up each key, because the later record may not be on the page. It returns the
+// number of records that it could not compare in time.
 func (c *Console) markSuperseded(ctx context.Context, topic string,
 	records []kafka.Record) (unsure int) {
 	ctx, cancel := context.WithTimeout(ctx, markLimit)
@@ -153,7 +153,7 @@ func (c *Console) markSuperseded(ctx context.Context, topic string,
 	return unsure
 }
 
-// latestOffset returns the offset of the latest committed record of a key in one partition.
+// latestOffset returns the offset of a key's latest committed record in one partition.
 func (c *Console) latestOffset(ctx context.Context, q remote.KeyQuery) (offset int64, known bool) {
 	if len(q.Key) > keyBytesMax || ctx.Err() != nil {
 		return -1, false
@@ -171,7 +171,7 @@ func (c *Console) latestOffset(ctx context.Context, q remote.KeyQuery) (offset i
 	return -1, false
 }
 
-// parseBrowse parses the form. It returns what the form contained even after an error.
+// parseBrowse parses the form. Even if it returns an error, the page contains the form's fields.
 func parseBrowse(q url.Values, topic string) (page messages, query kafka.Query, err error) {
 	page = messages{Topic: topic, Partition: q.Get("partition"), Position: q.Get("position"),
 		At: q.Get("at"), Key: q.Get("key"), Value: q.Get("value"), Latest: q.Get("latest") != "",
@@ -223,7 +223,8 @@ func parseBrowse(q url.Values, topic string) (page messages, query kafka.Query, 
 	return page, query, nil
 }
 
-// parseTotal returns a number of records that the earlier pages have counted; 0 if it is invalid.
+// parseTotal parses the number of records that the previous pages have counted. It returns 0 if the
+// text is invalid.
 func parseTotal(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	const most = 1 << 60
@@ -233,7 +234,7 @@ func parseTotal(text string) int64 {
 	return n
 }
 
-// fromOffset is an offset at which a browse begins.
+// fromOffset is an offset from which a browse begins.
 type fromOffset struct{ offset int64 }
 
 func (f fromOffset) all(partitions []int32) (from map[int32]int64) {
@@ -248,7 +249,7 @@ func (f fromOffset) all(partitions []int32) (from map[int32]int64) {
 
 func badRequest(text string) error { return &fault{status: http.StatusBadRequest, text: text} }
 
-// parseTime accepts RFC 3339, and the value of a browser's field for local times, as UTC.
+// parseTime parses RFC 3339, and the value of a browser's local time field, which it takes as UTC.
 func parseTime(text string) (moment time.Time, err error) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04",
 		"2006-01-02 15:04:05", "2006-01-02"} {
@@ -259,10 +260,10 @@ func parseTime(text string) (moment time.Time, err error) {
 	return moment, err
 }
 
-// cursorMax is the number of partitions in a cursor.
+// cursorMax is the maximum number of partitions in a cursor.
 const cursorMax = 10_000
 
-// formatCursor formats offsets by partition: "0:12,1:7".
+// formatCursor formats offsets by partition, such as "0:12,1:7".
 func formatCursor(next map[int32]int64) string {
 	var words []string
 	for _, p := range slices.Sorted(maps.Keys(next)) {
@@ -290,7 +291,7 @@ func parseCursor(text string) (map[int32]int64, error) {
 	return next, nil
 }
 
-// messageOf formats a record. Keys, values and headers are cut at most bytes.
+// messageOf formats a record. It truncates keys, values and headers to at most most bytes.
 func messageOf(r *kafka.Record, topic string, most int) messageRow {
 	row := messageRow{Partition: r.Partition, Offset: r.Offset, Time: instant{r.Time},
 		Key: excerptOf(r.Key, most), Value: excerptOf(r.Value, most), NullKey: r.Key == nil,

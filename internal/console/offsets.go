@@ -9,25 +9,26 @@ import (
 	"heartwood.dev/heartwood/internal/console/kafka"
 )
 
-// offsetsPage is the form that changes the offsets of a group, with the changes that it would make.
+// offsetsPage is the form for changing a group's offsets. It shows the changes before they are
+// made.
 type offsetsPage struct {
 	Group                    string
 	Members                  int
-	Topics                   []string // with offsets of the group
+	Topics                   []string // topics for which the group has offsets
 	Topic, Partition, To, At string
 	Targets                  []target
 	Changes                  []changeRow
-	PlanFault                string // reason for which the changes cannot be planned
+	PlanFault                string // reason why the changes cannot be planned
 }
 
-// target is a place to which offsets can be moved.
+// target is an option in the form: where offsets can be moved.
 type target struct{ Name, Text string }
 
 var targets = []target{{kafka.ToEarliest, "the start of the log"},
 	{kafka.ToLatest, "the end of the log"}, {kafka.ToOffset, "an offset"},
 	{kafka.ToTime, "a time (UTC)"}, {kafka.ToNothing, "nothing: delete the offsets"}}
 
-// changeRow is a change with its effect for people.
+// changeRow is a change, with a description of its effect.
 type changeRow struct {
 	kafka.Change
 	Effect string
@@ -56,7 +57,7 @@ func changeRows(changes []kafka.Change) (rows []changeRow) {
 	return rows
 }
 
-// offsetsForm shows the changes that the parameters of a request describe.
+// offsetsForm shows the changes that the request's parameters describe.
 func (c *Console) offsetsForm(r *http.Request) (view, error) {
 	q := valuesOf(r)
 	client, group, err := c.groupOf(r, q.Get("group"))
@@ -76,7 +77,8 @@ func (c *Console) offsetsForm(r *http.Request) (view, error) {
 		Body: page}, nil
 }
 
-// groupOf returns a group. A group without members and offsets may have been deleted meanwhile.
+// groupOf returns a group. If the group has neither members nor offsets, it may have been deleted
+// in the meantime.
 func (c *Console) groupOf(r *http.Request, name string) (*kafka.Client, *kafka.Group, error) {
 	client, err := c.kafka()
 	if err != nil {
@@ -93,7 +95,7 @@ func (c *Console) groupOf(r *http.Request, name string) (*kafka.Client, *kafka.G
 	return client, &found[0], found[0].Err
 }
 
-// planOf returns the changes that a form describes.
+// planOf returns the changes that the form describes.
 func planOf(r *http.Request, client *kafka.Client, group *kafka.Group,
 	q url.Values) ([]kafka.Change, error) {
 	partition := int64(kafka.AnyPartition)
@@ -134,7 +136,8 @@ func targetOf(q url.Values) (to kafka.Target, err error) {
 	return to, badRequest("Choose where the offsets are moved to.")
 }
 
-// hasMembers is the refusal to change a group that consumers use: they would overwrite the offsets.
+// hasMembers returns an error if the group has members, because they would overwrite changed
+// offsets.
 func hasMembers(group *kafka.Group) error {
 	if len(group.Members) == 0 {
 		return nil
@@ -143,7 +146,7 @@ func hasMembers(group *kafka.Group) error {
 		plural(len(group.Members), "member") + ": stop its consumers first."}
 }
 
-// changeOffsets changes the offsets of a group. It redirects to the group or, if it deleted the
+// changeOffsets changes a group's offsets. It redirects to the group's page or, if it deleted the
 // offsets, to the list of groups.
 func (c *Console) changeOffsets(r *http.Request) (location string, err error) {
 	client, group, err := c.groupOf(r, r.PostForm.Get("group"))
@@ -159,7 +162,7 @@ func (c *Console) changeOffsets(r *http.Request) (location string, err error) {
 	}
 	location = query("group", "name", group.Name)
 	if r.PostForm.Get("to") == kafka.ToNothing {
-		location = "groups" // a group without offsets may be gone
+		location = "groups" // without offsets the group may no longer exist
 	}
 	return location, client.ChangeOffsets(r.Context(), group.Name, changes)
 }

@@ -9,14 +9,15 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// overview is the first page: the problems, the worst first, and the topics with the most garbage.
+// overview is the first page. It shows the problems, the worst first, and the topics with the most
+// garbage.
 type overview struct {
 	Cards    []card
 	Problems []problem
 	More     int // number of problems that are not shown
 	Running  []passRow
 	Garbage  []topicRow // compacted topics, those with the most garbage first
-	Most     int64      // garbage and sizes are drawn relative to it
+	Most     int64      // largest value; bars are drawn relative to it
 }
 
 // card is a number in the head of a page.
@@ -27,7 +28,7 @@ type card struct {
 	Tone  string `json:"tone"` // "", "run", "wait" or "bad"
 }
 
-// problemsMax and garbageMax limit the rows of the overview.
+// problemsMax and garbageMax limit the numbers of rows on the overview.
 const (
 	problemsMax = 50
 	garbageMax  = 12
@@ -39,7 +40,7 @@ func (c *Console) overview(r *http.Request) (view, error) {
 		Body: overviewOf(answers, time.Now())}, answers), nil
 }
 
-// answered adds to a view which brokers responded, and which of them refuse records.
+// answered adds to a view which brokers have responded, and which of them refuse records.
 func (*Console) answered(v view, answers remote.Answers) view {
 	v.Brokers, v.Unanswered = max(answers.Asked, len(answers.Placement.Brokers)), answers.Unanswered
 	v.Refusing = refusing(answers.Volumes)

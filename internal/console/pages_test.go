@@ -46,8 +46,8 @@ spec: {cluster: demo, cleanupPolicy: Delete}
 // cluster is a development cluster that a test runs.
 type cluster struct {
 	t       testing.TB
-	ready   map[string]string // the fields of the ready line
-	console string            // URL
+	ready   map[string]string // fields of the line that reports a ready cluster
+	console string            // URL of the console
 }
 
 // startCluster runs heartwood dev in this process until the test ends.
@@ -102,7 +102,7 @@ func (c *cluster) client(opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// get returns the status and the body of a page of the console.
+// get requests a page of the console, and returns its status and body.
 func (c *cluster) get(path string) (int, string) {
 	c.t.Helper()
 	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.console+path,
@@ -122,8 +122,8 @@ func (c *cluster) get(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// partial reports whether a page says that it lacks something because a broker was slow or is still
-// starting, as happens on a machine under load.
+// partial reports whether a page is incomplete because a broker was slow or is still starting. This
+// happens on a machine under load.
 func partial(status int, body string) bool {
 	return status == http.StatusServiceUnavailable ||
 		slices.ContainsFunc([]string{": no response. This page lacks", "partitions without a report",
@@ -132,13 +132,13 @@ func partial(status int, body string) bool {
 			func(words string) bool { return strings.Contains(body, words) })
 }
 
-// contains fails the test if a page lacks one of the texts. It loads a page again that is partial.
+// contains fails the test if a page lacks one of the texts. It requests a partial page again.
 func (c *cluster) contains(path string, texts ...string) string {
 	c.t.Helper()
 	return c.containsWith(http.StatusOK, path, texts...)
 }
 
-// containsWith fails the test if a page has another status, or lacks one of the texts.
+// containsWith fails the test if a page has another status than want, or lacks one of the texts.
 func (c *cluster) containsWith(want int, path string, texts ...string) string {
 	c.t.Helper()
 	var status int
@@ -161,8 +161,8 @@ func (c *cluster) containsWith(want int, path string, texts ...string) string {
 
 const hostile = `<script>alert("x")</script>` + "\x00\x1b[31m\u202e"
 
-// TestPagesShowTheCluster opens each page of a cluster with records, a tombstone, and a consumer
-// group.
+// TestPagesShowTheCluster opens each page of a cluster that contains records, a tombstone, and a
+// consumer group.
 func TestPagesShowTheCluster(t *testing.T) {
 	c := startCluster(t)
 	client := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -239,8 +239,8 @@ func TestPagesShowTheCluster(t *testing.T) {
 	}
 }
 
-// TestBytesOfRecordsAreText: keys, values and headers that contain HTML or control characters do
-// not reach the page as such.
+// TestBytesOfRecordsAreText checks that HTML and control characters in keys, values and headers are
+// shown as text.
 func TestBytesOfRecordsAreText(t *testing.T) {
 	c := startCluster(t)
 	record := &kgo.Record{Topic: "events", Key: []byte(hostile), Value: []byte(hostile),
@@ -263,7 +263,8 @@ func TestBytesOfRecordsAreText(t *testing.T) {
 	c.contains("topic?name=events", `<script>alert("x")</script>␀␛[31m`)
 }
 
-// TestRootLeadsToTheConsole: a browser that opens the HTTP port finds the console.
+// TestRootLeadsToTheConsole checks that a browser that opens the HTTP port is redirected to the
+// console.
 func TestRootLeadsToTheConsole(t *testing.T) {
 	c := startCluster(t)
 	for path, accept := range map[string]string{"/": "text/html", "/console": "*/*"} {
@@ -284,8 +285,8 @@ func TestRootLeadsToTheConsole(t *testing.T) {
 	}
 }
 
-// TestKeysFindsEachRecord: the tab Keys finds the records of a key in the partition that the
-// default partitioner chooses, in another one, and in a given one.
+// TestKeysFindsEachRecord checks that the tab Keys finds a key's records in the default
+// partitioner's partition, in another partition, and in a requested partition.
 func TestKeysFindsEachRecord(t *testing.T) {
 	c := startCluster(t)
 	binary := "\x00\xff"
@@ -298,7 +299,8 @@ func TestKeysFindsEachRecord(t *testing.T) {
 				&kgo.Record{Topic: "tickets", Partition: p, Key: []byte(key), Value: []byte(hostile)})
 		}
 	}
-	// Each key is in one partition only, so that one of them is not where its hash leads.
+	// Each key is in one partition only, so one of the keys is not in the partition that its hash
+	// selects.
 	records = append(records,
 		&kgo.Record{Topic: "tickets", Partition: 0, Key: []byte("low"), Value: []byte("v")},
 		&kgo.Record{Topic: "tickets", Partition: 1, Key: []byte("high"), Value: nil})

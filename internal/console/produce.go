@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// produceBytesMax limits the form of a record. In a form each byte may take three.
+	// produceBytesMax limits the size of a record's form. The form's encoding can take three bytes for
+	// each byte.
 	produceBytesMax = 3 << 20
-	// headerLinesMax limits the headers of a record that a form contains.
+	// headerLinesMax limits the number of record headers in a form.
 	headerLinesMax = 100
 )
 
-// actions returns the changes that pages offer, by their path.
+// actions returns the changes that pages offer, by path.
 func (c *Console) actions() map[string]*action {
 	return map[string]*action{
 		"/produce": {change: "produce record", right: WriteRecords, subjects: []string{"topic"},
@@ -34,7 +35,7 @@ func (c *Console) actions() map[string]*action {
 	}
 }
 
-// producePage is the form of a record. It shows what the last request contained.
+// producePage is the form for producing a record. It shows the values from the last request.
 type producePage struct {
 	Topic, Partition, Key, Value, Headers, As string
 	NoKey, Tombstone                          bool
@@ -52,7 +53,8 @@ func produceForm(r *http.Request) (view, error) {
 		Body: page}, nil
 }
 
-// valuesOf returns the parameters of a request: of its form if it has one.
+// valuesOf returns the request's parameters: the form's values if the request contains a form,
+// otherwise the query's.
 func valuesOf(r *http.Request) url.Values {
 	if r.Method == http.MethodPost {
 		return r.PostForm
@@ -60,7 +62,7 @@ func valuesOf(r *http.Request) url.Values {
 	return r.URL.Query()
 }
 
-// produce appends the record of a form, and redirects to its page.
+// produce appends the record in the form, and redirects to the record's page.
 func (c *Console) produce(r *http.Request) (location string, err error) {
 	record, err := parseRecord(r.PostForm)
 	if err != nil {
@@ -78,7 +80,7 @@ func (c *Console) produce(r *http.Request) (location string, err error) {
 	return query("message", "topic", topic, "partition", partition, "offset", offset), nil
 }
 
-// parseRecord parses the form of a record.
+// parseRecord parses the form for a record.
 func parseRecord(q url.Values) (r kafka.Record, err error) {
 	r.Partition = kafka.AnyPartition
 	if text := strings.TrimSpace(q.Get("partition")); text != "" {
@@ -103,7 +105,7 @@ func parseRecord(q url.Values) (r kafka.Record, err error) {
 		}
 	}
 	if !tombstone {
-		// browsers send the line breaks of a text area as CRLF
+		// Browsers send line breaks in a text area as CRLF.
 		value := strings.ReplaceAll(q.Get("value"), "\r\n", "\n")
 		if r.Value, err = decodeField(value, q.Get("as")); err != nil {
 			return r, badRequest("The value is not " + q.Get("as") + ".")
@@ -113,7 +115,8 @@ func parseRecord(q url.Values) (r kafka.Record, err error) {
 	return r, err
 }
 
-// decodeField returns the bytes of a text, which are never nil: nil is a null key or value.
+// decodeField returns the bytes of a text. They are never nil, because nil means a null key or
+// value.
 func decodeField(text, as string) (raw []byte, err error) {
 	switch as {
 	case asBase64:

@@ -15,18 +15,21 @@ import (
 type recordPage struct {
 	Topic string
 	messageRow
-	// JSON is set if the value is JSON, and Raw if it is shown as it is stored. Toggle is the
-	// relative URL of the other form.
+	// JSON reports whether the value is JSON. Raw reports whether the value is shown as stored. Toggle
+	// is the relative URL of the page with the other representation.
 	JSON, Raw bool
 	Toggle    string
-	// Back is the relative URL of the list of records that led here, or of this record in its topic.
+	// Back is the relative URL of the list from which the user came, or of the topic's records from
+	// this one on.
 	Back           string
-	Previous, Next string // relative URLs of the neighbours in the partition
-	// Edge is "previous" or "next" if the partition has no such neighbour.
+	Previous, Next string // relative URLs of the neighbouring records in the partition
+	// Edge is "previous" or "next" if the partition has no record before or after this one; otherwise
+	// "".
 	Edge string
 }
 
-// message is the page of one record. With parameter go it redirects to a neighbour of the record.
+// message returns the page of one record. If the parameter go is set, it redirects to the next or
+// previous record.
 func (c *Console) message(r *http.Request) (view, error) {
 	if err := c.mayRead(r); err != nil {
 		return view{}, err
@@ -64,7 +67,7 @@ func (c *Console) message(r *http.Request) (view, error) {
 	return view{Template: "message", Title: "Record", Page: "topics", Body: page}, nil
 }
 
-// place is the partition and the offset of a record.
+// place is the position of a record: topic, partition and offset.
 type place struct {
 	topic     string
 	partition int32
@@ -86,8 +89,8 @@ func placeOf(q url.Values) (location place, err error) {
 	return location, nil
 }
 
-// link returns the relative URL of the page of the record, with the list of the current page and
-// further parameters.
+// link returns the relative URL of the record's page. The URL contains the current page's parameter
+// list and the further parameters.
 func (location place) link(q url.Values, further ...any) string {
 	pairs := []any{"topic", location.topic, "partition", location.partition, "offset", location.offset}
 	if list := q.Get("list"); list != "" {
@@ -96,8 +99,8 @@ func (location place) link(q url.Values, further ...any) string {
 	return query("message", append(pairs, further...)...)
 }
 
-// backOf returns the relative URL of the list in the parameter list, or of the records of the topic
-// from this one on. The list is always one of the topic's page.
+// backOf returns the relative URL in the parameter list, or otherwise the URL of the topic's
+// records from this one on. The result always leads to the topic's page.
 func backOf(q url.Values, location place) string {
 	if list, err := url.ParseQuery(q.Get("list")); err == nil && list.Get("name") == location.topic {
 		return "topic?" + list.Encode()
@@ -106,7 +109,7 @@ func backOf(q url.Values, location place) string {
 		location.partition, "at", location.offset)
 }
 
-// neighbour redirects to the record before or after another one in its partition.
+// neighbour redirects to the record before or after the given one in its partition.
 func neighbour(ctx context.Context, client *kafka.Client, location place, to string,
 	q url.Values) (view, error) {
 	wanted := kafka.Query{Topic: location.topic, Partitions: []int32{location.partition}, Limit: 1,
@@ -128,7 +131,7 @@ func neighbour(ctx context.Context, client *kafka.Client, location place, to str
 	return view{Location: location.link(q, "edge", to)}, nil
 }
 
-// findRecord reads a record.
+// findRecord reads the record at a place.
 func findRecord(ctx context.Context, client *kafka.Client, location place) (*kafka.Record, error) {
 	page, err := client.Browse(ctx, kafka.Query{Topic: location.topic,
 		Partitions: []int32{location.partition},
@@ -143,12 +146,13 @@ func findRecord(ctx context.Context, client *kafka.Client, location place) (*kaf
 	return &page.Records[0], nil
 }
 
-// jsonBytesMax is the size of the largest value that is indented, with its indentation.
+// jsonBytesMax is the maximum size of a JSON value including its indentation. Larger values are not
+// indented.
 const jsonBytesMax = 4 * wholeBytesMax
 
 // prettyJSON returns a JSON object or array with indentation. It returns false for any other text,
-// and if the result would be larger than jsonBytesMax: with deep nesting it grows with the square
-// of the size.
+// and if the result would exceed jsonBytesMax. With deep nesting, the result's size grows with the
+// square of the input's size.
 func prettyJSON(raw []byte) ([]byte, bool) {
 	trimmed := bytes.TrimSpace(raw)
 	if len(trimmed) == 0 || trimmed[0] != '{' && trimmed[0] != '[' || !json.Valid(trimmed) ||
@@ -162,7 +166,7 @@ func prettyJSON(raw []byte) ([]byte, bool) {
 	return out.Bytes(), true
 }
 
-// indentedSize returns an upper limit of the size of a valid JSON text with indentation.
+// indentedSize returns an upper bound on the size of a valid JSON text after indentation.
 func indentedSize(text []byte) (size int) {
 	depth, inString := 0, false
 	for i := 0; i < len(text); i++ {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestIndentedJSON: objects and arrays are indented, and their numbers and strings are not changed.
+// TestIndentedJSON checks that objects and arrays are indented, and that their numbers and strings
+// do not change.
 func TestIndentedJSON(t *testing.T) {
 	got, ok := prettyJSON([]byte(` {"a":[1e400,"x\"{,"],"b":{}} `))
 	if want := "{\n  \"a\": [\n    1e400,\n    \"x\\\"{,\"\n  ],\n  \"b\": {}\n}"; !ok ||
@@ -21,7 +22,8 @@ func TestIndentedJSON(t *testing.T) {
 	}
 }
 
-// FuzzIndentedJSON: the estimate of the size, which limits memory, is never below the size.
+// FuzzIndentedJSON checks that the estimated size, which limits memory, is never below the real
+// size.
 func FuzzIndentedJSON(f *testing.F) {
 	f.Add(`{"a":[1,{"b":"\\\"[,"}],"c":[]}`)
 	f.Add(`[[[[]]],{}]`)
@@ -33,7 +35,7 @@ func FuzzIndentedJSON(f *testing.F) {
 	})
 }
 
-// TestBackLeadsToATopicOnly: the parameter list cannot make the page lead elsewhere.
+// TestBackLeadsToATopicOnly checks that the parameter list can only lead to a topic's page.
 func TestBackLeadsToATopicOnly(t *testing.T) {
 	location := place{"orders", 1, 7}
 	for list, want := range map[string]string{

@@ -10,25 +10,25 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// replayPage is the page that plays a pass that has ended, step by step.
+// replayPage is the page that replays a completed pass step by step.
 type replayPage struct {
 	Topic   string
-	Name    string // of the partition
+	Name    string // name of the partition
 	Entry   passEntry
 	Frames  []replayFrame
-	At      int    // index of the frame that the page shows
+	At      int    // index of the displayed frame
 	Data    string // relative URL of all frames as JSON
-	Here    string // relative URL of the page without the step
+	Here    string // relative URL of the page without the parameter for the step
 	Stories []fact // cost and effect of the pass
 }
 
-// Prev, Next, Last and Now are for the links and the slider of the page.
+// Prev, Next, Last and Now return values for the page's links and slider.
 func (p *replayPage) Prev() int         { return max(0, p.At-1) }
 func (p *replayPage) Next() int         { return min(len(p.Frames)-1, p.At+1) }
 func (p *replayPage) Last() int         { return len(p.Frames) - 1 }
 func (p *replayPage) Now() *replayFrame { return &p.Frames[p.At] }
 
-// replayFrame is the log at one step.
+// replayFrame is the log at one step of the pass.
 type replayFrame struct {
 	Kind   string     `json:"kind"`
 	Text   string     `json:"text"`
@@ -37,7 +37,7 @@ type replayFrame struct {
 	Length float64    `json:"length"` // of the row, in percent of its length before the pass
 }
 
-// replay shows one step of a pass; with data=1 it returns all frames as JSON.
+// replay returns the page with one step of a pass.
 func (c *Console) replay(r *http.Request) (view, error) {
 	page, err := c.replayOf(r)
 	if err != nil {
@@ -101,8 +101,8 @@ func storiesOf(pass *report.Pass) []fact {
 	}...)
 }
 
-// framesOf returns the frames of a pass. The scale of all of them is that of the first, so that the
-// row becomes shorter as the pass frees bytes.
+// framesOf returns the frames of a pass. All frames use the first frame's scale, so the row becomes
+// shorter as the pass frees bytes.
 func framesOf(topic string, pass *report.PartitionPass) []replayFrame {
 	steps := cleanermap.Replay(pass)
 	if len(steps) == 0 {
@@ -112,7 +112,7 @@ func framesOf(topic string, pass *report.PartitionPass) []replayFrame {
 	for i := range steps {
 		row := &mapRow{ID: strconv.Itoa(int(pass.Partition)), Broker: pass.Broker,
 			Name: topic + "-" + strconv.Itoa(int(pass.Partition)), Blocks: []mapBlock{}}
-		// A second row that stays as it was before the pass sets the scale.
+		// A second row with the segments from before the pass fixes the scale.
 		placed := cleanermap.Blocks([][]cleanermap.Piece{steps[i].Pieces, steps[0].Pieces}, nil)
 		row.draw(topic, placed[0])
 		frames[i] = replayFrame{Kind: steps[i].Kind, Text: stepText(&steps[i], pass),
@@ -126,7 +126,7 @@ func framesOf(topic string, pass *report.PartitionPass) []replayFrame {
 	return frames
 }
 
-// stepText describes a step in a sentence.
+// stepText describes one step in a sentence.
 func stepText(f *cleanermap.Frame, pass *report.PartitionPass) string {
 	switch f.Kind {
 	case report.StepAnnounce:

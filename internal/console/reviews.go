@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// reviewTTL is how long an answer of an Authority is used. A withdrawn right and a revoked token
-	// remain valid for that time.
+	// reviewTTL is how long an Authority's answer is cached. A withdrawn right or a revoked token
+	// remains valid for that time.
 	reviewTTL = 10 * time.Second
 	// reviewsMax is the maximum number of cached answers.
 	reviewsMax = 4096
 	// reviewsRunning is the maximum number of concurrent requests to an Authority. It is limited
 	// because any client of the console can cause such requests.
 	reviewsRunning = 16
-	// reviewTimeout limits one request to an Authority, with the time that it waits for others.
+	// reviewTimeout limits one request to an Authority, including the wait for other requests.
 	reviewTimeout = 5 * time.Second
 )
 
-// reviews is an Authority that caches the answers of another one. It is safe for concurrent use.
-// Its lock is not held during requests.
+// reviews is an Authority that caches the answers of another Authority. It is safe for concurrent
+// use. Its lock is not held during requests.
 type reviews struct {
 	authority Authority
-	running   chan struct{} // one element for each request that runs
+	running   chan struct{} // with one element for each running request
 	group     singleflight.Group
 	mu        struct {
 		sync.Mutex
@@ -35,17 +35,17 @@ type reviews struct {
 	}
 }
 
-// reviewKey identifies a question. It contains a hash of the token, so that a token is not kept in
-// memory after its request.
+// reviewKey identifies a question. It contains a hash of the token, so that the token does not stay
+// in memory after its request.
 type reviewKey struct {
 	token   [sha256.Size]byte
-	user    bool // the question is for the user's name
+	user    bool // true if the question is the user's name
 	cluster ClusterName
 	right   Right
 }
 
-// review is an answer: the name of the user or whether a right exists, or that the token is not
-// accepted.
+// review is an answer. It contains the user's name, or whether the user has a right, or that the
+// token is not accepted.
 type review struct {
 	user    string
 	allowed bool
@@ -80,20 +80,20 @@ func (r *reviews) May(ctx context.Context, token string, cluster ClusterName,
 	return answer.allowed && err == nil, err
 }
 
-// Clean implements Authority. It is not cached.
+// Clean implements Authority. It caches nothing.
 func (r *reviews) Clean(ctx context.Context, token string, cluster ClusterName,
 	topic string) error {
 	return r.authority.Clean(ctx, token, cluster, topic)
 }
 
-// LogUsers implements Authority. It is not cached.
+// LogUsers implements Authority. It caches nothing.
 func (r *reviews) LogUsers(ctx context.Context, token string, cluster ClusterName) ([]LogUser,
 	error) {
 	return r.authority.LogUsers(ctx, token, cluster)
 }
 
-// ask returns the cached answer, or asks the authority. Equal questions at the same time cause one
-// request, which continues even if the request of the first user ends.
+// ask returns the cached answer, or asks the authority. Equal questions at the same time share one
+// request, which continues even if the first user's request ends.
 func (r *reviews) ask(ctx context.Context, key reviewKey,
 	request func(context.Context) (review, error)) (review, error) {
 	if answer, known := r.cached(key, time.Now()); known {
@@ -130,7 +130,8 @@ func (a review) err() error {
 	return nil
 }
 
-// text returns the key as text: it is unique, as names of Kubernetes contain no zero byte.
+// text returns a unique text for the key. A zero byte separates the parts, because names in
+// Kubernetes contain none.
 func (k reviewKey) text() string {
 	kind := byte(k.right)
 	if k.user {
@@ -143,14 +144,15 @@ func (r *reviews) cached(key reviewKey, now time.Time) (answer review, known boo
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	answer, known = r.mu.answers[key]
-	// A clock that was set back must not make an answer valid for long.
+	// If the clock was set back, an answer must not stay valid for longer than reviewTTL.
 	if !known || !now.Before(answer.until) || answer.until.Sub(now) > reviewTTL {
 		return review{}, false
 	}
 	return answer, true
 }
 
-// put adds an answer. If the cache is full, it removes the old ones or, if none is old, all.
+// put adds an answer. If the cache is full, put first removes the expired answers, or all answers
+// if none has expired.
 func (r *reviews) put(key reviewKey, answer review, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

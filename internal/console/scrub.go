@@ -9,40 +9,40 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// scrubRow is one broker in the panel Damage at rest of the page Brokers.
+// scrubRow is one broker in the panel Damage at rest on the page Brokers.
 type scrubRow struct {
 	ID       int32
 	State    string
-	Last     string // the last complete round; "" before its end
-	Progress string // of the present or last round
+	Last     string // time since the last complete round; "" before the first one ends
+	Progress string // progress of the current or last round
 	Bytes    int64
-	// Unchecked is the longest time for which anything at rest may not have been checked; "" before
-	// the end of the first round.
+	// Unchecked is the age of the oldest check: everything at rest was checked within this time. It is
+	// "" until the first round ends.
 	Unchecked string
-	Damage    int // damaged places
+	Damage    int // number of damaged places
 }
 
-// damageRow is one place of damage.
+// damageRow is one damaged place.
 type damageRow struct {
 	Broker    int32
-	Partition string // "" for a file of the data directory
+	Partition string // "": a file in the data directory
 	report.ScrubDamage
 	At       instant
 	Mended   instant
 	Repaired bool
 }
 
-// scrubPanel is the panel.
+// scrubPanel is the panel Damage at rest.
 type scrubPanel struct {
 	Rows   []scrubRow
-	Damage []damageRow // the damage that remains, and then the last repairs
+	Damage []damageRow // the remaining damage, followed by the last repairs
 	More   int         // number of places that are not shown
 }
 
-// damageMax limits the rows of damage.
+// damageMax is the maximum number of damage rows.
 const damageMax = 100
 
-// scrubPanelOf returns the panel of the scrubs of the brokers that have answered.
+// scrubPanelOf returns the panel for the scrubs of the brokers that have answered.
 func scrubPanelOf(scrubs []report.Scrub, now time.Time) (panel scrubPanel) {
 	slices.SortFunc(scrubs, func(a, b report.Scrub) int { return cmp.Compare(a.Broker, b.Broker) })
 	var repaired []damageRow

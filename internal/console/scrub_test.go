@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// goldenScrubs are the scrubs of a broker with damage, and of one whose first round runs.
+// goldenScrubs returns the scrubs of a broker with damage, and of a broker whose first round is
+// running.
 func goldenScrubs() []report.Scrub {
 	return []report.Scrub{{Broker: 1, State: report.ScrubRunning, CheckedSegments: 3, Segments: 40,
 		Began: new(ago(time.Minute)), CheckedBytes: 12 << 20},

@@ -10,17 +10,17 @@ import (
 	"heartwood.dev/heartwood/internal/console/cleanermap"
 )
 
-// segmentPage describes one block of the map: one segment, or several that folded.
+// segmentPage describes one block of the map, which is one segment or several folded segments.
 type segmentPage struct {
 	Topic     string
 	Partition int32
 	Broker    int32
 	Title     string
-	Facts     []fact        // of one segment
-	Times     []instantFact // of one segment
-	Rows      []segmentRow  // of several segments, at most segmentRowsMax
+	Facts     []fact        // facts about a single segment
+	Times     []instantFact // facts about a single segment
+	Rows      []segmentRow  // rows for several segments, at most segmentRowsMax
 	More      int
-	Unfold    string // relative URL of the map with these segments unfolded; "" for one segment
+	Unfold    string // relative URL of the map with these segments unfolded; "" for a single segment
 }
 
 type fact struct{ Name, Text string }
@@ -30,7 +30,7 @@ type instantFact struct {
 	From, To instant
 }
 
-// segmentRow is one of several segments.
+// segmentRow is the row of one of several segments.
 type segmentRow struct {
 	report.Segment
 	Garbage string
@@ -40,7 +40,8 @@ type segmentRow struct {
 
 const segmentRowsMax = 500
 
-// segment is the page of a block. As a fragment it is the box that the map shows beside the block.
+// segment returns the page of a block. With the parameter fragment, it is the box that the map
+// shows beside the block.
 func (c *Console) segment(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	var numbers [4]int64
@@ -69,7 +70,7 @@ func (c *Console) segment(r *http.Request) (view, error) {
 	return view{Template: "segment", Title: page.Title, Page: "map", Body: page}, nil
 }
 
-// describe sets the fields for the segments with base offsets from base to last.
+// describe sets the fields for the segments whose base offsets are from base to last.
 func (page *segmentPage) describe(log *cleanermap.Log, base, last int64) {
 	name := page.Topic + "-" + strconv.Itoa(int(page.Partition))
 	pieces := log.Pieces()
@@ -152,7 +153,7 @@ func factsOf(s *report.Segment, piece *cleanermap.Piece) []fact {
 	return facts
 }
 
-// blockedText describes the value of report.Segment.BlockedBy.
+// blockedText returns a text for the value of report.Segment.BlockedBy.
 func blockedText(by string) string {
 	if text, known := summary.ExplainSegment(by); known {
 		return text
@@ -185,7 +186,7 @@ func tombstonesText(count int64, clocks []report.TombstoneClock) string {
 	return text + "; " + strings.Join(parts, ", ")
 }
 
-// passText describes the work of the running pass on a segment.
+// passText describes the running pass's work on a segment.
 func passText(s *report.Segment, piece *cleanermap.Piece) string {
 	switch {
 	case piece.Written:

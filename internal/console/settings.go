@@ -11,15 +11,15 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// settingRow is a setting of a topic, with its values for people.
+// settingRow is a topic setting, with its value in a readable form.
 type settingRow struct {
 	kafka.Setting
-	Text          string // "" if Value says it all
+	Text          string // "" if Value needs no explanation
 	OtherwiseText string
 }
 
-// settingRows describes the settings of a topic: first those that have no name in Kafka, which the
-// reports of the brokers contain.
+// settingRows returns the rows for a topic's settings. First come the settings without a name in
+// Kafka, which are taken from the brokers' reports.
 func settingRows(settings []kafka.Setting, answers remote.Answers) []settingRow {
 	var rows []settingRow
 	for _, setting := range settings {
@@ -37,7 +37,8 @@ func settingRows(settings []kafka.Setting, answers remote.Answers) []settingRow 
 	return rows
 }
 
-// own orders settings that have no name in Kafka before the others: their names have no dot.
+// own returns 0 for settings without a name in Kafka and 1 for others, so that the former are
+// sorted first. The names of the former contain no dot.
 func own(row settingRow) int {
 	if strings.ContainsRune(row.Name, '.') || row.Name == "preallocate" {
 		return 1
@@ -45,8 +46,8 @@ func own(row settingRow) int {
 	return 0
 }
 
-// cleanerSettings returns the settings of the cleaner that have no name in Kafka. The reports do
-// not contain the source of these settings.
+// cleanerSettings returns the cleaner's settings that have no name in Kafka. The reports do not
+// contain the source of these values.
 func cleanerSettings(answers remote.Answers) (rows []settingRow) {
 	for i := range answers.Partitions {
 		c := answers.Partitions[i].Compaction
@@ -66,7 +67,7 @@ func cleanerSettings(answers remote.Answers) (rows []settingRow) {
 	return nil
 }
 
-// durabilityOf returns the field durability of a Topic that flush.messages stands for.
+// durabilityOf returns the value of a Topic's field durability that corresponds to flush.messages.
 func durabilityOf(flushMessages string) string {
 	switch flushMessages {
 	case "":
@@ -77,8 +78,8 @@ func durabilityOf(flushMessages string) string {
 	return "Replicated"
 }
 
-// settingText returns a value with a unit, by the last part of the name of the setting; "" if the
-// value has none.
+// settingText returns a value with its unit, or "" if the value has no unit. The last part of the
+// setting's name determines the unit.
 func settingText(name, value string) string {
 	n, err := strconv.ParseInt(value, 10, 64)
 	_, unit, _ := cutLast(name, ".")
@@ -115,8 +116,8 @@ func ratioText(value string) string {
 	return strconv.FormatFloat(math.Round(ratio*1e6)/1e4, 'f', -1, 64) + " %"
 }
 
-// exactDuration formats milliseconds in the largest unit of which they are a multiple. If they are
-// a multiple of none, such as 604800001, it formats them approximately.
+// exactDuration formats a number of milliseconds in the largest unit of which it is a multiple. If
+// it is a multiple of none, such as 604800001, exactDuration formats it approximately.
 func exactDuration(milliseconds int64) string {
 	const ms = int64(time.Millisecond)
 	if milliseconds == 0 {

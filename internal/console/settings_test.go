@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// TestSettingsHaveUnits: numbers of settings are shown in the units of people.
+// TestSettingsHaveUnits checks that numeric settings are shown with readable units.
 func TestSettingsHaveUnits(t *testing.T) {
 	for _, test := range []struct{ name, value, want string }{
 		{"max.compaction.lag.ms", "9223372036854775807", "no limit"},
@@ -31,8 +31,8 @@ func TestSettingsHaveUnits(t *testing.T) {
 	}
 }
 
-// TestOwnSettingsAreShown: settings without a name in Kafka come first; brokers of older releases
-// do not report those of the cleaner.
+// TestOwnSettingsAreShown checks that settings without a name in Kafka come first. Brokers of older
+// releases do not report the cleaner's settings.
 func TestOwnSettingsAreShown(t *testing.T) {
 	settings := []kafka.Setting{{Name: "cleanup.policy", Value: "compact", Source: "topic"},
 		{Name: "flush.messages", Value: "1", Source: "topic", Overridden: "9223372036854775807"}}

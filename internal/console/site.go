@@ -16,45 +16,46 @@ import (
 )
 
 const (
-	// clustersTTL is how long a list of LogClusters is used.
+	// clustersTTL is how long the list of LogClusters is cached.
 	clustersTTL = 10 * time.Second
-	// siteIdle is how long the console of a LogCluster stays open after its last request.
+	// siteIdle is how long a LogCluster's console stays open after its last request.
 	siteIdle = 10 * time.Minute
 )
 
 // Cluster is a LogCluster that a Site serves.
 type Cluster struct {
 	ClusterName
-	// Version changes when the console has to connect in another way.
+	// Version changes when the console must reconnect in another way.
 	Version string
 	Brokers int
 	Secured bool
 }
 
-// Connection contains the connections of a console to a LogCluster.
+// Connection contains a console's connections to a LogCluster.
 type Connection struct {
 	Fleet *remote.Fleet
-	Kafka func() (*kafka.Client, error) // as Options.Kafka
+	Kafka func() (*kafka.Client, error) // for Options.Kafka
 }
 
 // SiteOptions configures a Site.
 type SiteOptions struct {
 	// List returns the LogClusters.
 	List func(ctx context.Context) ([]Cluster, error)
-	// Connect connects to one of them. It sends no request.
+	// Connect connects to a LogCluster that List has returned. It sends no request.
 	Connect func(Cluster) (Connection, error)
-	// Authority authenticates the users; nil: the console has no users. Then it shows reports to
-	// everyone, and messages to users of this machine.
+	// Authority authenticates users; nil: the console does not authenticate users. Then it shows
+	// reports to everyone, and messages only to users of this machine.
 	Authority Authority
-	Loopback  bool         // as Options.Loopback
-	Hosts     []string     // as Options.Hosts
-	Prefix    string       // as Options.PathPrefix
+	Loopback  bool         // for Options.Loopback
+	Hosts     []string     // for Options.Hosts
+	Prefix    string       // for Options.PathPrefix
 	Logger    *slog.Logger // default: discards everything
 }
 
-// Site is an http.Handler that serves the consoles of several LogClusters, below
-// clusters/NAMESPACE/NAME/, and the login page. It opens a console at its first request, and closes
-// it after siteIdle, or when the LogCluster is gone or its Version has changed.
+// Site is an http.Handler that serves the login page and the consoles of several LogClusters, below
+// clusters/NAMESPACE/NAME/. It opens a console at its first request. It closes the console when it
+// was idle for siteIdle, when the LogCluster no longer exists, and when the LogCluster's Version
+// has changed.
 type Site struct {
 	opts    SiteOptions
 	handler http.Handler
@@ -63,16 +64,16 @@ type Site struct {
 		sync.Mutex
 		consoles map[ClusterName]*opened
 		listed   []Cluster
-		moment   time.Time // of listed
+		moment   time.Time // time at which listed was read
 	}
 }
 
-// opened is the console of a LogCluster.
+// opened is an open console of a LogCluster.
 type opened struct {
 	console *Console
 	version string
 	used    time.Time
-	active  int // number of requests that run
+	active  int // number of running requests
 }
 
 // NewSite returns a site. Close releases its connections.
@@ -101,7 +102,7 @@ func NewSite(opts SiteOptions) *Site {
 	}
 	guarded := belowPrefix(opts.Prefix, guard(opts.Hosts, cleanPaths(mux, s.unknown)))
 	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/healthz" { // open, for probes
+		if r.URL.Path == "/healthz" { // open to everyone, for probes
 			refuse(w, http.StatusOK, "ok")
 			return
 		}
@@ -124,7 +125,7 @@ func (s *Site) Close() {
 	}
 }
 
-// page returns the handler of a page for users.
+// page returns a handler for a page that only authenticated users can request.
 func (s *Site) page(build func(http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	if s.opts.Authority == nil {
 		return build
@@ -132,8 +133,8 @@ func (s *Site) page(build func(http.ResponseWriter, *http.Request)) http.Handler
 	return identified(s.opts.Authority, "login", build)
 }
 
-// list is the page that lists the LogClusters that the user may see. If there is only one, it
-// redirects to the console of that LogCluster, unless parameter list is set.
+// list serves the page with the LogClusters that the user may see. If there is only one, it
+// redirects to that LogCluster's console, unless the parameter list is set.
 func (s *Site) list(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
@@ -185,7 +186,8 @@ func (s *Site) permitted(r *http.Request, all []Cluster) ([]Cluster, error) {
 	return found, errors.Join(faults...)
 }
 
-// clusters returns the LogClusters, at most clustersTTL old, sorted by namespace and name.
+// clusters returns the LogClusters, sorted by namespace and name. The list is at most clustersTTL
+// old.
 func (s *Site) clusters(ctx context.Context) ([]Cluster, error) {
 	s.mu.Lock()
 	all, moment := s.mu.listed, s.mu.moment
@@ -210,7 +212,7 @@ func (s *Site) clusters(ctx context.Context) ([]Cluster, error) {
 	return all, nil
 }
 
-// sweepLocked removes and returns the consoles that are not used, or whose LogCluster has changed.
+// sweepLocked removes idle consoles and consoles whose LogCluster has changed, and returns them.
 func (s *Site) sweepLocked(now time.Time) (ended []*opened) {
 	versions := map[ClusterName]string{}
 	for _, cluster := range s.mu.listed {
@@ -227,8 +229,8 @@ func (s *Site) sweepLocked(now time.Time) (ended []*opened) {
 	return ended
 }
 
-// cluster serves the console of one LogCluster. A user without rights does not learn whether it
-// exists.
+// cluster serves one LogCluster's console. A user without rights cannot find out whether the
+// LogCluster exists.
 func (s *Site) cluster(w http.ResponseWriter, r *http.Request) {
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		name := ClusterName{r.PathValue("namespace"), r.PathValue("name")}
@@ -256,7 +258,7 @@ func (s *Site) cluster(w http.ResponseWriter, r *http.Request) {
 	identified(s.opts.Authority, upFrom(r)+"login", serve)(w, r)
 }
 
-// mayOpen returns nil if the user of a request may see the reports of a LogCluster.
+// mayOpen returns nil if the user of a request may see the LogCluster's reports.
 func (s *Site) mayOpen(r *http.Request, name ClusterName) error {
 	if s.opts.Authority == nil {
 		return nil
@@ -264,7 +266,7 @@ func (s *Site) mayOpen(r *http.Request, name ClusterName) error {
 	return permit(r, s.opts.Authority, name, ReadReport)
 }
 
-// leave records the end of a request.
+// leave must be called when a request to the console has ended.
 func (s *Site) leave(entry *opened) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,25 +274,26 @@ func (s *Site) leave(entry *opened) {
 	entry.used = time.Now()
 }
 
-// unknown is the page of a path that does not exist.
+// unknown serves the page for paths that do not exist.
 func (s *Site) unknown(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, view{Template: "fault", Title: "Not available", Status: http.StatusNotFound,
 		Body: "There is no such page."})
 }
 
-// restOf returns the path of a request below that of its LogCluster, as the browser has sent it.
+// restOf returns the part of a request's path below its LogCluster's path, as the browser has sent
+// it.
 func restOf(r *http.Request) string {
 	const segments = 5 // "", clusters, NAMESPACE, NAME, rest
 	return strings.SplitN(r.URL.EscapedPath(), "/", segments)[segments-1]
 }
 
-// upFrom returns the relative URL that leads from the directory of a request to the root.
+// upFrom returns the relative URL that leads from the request's directory to the root.
 func upFrom(r *http.Request) string { return strings.Repeat("../", depth(r)) }
 
-// depth returns how many segments of the path of a request lead to its directory.
+// depth returns the number of path segments that lead to the request's directory.
 func depth(r *http.Request) int { return strings.Count(r.URL.EscapedPath(), "/") - 1 }
 
-// unopened returns the page of a LogCluster whose console cannot be opened.
+// unopened returns the page for a LogCluster whose console cannot be opened.
 func (s *Site) unopened(err error) view {
 	status := http.StatusServiceUnavailable
 	var known *fault
@@ -300,7 +303,7 @@ func (s *Site) unopened(err error) view {
 	return view{Template: "fault", Title: "Not available", Status: status, Body: err.Error()}
 }
 
-// open returns the console of a LogCluster. The caller calls leave.
+// open returns a LogCluster's console. The caller must call leave.
 func (s *Site) open(ctx context.Context, name ClusterName) (*opened, error) {
 	all, err := s.clusters(ctx)
 	if err != nil {
@@ -314,7 +317,7 @@ func (s *Site) open(ctx context.Context, name ClusterName) (*opened, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if opened := s.mu.consoles[name]; opened != nil {
-		opened.active++ // its version is the listed one, or clusters will soon remove it
+		opened.active++ // if its version is not the listed one, clusters will soon remove it
 		return opened, nil
 	}
 	connection, err := s.opts.Connect(all[index])

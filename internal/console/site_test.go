@@ -16,13 +16,13 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// rights is an Authority with a table: which rights a token has on LogClusters.
+// rights is an Authority with a table of the rights that each token has on LogClusters.
 type rights struct {
 	mu     sync.Mutex // guards table and failed
 	table  map[string]map[ClusterName][]Right
-	failed error // of all requests
+	failed error // error of all requests
 	asked  atomic.Int32
-	clean  string // the last request: token and topic
+	clean  string // token and topic of the last request to clean
 }
 
 func (a *rights) User(_ context.Context, token string) (string, error) {
@@ -57,7 +57,7 @@ func (a *rights) LogUsers(_ context.Context, _ string, _ ClusterName) ([]LogUser
 	return []LogUser{{Name: "orders", Authentication: "Scram", ACLs: 2, Ready: true}}, nil
 }
 
-// change makes the change while no request is answered.
+// change makes a change while no request is being answered.
 func (a *rights) change(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,7 +69,7 @@ var (
 	green = ClusterName{"logs", "green"}
 )
 
-// newRights returns an authority with a user for each set of rights.
+// newRights returns an Authority that has one user for each set of rights.
 func newRights() *rights {
 	return &rights{table: map[string]map[ClusterName][]Right{
 		"none":   {},
@@ -80,7 +80,7 @@ func newRights() *rights {
 	}}
 }
 
-// newTestSite returns a site of two LogClusters whose brokers do not respond.
+// newTestSite returns a site with two LogClusters whose brokers do not respond.
 func newTestSite(t *testing.T, opts SiteOptions) *Site {
 	t.Helper()
 	opts.List = func(context.Context) ([]Cluster, error) {
@@ -95,7 +95,7 @@ func newTestSite(t *testing.T, opts SiteOptions) *Site {
 	return s
 }
 
-// ask sends a request to a handler.
+// ask sends a request to a handler and returns the response.
 func ask(t *testing.T, to http.Handler, method, target, body string,
 	headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -114,9 +114,9 @@ func ask(t *testing.T, to http.Handler, method, target, body string,
 
 const record = "message?topic=t&partition=0&offset=0"
 
-// TestRightsOfUsers: every page needs a token and the right to reports, and records need theirs.
-// The status 501 is that of a console without the Kafka protocol, and 502 that of one without
-// brokers: both are beyond the decision.
+// TestRightsOfUsers checks that every page needs a token and the right to get reports, and that
+// records need the right to records. An admitted request gets a later error: status 501 if the
+// console has no Kafka connection, and 502 if there are no brokers.
 func TestRightsOfUsers(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	for _, test := range []struct {
@@ -151,8 +151,8 @@ func TestRightsOfUsers(t *testing.T) {
 	}
 }
 
-// TestListContainsPermittedLogClusters: users see the LogClusters whose reports they may get. With
-// only one, the list leads there.
+// TestListContainsPermittedLogClusters checks that users see only the LogClusters whose reports
+// they may get. If there is only one, the list redirects to it.
 func TestListContainsPermittedLogClusters(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	for token, want := range map[string]string{"none": "no LogCluster", "reader": "green"} {
@@ -170,8 +170,8 @@ func TestListContainsPermittedLogClusters(t *testing.T) {
 	}
 }
 
-// TestLogin: the login page gives the browser a cookie that scripts cannot read and that requests
-// of other sites do not carry; logging out removes it.
+// TestLogin checks that the login page sets a cookie that scripts cannot read and that requests
+// from other sites do not carry. Logging out removes the cookie.
 func TestLogin(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	got := ask(t, s, "GET", "/clusters/logs/blue/topics", "", "Accept", "text/html")
@@ -220,7 +220,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestHeadSaysWhatTheUserMayClean: everything, the Topics that a rule names, or nothing.
+// TestHeadSaysWhatTheUserMayClean checks that the head says whether the user may clean all topics,
+// some topics, or none.
 func TestHeadSaysWhatTheUserMayClean(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	for token, want := range map[string]string{"admin": "may clean</p>",
@@ -232,7 +233,8 @@ func TestHeadSaysWhatTheUserMayClean(t *testing.T) {
 	}
 }
 
-// TestHeaderPrecedesCookie: the token of an authenticating proxy is used, not that of the cookie.
+// TestHeaderPrecedesCookie checks that the token from an authenticating proxy takes precedence over
+// the token in the cookie.
 func TestHeaderPrecedesCookie(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	for header, want := range map[string]int{"Bearer none": 403, "bearer  admin": 200,
@@ -245,8 +247,9 @@ func TestHeaderPrecedesCookie(t *testing.T) {
 	}
 }
 
-// TestCleanIsRequestedByTheCaller: the request has the token of the user, and reaches the API
-// server even if the user may not patch every topic: the API server decides.
+// TestCleanIsRequestedByTheCaller checks that a request to clean carries the user's token. The
+// request reaches the API server even if the user may not patch every topic, because the API server
+// decides.
 func TestCleanIsRequestedByTheCaller(t *testing.T) {
 	authority := newRights()
 	s := newTestSite(t, SiteOptions{Authority: authority})
@@ -267,7 +270,8 @@ func TestCleanIsRequestedByTheCaller(t *testing.T) {
 	}
 }
 
-// TestSiteWithoutAuthority: off loopback, everyone sees reports, and nobody records.
+// TestSiteWithoutAuthority checks a site that does not listen on loopback. Everyone may see
+// reports, but nobody may see records or clean.
 func TestSiteWithoutAuthority(t *testing.T) {
 	s := newTestSite(t, SiteOptions{})
 	for page, want := range map[string]int{"/": 200, "/clusters/logs/blue/topics": 200,
@@ -282,8 +286,8 @@ func TestSiteWithoutAuthority(t *testing.T) {
 	}
 }
 
-// TestConsolesFollowTheirLogCluster: a console is closed when the version of its LogCluster changes
-// or the LogCluster is gone, and when nobody uses it.
+// TestConsolesFollowTheirLogCluster checks that a console is closed when its LogCluster's version
+// changes, when the LogCluster is deleted, and when nobody uses the console.
 func TestConsolesFollowTheirLogCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version, gone, connected := "1", false, 0
@@ -322,8 +326,8 @@ func TestConsolesFollowTheirLogCluster(t *testing.T) {
 	})
 }
 
-// TestReviewsAreCached: equal questions are asked once in reviewTTL, answers of other tokens are
-// never used, and failures are not cached.
+// TestReviewsAreCached checks that equal questions cause one request per reviewTTL, that the
+// answers for one token are never used for another, and that failures are not cached.
 func TestReviewsAreCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		authority := newRights()
@@ -366,7 +370,7 @@ func TestReviewsAreCached(t *testing.T) {
 	})
 }
 
-// TestReviewsAreBounded: tokens that nobody accepts do not fill the memory.
+// TestReviewsAreBounded checks that many invalid tokens do not fill the memory.
 func TestReviewsAreBounded(t *testing.T) {
 	r := newReviews(newRights())
 	for i := range 2*reviewsMax + 1 {
@@ -379,8 +383,8 @@ func TestReviewsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStreamsEndWithTheRight: a stream of updates ends within reviewTTL after the right to reports
-// was withdrawn, but not because the API server is unavailable.
+// TestStreamsEndWithTheRight checks that a stream of updates ends within reviewTTL after the right
+// to reports was withdrawn. It must not end because the API server is unavailable.
 func TestStreamsEndWithTheRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		authority := newRights()

@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// column is a column by which a table can be sorted: its name in URLs, and the order of two rows.
+// column is a column by which a table can be sorted. It has a name for URLs, and a function that
+// compares two rows.
 type column[T any] struct {
 	name    string
 	compare func(a, b *T) int
 }
 
-// sorting is the order of a table: the column, and whether it is descending. It makes the links in
-// the heads of the columns.
+// sorting is the order of a table: the column, and whether the order is descending. It creates the
+// links in the column heads.
 type sorting struct {
 	path       string
 	query      url.Values
@@ -21,9 +22,9 @@ type sorting struct {
 	descending bool
 }
 
-// sorted sorts rows by the parameter sort of a query: the name of a column, after a "-" in
-// descending order. Without a known column the rows keep their order, which is that of the first
-// column.
+// sorted sorts rows by the query's parameter sort. The parameter is the name of a column, with a
+// leading "-" for descending order. If there is no such column, the rows keep their order, which is
+// the order by the first column.
 func sorted[T any](path string, query url.Values, rows []T, columns []column[T]) sorting {
 	by, descending := strings.CutPrefix(query.Get("sort"), "-")
 	index := slices.IndexFunc(columns, func(c column[T]) bool { return c.name == by })
@@ -42,11 +43,12 @@ func sorted[T any](path string, query url.Values, rows []T, columns []column[T])
 // sortHead is the head of a column.
 type sortHead struct {
 	Label, Class string
-	Link         string // relative URL of the table in the order of the column
-	Aria         string // value of attribute aria-sort; "" for other columns
+	Link         string // relative URL of the table sorted by the column
+	Aria         string // value of attribute aria-sort; "" if the table is sorted by another column
 }
 
-// Head returns the head of a column. A column of numbers is first sorted in descending order.
+// Head returns the head of a column. The first click on a numeric column sorts it in descending
+// order.
 func (s sorting) Head(name, label, class string) sortHead {
 	head := sortHead{Label: label, Class: class}
 	next := name

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestTablesAreSorted: parameter sort decides, rows that are equal keep their order, and an unknown
-// column changes nothing.
+// TestTablesAreSorted checks that the parameter sort determines the order. Equal rows keep their
+// order, and an unknown column changes nothing.
 func TestTablesAreSorted(t *testing.T) {
 	type row struct {
 		name string
@@ -33,8 +33,8 @@ func TestTablesAreSorted(t *testing.T) {
 	}
 }
 
-// TestHeadsOfSortedTables: a second click turns the order, numbers begin with the largest, and the
-// other parameters of the page stay.
+// TestHeadsOfSortedTables checks the links in column heads. A second click reverses the order,
+// numbers begin with the largest, and the page's other parameters are kept.
 func TestHeadsOfSortedTables(t *testing.T) {
 	columns := []column[int]{{"name", nil}, {"size", func(a, b *int) int { return cmp.Compare(*a, *b) }}}
 	for _, test := range []struct{ by, name, class, link, aria string }{
@@ -53,9 +53,9 @@ func TestHeadsOfSortedTables(t *testing.T) {
 	}
 }
 
-// TestBrokersReplicasAndPassesAreSorted: unknown numbers come first in ascending order, partitions
-// are compared by their leaders, and a pass that runs is longer than all others. The history shows
-// that it has the newest pass first unless another order is asked for.
+// TestBrokersReplicasAndPassesAreSorted checks three tables. Unknown numbers come first in
+// ascending order, partitions are compared by their leaders, and a running pass counts as longer
+// than all others. By default, the history is marked as sorted with the newest pass first.
 func TestBrokersReplicasAndPassesAreSorted(t *testing.T) {
 	by := func(name string) url.Values { return url.Values{"sort": {name}} }
 	brokers := []brokerRow{{ID: 0, Garbage: 5}, {ID: 1, GarbageUnknown: true, Garbage: 9},
@@ -78,7 +78,7 @@ func TestBrokersReplicasAndPassesAreSorted(t *testing.T) {
 			Replicas: []replicaCell{cell(0, false, 90), cell(1, true, 10)}},
 		{PlacedPartition: report.PlacedPartition{Partition: 1},
 			Replicas: []replicaCell{cell(0, true, 30)}},
-		{PlacedPartition: report.PlacedPartition{Partition: 2}}, // no replica is known
+		{PlacedPartition: report.PlacedPartition{Partition: 2}}, // nothing is known about its replicas
 	}
 	sorted("topic", by("-size"), replicas, replicaColumns)
 	if replicas[0].Partition != 1 || replicas[1].Partition != 0 || replicas[2].Partition != 2 {

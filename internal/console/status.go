@@ -7,24 +7,24 @@ import (
 	"heartwood.dev/heartwood/api/summary"
 )
 
-// status is a short description of the cleaner's work on a partition, or of the reason why it does
+// status is a short description of the cleaner's work on a partition, or of why the cleaner does
 // nothing.
 type status struct {
-	Head   string  // in bold
-	Rest   string  // after Head, in the same line
-	Detail string  // in the line below
+	Head   string  // shown in bold
+	Rest   string  // shown after Head in the same line
+	Detail string  // shown in the line below
 	Ratio  float64 // progress, 0..1
-	Bar    bool    // a pass runs, so Ratio is shown
+	Bar    bool    // true while a pass runs, to show Ratio
 	Tone   string  // "", "run", "wait" or "bad"
 }
 
-// phases are the words for report.Compaction.Phase while a pass runs.
+// phases maps report.Compaction.Phase to a text, while a pass runs.
 var phases = map[string]string{
 	"indexing": "Indexing keys", "deduplicating": "Comparing keys", "rewriting": "Rewriting",
 	"committing": "Committing",
 }
 
-// triggers are the words for report.Pass.Trigger.
+// triggers maps report.Pass.Trigger to a text.
 var triggers = map[string]string{
 	report.TriggerMaxLag: "maxLag", report.TriggerRequested: "requested",
 	report.TriggerDirtyRatio: "dirty ratio", report.TriggerTombstones: "tombstones due",
@@ -37,7 +37,7 @@ func word(words map[string]string, key string) string {
 	return strings.ReplaceAll(key, "_", " ")
 }
 
-// statusOf describes a replica's report.
+// statusOf describes the state in a replica's report.
 func statusOf(c *report.Compaction) status {
 	if c == nil {
 		return status{Head: "Not compacted"}
@@ -78,8 +78,8 @@ func runningStatus(c *report.Compaction) status {
 	return running
 }
 
-// runningSpeed describes the speed of a running pass and the time that it has waited; "" if neither
-// is known.
+// runningSpeed describes a running pass's speed and how long it has waited, or returns "" if
+// neither is known.
 func runningSpeed(p *report.Pass) string {
 	var parts []string
 	if p.BytesPerSecond != nil {
@@ -94,8 +94,8 @@ func runningSpeed(p *report.Pass) string {
 // waitedMin is the shortest throttled time, in seconds, that a page shows.
 const waitedMin = 0.1
 
-// waitedOf returns how long a pass has waited for the limit of the cleaner's I/O; "" if it has not
-// waited, or its broker does not report it.
+// waitedOf returns how long a pass has waited for the cleaner's I/O limit. It returns "" if the
+// pass has not waited, or if its broker does not report the time.
 func waitedOf(p *report.Pass) string {
 	if p.ThrottledSeconds == nil || *p.ThrottledSeconds < waitedMin {
 		return ""
@@ -103,7 +103,7 @@ func waitedOf(p *report.Pass) string {
 	return formatDuration(seconds(*p.ThrottledSeconds))
 }
 
-// speedOf returns the mean speed of a pass that has ended, and how long it waited.
+// speedOf returns the mean speed of a completed pass, and how long it has waited.
 func speedOf(p *report.Pass) (facts []fact) {
 	if p.Ended != nil && *p.Ended > p.Began {
 		sum := p.ReadBytes + p.WrittenBytes + p.SidecarReadBytes + p.SidecarWrittenBytes
@@ -120,7 +120,7 @@ func speedOf(p *report.Pass) (facts []fact) {
 	return append(facts, fact{"throttled", waited})
 }
 
-// idleReason describes why no pass runs, with the deciding numbers.
+// idleReason describes why no pass runs, with the numbers on which this depends.
 func idleReason(c *report.Compaction) string {
 	known, ok := summary.Explain(c.Reason)
 	if !ok {
@@ -134,7 +134,7 @@ func idleReason(c *report.Compaction) string {
 	return known.Short(facts)
 }
 
-// sectionsText describes the sections of a log.
+// sectionsText describes the sizes of a log's clean, dirty and blocked sections.
 func sectionsText(c *report.Compaction) string {
 	var s sections
 	s.add(c)

@@ -13,33 +13,34 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// topicRow is one topic, as its partitions' leaders report it.
+// topicRow describes one topic, according to the reports of its partitions' leaders.
 type topicRow struct {
 	Name       string
-	Internal   bool // a topic of the brokers themselves
+	Internal   bool // true for a topic of the brokers themselves
 	Partitions int
-	Replicas   int // total number over all partitions
+	Replicas   int // total number of replicas of all partitions
 	Compacted  bool
-	Bytes      int64 // of the leaders' logs
-	Offsets    int64 // number of offsets between the start and the end of the logs
+	Bytes      int64 // size of the leaders' logs
+	Offsets    int64 // number of offsets from the start to the end of the logs
 	Sections   sections
-	// Garbage is the garbage of all partitions if GarbageKnown is set, else a part of it. It is
-	// exact if it was counted by passes in all of them.
+	// Garbage is the garbage in all partitions if GarbageKnown is set, otherwise only a part of it.
+	// GarbageExact is set if passes have counted the garbage in all partitions.
 	Garbage                    int64
 	GarbageKnown, GarbageExact bool
-	reported                   int     // number of leaders that reported on their cleaner
-	DirtyRatio                 float64 // the largest one of any partition
-	Running                    int     // number of passes that run, on leaders and followers
-	Progress                   float64 // mean of the leaders' running passes, 0..1
-	Reason, Message            string  // of the condition Compacting
+	reported                   int     // number of leaders that have reported their cleaner's state
+	DirtyRatio                 float64 // highest ratio of all partitions
+	Running                    int     // number of running passes, on leaders and followers
+	Progress                   float64 // mean progress of the leaders' running passes, 0..1
+	Reason, Message            string  // from condition Compacting
 	// Records and Keys are the numbers of records and of distinct keys as text; "" if unknown.
 	Records, Keys         string
 	RecordCount, KeyCount *int64  // nil if unknown
-	LastCleaned           instant // the oldest last pass of any partition
+	LastCleaned           instant // end of the last pass, of the partition where it is the oldest
 	Overdue               time.Duration
 }
 
-// sections are the bytes of a compacted log by their state for the cleaner.
+// sections contains the sizes in bytes of a compacted log's sections, by their state for the
+// cleaner.
 type sections struct{ Clean, Dirty, Blocked int64 }
 
 func (s *sections) add(c *report.Compaction) {
@@ -53,7 +54,7 @@ func (s *sections) add(c *report.Compaction) {
 // Total returns the sum.
 func (s sections) Total() int64 { return s.Clean + s.Dirty + s.Blocked }
 
-// topicsOf summarizes the answers of the brokers by topic, sorted by name.
+// topicsOf summarizes the brokers' answers by topic, sorted by name.
 func topicsOf(answers remote.Answers, now time.Time) []topicRow {
 	byName := map[string]*topicRow{}
 	for i := range answers.Placement.Partitions {
@@ -94,7 +95,7 @@ func topicsOf(answers remote.Answers, now time.Time) []topicRow {
 	return rows
 }
 
-// countTexts formats the numbers of records and of distinct keys of a topic; "" if unknown.
+// countTexts formats a topic's numbers of records and of distinct keys. An unknown number is "".
 func countTexts(topic *summary.Topic) (records, keys string) {
 	prefixes := [2]string{"", "at most "}
 	if !topic.RecordsExact {
@@ -143,13 +144,13 @@ func (row *topicRow) add(p *report.Partition) {
 	}
 }
 
-// problem is a condition that may require an action of the user.
+// problem is a condition that may require the user to act.
 type problem struct {
-	Severity  int // 0: the worst
+	Severity  int // 0 is the worst
 	Kind      string
-	Topic     string // "": the problem is that of a broker
+	Topic     string // "": the problem concerns a broker
 	Partition int32
-	Broker    int32 // subject if Topic is ""
+	Broker    int32 // the broker concerned if Topic is ""
 	Text      string
 }
 
@@ -176,7 +177,7 @@ func problemsOf(answers remote.Answers) (found []problem) {
 	return found
 }
 
-// volumeProblem returns the problem of a volume under storage pressure.
+// volumeProblem returns the problem for a volume under storage pressure.
 func volumeProblem(v *report.Volume) (problem, bool) {
 	volume := problem{Severity: 3, Kind: "Volume filling", Broker: v.Broker, Text: v.Message}
 	switch pressure.ParseLevel(v.Pressure) {
@@ -190,7 +191,7 @@ func volumeProblem(v *report.Volume) (problem, bool) {
 	return volume, true
 }
 
-// refusing returns the volumes of the brokers that refuse records.
+// refusing returns the volumes of those brokers that refuse records.
 func refusing(volumes []report.Volume) (found []report.Volume) {
 	for i := range volumes {
 		if pressure.ParseLevel(volumes[i].Pressure) >= pressure.Reject {
@@ -266,7 +267,7 @@ type passRow struct {
 	status
 }
 
-// runningOf returns the running passes, those of leaders first.
+// runningOf returns the running passes; passes on leaders come first.
 func runningOf(answers remote.Answers) (rows []passRow) {
 	for i := range answers.Partitions {
 		p := &answers.Partitions[i]

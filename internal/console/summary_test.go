@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// TestProblemsAreSortedBySeverity: a partition whose leader starts heals by itself, so it comes
-// after partitions that are unavailable or refuse writes.
+// TestProblemsAreSortedBySeverity checks that a partition whose leader is starting comes after
+// partitions that are unavailable or refuse writes, because the former recovers by itself.
 func TestProblemsAreSortedBySeverity(t *testing.T) {
 	var answers remote.Answers
 	for i, reason := range []string{"Reassigning", "LeaderStarting", "UnderMinInSyncReplicas",

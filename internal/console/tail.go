@@ -15,22 +15,22 @@ import (
 	"heartwood.dev/heartwood/internal/console/kafka"
 )
 
-// positionTail is the position of the form that follows the end of a topic.
+// positionTail is the form's position value for following the end of a topic.
 const positionTail = "tail"
 
 const (
 	// tailGap is the time between two steps of a tail.
 	tailGap = 500 * time.Millisecond
-	// tailRefresh is the number of seconds after which a page without scripts loads again.
+	// tailRefresh is the number of seconds after which a page without scripts reloads.
 	tailRefresh = 5
-	// tailBytesMax limits the HTML of the rows of one update.
+	// tailBytesMax limits the size of the HTML of the rows in one update.
 	tailBytesMax = 256 << 10
-	// tailCursorMax limits the cursor of a stream, which is part of a URL. Above it, a stream that
-	// connects again begins at the end.
+	// tailCursorMax limits the size of a stream's cursor, because it is part of a URL. If the cursor
+	// is larger, a stream that reconnects begins at the end.
 	tailCursorMax = 2000
 )
 
-// tailUpdate is the data of one event of a tail.
+// tailUpdate is the data of one event in a tail's stream.
 type tailUpdate struct {
 	Rows    string `json:"rows"` // HTML of table rows, the newest first
 	Looked  int64  `json:"looked"`
@@ -39,7 +39,7 @@ type tailUpdate struct {
 	Skipped int64  `json:"skipped"` // offsets
 }
 
-// follow makes the page follow the topic from the offsets ends on.
+// follow makes the page follow the topic, starting at the offsets in ends.
 func (m *messages) follow(ends map[int32]int64) {
 	m.Tail = query("tail", "name", m.Topic, "partition", m.Partition, "key", m.Key,
 		"value", m.Value)
@@ -51,7 +51,7 @@ func (m *messages) follow(ends map[int32]int64) {
 	}
 }
 
-// tailCursor formats the position of a tail; "" if it is too long.
+// tailCursor formats a tail's position, or returns "" if it is too long.
 func tailCursor(positions map[int32]int64) string {
 	if text := formatCursor(positions); len(text) <= tailCursorMax {
 		return text
@@ -59,7 +59,8 @@ func tailCursor(positions map[int32]int64) string {
 	return ""
 }
 
-// sameKey returns a text that is equal for the records of one key of a partition; "" without a key.
+// sameKey returns a text that is equal for records with the same key in the same partition, or ""
+// without a key.
 func sameKey(r *kafka.Record) string {
 	if r.Key == nil {
 		return ""
@@ -70,9 +71,8 @@ func sameKey(r *kafka.Record) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// tail streams the records that are appended to a topic, as server-sent events with rows of the
-// table. The ID of each event is the position after it, so a page that connects again continues
-// there.
+// tail streams the records that are appended to a topic. It sends server-sent events with table
+// rows. The ID of each event is the position after it, so a page that reconnects continues there.
 func (c *Console) tail(w http.ResponseWriter, r *http.Request) {
 	tail, page, err := c.openTail(r)
 	if err != nil {
@@ -82,17 +82,17 @@ func (c *Console) tail(w http.ResponseWriter, r *http.Request) {
 	defer tail.Close()
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
-	header.Set("X-Accel-Buffering", "no") // nginx would hold updates back
+	header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer updates
 	out := eventWriter{w, http.NewResponseController(w)}
 	w.WriteHeader(http.StatusOK)
 	quiet, fault := time.Now(), ""
-	if out.write(": \n\n") != nil { // the page is live before the first record
+	if out.write(": \n\n") != nil { // makes the page live before the first record
 		return
 	}
 	for {
 		step, err := tail.Next(r.Context())
 		if r.Context().Err() != nil || kafka.Closed(err) {
-			return // the browser connects again to a console that is open
+			return // the browser reconnects, to an open console
 		}
 		failed := out.step(c, &page, step, tailCursor(tail.Position()))
 		if text := faultText(err); text != fault && failed == nil {
@@ -114,7 +114,7 @@ func (c *Console) tail(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// openTail begins the tail of a request.
+// openTail opens the tail that the request describes.
 func (c *Console) openTail(r *http.Request) (tail *kafka.Tail, page messages, err error) {
 	if err := c.mayRead(r); err != nil {
 		return nil, page, err
@@ -134,8 +134,8 @@ func (c *Console) openTail(r *http.Request) (tail *kafka.Tail, page messages, er
 	return tail, page, err
 }
 
-// parseTail parses the query of a stream. A browser that connects again sends the ID of the last
-// event that it received.
+// parseTail parses a stream's query. A browser that reconnects sends the ID of the last event that
+// it received.
 func parseTail(r *http.Request) (page messages, tailQuery kafka.TailQuery, err error) {
 	q := r.URL.Query()
 	q.Set("position", positionTail)
@@ -157,7 +157,7 @@ func parseTail(r *http.Request) (page messages, tailQuery kafka.TailQuery, err e
 	return page, tailQuery, err
 }
 
-// faultText returns the text for a failed step; "" without an error.
+// faultText returns the text for a failed step, or "" if err is nil.
 func faultText(err error) string {
 	if err == nil {
 		return ""
@@ -179,7 +179,7 @@ func (e eventWriter) write(text string) error {
 	return e.control.Flush()
 }
 
-// event writes one event. The ID is left out if it is empty.
+// event writes one event. It omits the ID if id is empty.
 func (e eventWriter) event(name, id string, data any) error {
 	encoded, err := json.Marshal(data)
 	if err != nil {
@@ -191,7 +191,7 @@ func (e eventWriter) event(name, id string, data any) error {
 	return e.write("event: " + name + "\n" + id + "data: " + string(encoded) + "\n\n")
 }
 
-// step writes the result of a step of a tail, unless it is empty.
+// step writes the result of one step of a tail, unless the result is empty.
 func (e eventWriter) step(c *Console, page *messages, tailStep kafka.TailStep,
 	position string) error {
 	if tailStep.Looked == 0 && tailStep.Skipped == 0 {
@@ -207,8 +207,8 @@ func (e eventWriter) step(c *Console, page *messages, tailStep kafka.TailStep,
 		Shown: shown, Skipped: tailStep.Skipped})
 }
 
-// tailRows renders records, given by time, as table rows, the newest first. It leaves out the
-// oldest ones above tailBytesMax.
+// tailRows renders records as table rows, the newest first. The records are sorted by time. If the
+// rows exceed tailBytesMax, tailRows omits the oldest ones.
 func tailRows(page *messages, records []kafka.Record) (html string, shown int, err error) {
 	var rows []byte
 	for i := range slices.Backward(records) {

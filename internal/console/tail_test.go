@@ -16,15 +16,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// tailed is the data of an event of a tail.
+// tailed is the data of one event in a tail's stream.
 type tailed struct {
 	ID                            string
 	Rows                          string
 	Looked, Found, Shown, Skipped int64
 }
 
-// tail opens the stream of a page, and returns a function that reads its next event. The stream
-// ends with the test. Header Last-Event-ID is left out if last is empty.
+// tail opens a page's stream, and returns a function that reads the next event. The stream is
+// closed when the test ends. If last is not empty, it is sent as the header Last-Event-ID.
 func (c *cluster) tail(query, last string) (next func() tailed) {
 	c.t.Helper()
 	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet,
@@ -77,8 +77,9 @@ func (c *cluster) produce(client *kgo.Client, records ...*kgo.Record) {
 	}
 }
 
-// TestTailStreamsNewRecords: the stream that a page names continues where the page ends, applies
-// its filters, and continues after its last event when the browser connects again.
+// TestTailStreamsNewRecords checks the stream whose URL a page contains. It continues where the
+// page ends and applies the page's filters. When the browser reconnects, it continues after its
+// last event.
 func TestTailStreamsNewRecords(t *testing.T) {
 	c := startCluster(t)
 	client := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -117,8 +118,8 @@ func TestTailStreamsNewRecords(t *testing.T) {
 	}
 }
 
-// TestTailRowsAreBoundedText: rows contain records as text, marked if another row supersedes them
-// or left out, and large values are cut, headers too.
+// TestTailRowsAreBoundedText checks that rows contain records as text. A record that another row
+// supersedes is marked or omitted. Large values and headers are truncated.
 func TestTailRowsAreBoundedText(t *testing.T) {
 	c := startCluster(t)
 	next := c.tail("name=tickets&from=0:0,1:0", "")
@@ -158,7 +159,8 @@ func TestTailRowsAreBoundedText(t *testing.T) {
 	}
 }
 
-// TestTailIsRefused: faults of the query, and hosts that may be a proxy.
+// TestTailIsRefused checks that invalid queries are refused, and requests whose host may belong to
+// a proxy.
 func TestTailIsRefused(t *testing.T) {
 	c := startCluster(t)
 	for query, want := range map[string]int{"": 400, "name=tickets&partition=x": 400,

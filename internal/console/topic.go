@@ -11,10 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// tabs are the parts of the page of a topic.
+// tabs are the tabs on a topic's page.
 var tabs = []string{"messages", "keys", "replicas", "settings", "groups"}
 
-// topicPage is the page of one topic. Only the fields of the tab are set.
+// topicPage is the page of one topic. Only the fields for the selected tab are set.
 type topicPage struct {
 	Name string
 	Tab  string
@@ -25,10 +25,10 @@ type topicPage struct {
 	Replicas []replicaRow
 	Settings []settingRow
 	Groups   []groupRow
-	Sort     sorting // of Groups or Replicas
-	// Fault is the reason why the tab cannot be shown; "" if it can.
+	Sort     sorting // order of Groups or Replicas
+	// Fault is the reason why the tab cannot be shown, or "".
 	Fault string
-	// Refusal is the reason why the user may not produce records; "" if the user may.
+	// Refusal is the reason why the user may not produce records, or "".
 	Refusal string
 }
 
@@ -42,13 +42,13 @@ type replicaRow struct {
 type replicaCell struct {
 	Broker         int32
 	Leader, InSync bool
-	Joining        bool // a reassignment adds it
+	Joining        bool // true if a reassignment adds the replica
 	Report         *report.Partition
 	Status         status
 }
 
-// replicaColumns are the columns by which partitions with their replicas can be sorted: by the
-// values of the leader, or of the first replica if no broker leads.
+// replicaColumns are the columns by which partitions with their replicas can be sorted. The values
+// are the leader's or, without a leader, the first replica's.
 var replicaColumns = []column[replicaRow]{
 	{"partition", func(a, b *replicaRow) int { return cmp.Compare(a.Partition, b.Partition) }},
 	{"broker", func(a, b *replicaRow) int { return cmp.Compare(a.first().Broker, b.first().Broker) }},
@@ -61,8 +61,8 @@ var replicaColumns = []column[replicaRow]{
 	}},
 }
 
-// byReport returns a column of numbers in the reports of brokers. A partition without a report is
-// below all others.
+// byReport returns a column that sorts by a number in the brokers' reports. A partition without a
+// report is below all others.
 func byReport(name string, number func(*report.Partition) int64) column[replicaRow] {
 	reported := func(row *replicaRow) *int64 {
 		partition := row.first().Report
@@ -77,7 +77,7 @@ func byReport(name string, number func(*report.Partition) int64) column[replicaR
 	}}
 }
 
-// first returns the leader's replica, or the first one if no broker leads.
+// first returns the leader's replica or, without a leader, the first replica.
 func (row *replicaRow) first() replicaCell {
 	leader := slices.IndexFunc(row.Replicas, func(cell replicaCell) bool { return cell.Leader })
 	switch {
@@ -111,14 +111,14 @@ func (c *Console) topic(r *http.Request) (view, error) {
 	v := view{Template: "topic", Title: page.Name, Page: "topics", Status: status, Body: page}
 	if page.Messages.Position == positionTail {
 		v.Live = page.Messages.Tail
-		if status == 0 || status >= http.StatusInternalServerError { // not after a fault of the form
+		if status == 0 || status >= http.StatusInternalServerError { // not if the form is invalid
 			v.Refresh = tailRefresh
 		}
 	}
 	return c.answered(v, answers), nil
 }
 
-// unknownTopic is the error of a page for a topic that no broker knows.
+// unknownTopic returns the error for a topic that no broker knows.
 func unknownTopic(name string, answers remote.Answers) error {
 	if len(answers.Unanswered) == answers.Asked {
 		return &fault{status: http.StatusBadGateway, text: "No broker responds.",
@@ -127,7 +127,7 @@ func unknownTopic(name string, answers remote.Answers) error {
 	return &fault{status: http.StatusNotFound, text: "There is no topic with the name " + name + "."}
 }
 
-// fill sets the fields of the page's tab.
+// fill sets the fields for the page's tab.
 func (c *Console) fill(r *http.Request, page *topicPage, answers remote.Answers) error {
 	if page.Tab == "replicas" {
 		page.Replicas = replicasOf(answers)
@@ -162,7 +162,7 @@ func (c *Console) fill(r *http.Request, page *topicPage, answers remote.Answers)
 	return err
 }
 
-// replicasOf returns the partitions of the answers with their replicas.
+// replicasOf returns the partitions in the answers with their replicas.
 func replicasOf(answers remote.Answers) []replicaRow {
 	rows := make([]replicaRow, 0, len(answers.Placement.Partitions))
 	for i := range answers.Placement.Partitions {
@@ -193,7 +193,7 @@ func replicasOf(answers remote.Answers) []replicaRow {
 	return rows
 }
 
-// groupsOf returns the consumer groups that have offsets of a topic, with only these offsets.
+// groupsOf returns the consumer groups that have offsets for the topic, with only these offsets.
 func groupsOf(r *http.Request, client *kafka.Client, topic string) ([]groupRow, error) {
 	all, _, err := client.Groups(r.Context())
 	if err != nil {

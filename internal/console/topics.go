@@ -11,13 +11,13 @@ import (
 // topicList is the page Topics.
 type topicList struct {
 	Search   string
-	Internal bool // internal topics are shown
+	Internal bool // true if internal topics are shown
 	Rows     []topicRow
 	Hidden   int // number of internal topics that are not shown
-	More     int // number of topics that were found and are not shown
+	More     int // number of matching topics that are not shown
 	Most     int64
 	Sort     sorting
-	SortBy   string // parameter sort
+	SortBy   string // value of the parameter sort
 }
 
 // topicColumns are the columns by which the page can be sorted.
@@ -33,7 +33,7 @@ var topicColumns = []column[topicRow]{
 	{"cleaner", func(a, b *topicRow) int { return cmp.Compare(a.Message, b.Message) }},
 }
 
-// comparePointers compares two numbers. One that is unknown is below all others.
+// comparePointers compares two numbers. An unknown number (nil) is below all others.
 func comparePointers(a, b *int64) int {
 	switch {
 	case a == nil && b == nil:
@@ -46,7 +46,7 @@ func comparePointers(a, b *int64) int {
 	return cmp.Compare(*a, *b)
 }
 
-// topicsMax limits the rows of the page; a search narrows them.
+// topicsMax is the maximum number of rows on the page. Users can narrow the list by searching.
 const topicsMax = 500
 
 func (c *Console) topics(r *http.Request) (view, error) {

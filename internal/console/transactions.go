@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// transactionsMax is the number of rows in each table of the page Transactions.
+// transactionsMax is the maximum number of rows in each table on the page Transactions.
 const transactionsMax = 500
 
 // transactionList is the page Transactions.
@@ -22,11 +22,11 @@ type transactionList struct {
 	IDs  []idRow
 	More int // number of transactional ids that are not shown
 	Sort sorting
-	// Missing names the brokers whose transactions are missing; "" if all have reported.
+	// Missing names the brokers whose transactions are missing, or is "".
 	Missing string
 }
 
-// openRow is an open transaction in a partition.
+// openRow is an open transaction in one partition.
 type openRow struct {
 	report.OpenTransaction
 	Began instant
@@ -55,7 +55,7 @@ func idRowOf(transactionalID report.TransactionalID) idRow {
 		seconds(transactionalID.TimeoutSeconds)}
 }
 
-// transactions is the page that lists transactions, those that hang first.
+// transactions returns the page that lists transactions; hanging transactions come first.
 func (c *Console) transactions(r *http.Request) (view, error) {
 	all, unanswered, err := c.askTransactions(r)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Console) transactions(r *http.Request) (view, error) {
 		Brokers: len(all.Brokers), Body: page}, nil
 }
 
-// askTransactions returns the transactions. It fails if no broker responds.
+// askTransactions requests the transactions from the brokers. It fails if no broker responds.
 func (c *Console) askTransactions(r *http.Request) (*remote.Transactions, []remote.Unanswered,
 	error) {
 	all, unanswered := c.opts.Fleet.Transactions(r.Context())
@@ -111,7 +111,7 @@ func openRows(all *remote.Transactions) (rows []openRow) {
 	return rows[:min(len(rows), transactionsMax)]
 }
 
-// transaction is the page of one transactional id.
+// transaction returns the page of one transactional id.
 func (c *Console) transaction(r *http.Request) (view, error) {
 	all, unanswered, err := c.askTransactions(r)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *Console) transaction(r *http.Request) (view, error) {
 		Refusal: c.refusalOf(r, Abort), Body: idRowOf(*found)}, nil
 }
 
-// coordinatorMissing ends a sentence about an unknown transactional id.
+// coordinatorMissing returns the end of a sentence about an unknown transactional id.
 func coordinatorMissing(unanswered int) string {
 	if unanswered == 0 {
 		return "."
@@ -135,7 +135,8 @@ func coordinatorMissing(unanswered int) string {
 	return ", or it is that of a broker that did not respond."
 }
 
-// abortPage is the form that aborts the transaction of an id, or a hanging one in a partition.
+// abortPage is the form that aborts a transactional id's transaction, or a hanging transaction in
+// one partition.
 type abortPage struct{ What, ID, Topic, Partition, Offset string }
 
 func abortForm(r *http.Request) (view, error) {
@@ -153,8 +154,8 @@ func abortForm(r *http.Request) (view, error) {
 		Body: page}, nil
 }
 
-// abort aborts the transaction of a form. It redirects to the transaction or, if the form has no
-// transactional ID, to the list.
+// abort aborts the transaction in the form. It redirects to the transaction's page or, if the form
+// has no transactional id, to the list.
 func (c *Console) abort(r *http.Request) (location string, err error) {
 	if id := r.PostForm.Get("id"); id != "" {
 		_, err = c.opts.Fleet.AbortTransaction(r.Context(), id)
@@ -163,7 +164,7 @@ func (c *Console) abort(r *http.Request) (location string, err error) {
 	return "transactions", c.abortHanging(r, r.PostForm)
 }
 
-// abortHanging aborts a transaction in one partition, if the leader reports that it hangs.
+// abortHanging aborts a transaction in one partition if the leader reports that it hangs.
 func (c *Console) abortHanging(r *http.Request, q url.Values) error {
 	wanted, err := placeOf(q)
 	if err != nil {
@@ -183,7 +184,8 @@ func (c *Console) abortHanging(r *http.Request, q url.Values) error {
 	return abortFault(err)
 }
 
-// abortFault is the error of a request to abort: with the status of the broker's refusal.
+// abortFault returns the error for a failed request to abort. If a broker refused the request, the
+// error has the status from the broker's response.
 func abortFault(err error) error {
 	var refused *remote.Refused
 	switch {

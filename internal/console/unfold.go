@@ -10,10 +10,10 @@ import (
 	"heartwood.dev/heartwood/internal/console/cleanermap"
 )
 
-// openMax is the number of blocks of a page that are unfolded at the same time.
+// openMax is the maximum number of unfolded blocks on a page.
 const openMax = 8
 
-// mapView is the view of a topic's map that a page shows. The URL contains the view, so a link
+// mapView describes which part of a topic's map a page shows. The URL contains the view, so a link
 // shows the same view to other users.
 type mapView struct {
 	topic     string
@@ -21,8 +21,8 @@ type mapView struct {
 	open      map[replicaID]cleanermap.Span // at most openMax
 }
 
-// parseMapView parses the query of the map and of its stream. A parameter open is
-// PARTITION@BROKER:FROM-TO; others are ignored, as is all above openMax.
+// parseMapView parses the query of the map and of its stream. A parameter open has the format
+// PARTITION@BROKER:FROM-TO. Parameters with another format are ignored, as are all above openMax.
 func parseMapView(q url.Values) mapView {
 	v := mapView{topic: q.Get("topic"), followers: q.Get("replicas") != "",
 		open: map[replicaID]cleanermap.Span{}}
@@ -54,7 +54,7 @@ func parseOpen(text string) (id replicaID, span cleanermap.Span, ok bool) {
 		cleanermap.Span{From: numbers[2], To: numbers[3]}, true
 }
 
-// url returns the relative URL of a page or a stream with this view.
+// url returns the relative URL of the page or stream to with this view.
 func (v *mapView) url(to string) string {
 	pairs := []any{"topic", v.topic}
 	if v.followers {
@@ -75,12 +75,12 @@ func openText(id replicaID, span cleanermap.Span) string {
 	return id.text() + ":" + strconv.FormatInt(span.From, 10) + "-" + strconv.FormatInt(span.To, 10)
 }
 
-// text returns the replica as in a parameter open.
+// text returns the replica in the format of the parameter open.
 func (id replicaID) text() string {
 	return strconv.Itoa(int(id.partition)) + "@" + strconv.Itoa(int(id.broker))
 }
 
-// without returns the view without the unfolded block of a replica.
+// without returns a copy of the view in which the replica has no unfolded block.
 func (v mapView) without(id replicaID) mapView {
 	open := map[replicaID]cleanermap.Span{}
 	for other, span := range v.open {
@@ -92,7 +92,8 @@ func (v mapView) without(id replicaID) mapView {
 	return v
 }
 
-// openBlock is the bracket below the blocks of an unfolded block, which folds it again.
+// openBlock is the bracket below the segments of an unfolded block. A click on it folds the block
+// again.
 type openBlock struct {
 	From  string  `json:"k"` // base offset of its first segment
 	X     float64 `json:"x"` // percent of the width of the map
@@ -102,7 +103,7 @@ type openBlock struct {
 	Link  string  `json:"h"` // relative URL of the map without it
 }
 
-// openOf returns the bracket of a row; nil if nothing in it is unfolded.
+// openOf returns a row's bracket, or nil if no block in the row is unfolded.
 func openOf(blocks []cleanermap.Block) *openBlock {
 	first := slices.IndexFunc(blocks, func(b cleanermap.Block) bool { return b.Open })
 	if first < 0 {

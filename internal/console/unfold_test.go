@@ -21,8 +21,9 @@ func manySegments(n int) *cleanermap.Log {
 	return log
 }
 
-// TestFoldedBlockUnfoldsInItsRow: the frame of a view with an open block has its segments and a
-// link to the view without it. The other replica and the other partition stay as they were.
+// TestFoldedBlockUnfoldsInItsRow checks a view with an unfolded block. The frame must contain the
+// block's segments, and a link to the view without the unfolded block. The other replica and the
+// other partition must not change.
 func TestFoldedBlockUnfoldsInItsRow(t *testing.T) {
 	answers := goldenAnswers()
 	answers.Placement.Partitions = answers.Placement.Partitions[:2]
@@ -66,7 +67,7 @@ func TestFoldedBlockUnfoldsInItsRow(t *testing.T) {
 	}
 }
 
-// mustAdd returns a number plus n, as text.
+// mustAdd parses a number and returns number + n as text.
 func mustAdd(t *testing.T, number string, n int) string {
 	t.Helper()
 	index := 0
@@ -76,7 +77,8 @@ func mustAdd(t *testing.T, number string, n int) string {
 	return fmt.Sprint(index + n)
 }
 
-// TestViewIsInTheURL: the URL of a view leads to the same view, and other parameters to none.
+// TestViewIsInTheURL checks that a view's URL is parsed to the same view, and that other parameters
+// are ignored.
 func TestViewIsInTheURL(t *testing.T) {
 	q := url.Values{"topic": {"a&b"}, "replicas": {"1"}, "open": {"3@1:5-90", "", "3@1", "x@1:2-3",
 		"1@2:3-4-5", "1@-2:3-4", "1@2:-3-4", "99999999999@1:2-3", "0@0:9223372036854775807-0"}}
@@ -97,8 +99,8 @@ func TestViewIsInTheURL(t *testing.T) {
 	}
 }
 
-// TestSpeedOfPasses: a running pass shows its rate and how long it has waited; one of an older
-// broker neither.
+// TestSpeedOfPasses checks that a running pass shows its rate and how long it has waited. A pass on
+// an older broker shows neither.
 func TestSpeedOfPasses(t *testing.T) {
 	running := goldenRunning()
 	if got := runningStatus(running).Detail; got !=

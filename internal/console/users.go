@@ -8,15 +8,15 @@ import (
 	"heartwood.dev/heartwood/internal/console/kafka"
 )
 
-// aclsMax is the number of ACLs that the page shows.
+// aclsMax is the maximum number of ACLs on the page.
 const aclsMax = 1000
 
-// LogUser is a LogUser, as the API server has it.
+// LogUser describes a LogUser resource on the API server.
 type LogUser struct {
 	Name, Principal, Authentication string
 	ACLs                            int
 	Ready                           bool
-	Message                         string // of condition Ready
+	Message                         string // message of condition Ready
 }
 
 // userList is the page Users.
@@ -26,8 +26,8 @@ type userList struct {
 	ACLs      []kafka.ACL
 	More      int // number of ACLs that are not shown
 	Sort      sorting
-	Unsecured bool   // absence of authorization
-	Fault     string // reason for which a part of the page is missing
+	Unsecured bool   // true if the cluster has no authorization
+	Fault     string // reason why a part of the page is missing
 }
 
 var aclColumns = []column[kafka.ACL]{
@@ -38,8 +38,8 @@ var aclColumns = []column[kafka.ACL]{
 	}},
 }
 
-// users is the page of users and ACLs. LogUsers come from the API server with the token of the
-// user, and everything else from the brokers.
+// users returns the page of users and ACLs. It reads LogUsers from the API server with the user's
+// token, and everything else from the brokers.
 func (c *Console) users(r *http.Request) (view, error) {
 	if err := c.mayDo(r, ListUsers); err != nil {
 		return view{}, err
@@ -62,7 +62,7 @@ func (c *Console) users(r *http.Request) (view, error) {
 	return view{Template: "users", Title: "Users", Body: page}, nil
 }
 
-// readUsers sets the fields that come from the brokers.
+// readUsers sets the fields that are read from the brokers.
 func (c *Console) readUsers(r *http.Request, page *userList) error {
 	client, err := c.kafka()
 	if err != nil {

@@ -28,31 +28,33 @@ var assetFiles embed.FS
 
 // view is the content of a page. The fields above Body are for templates/frame.html.
 type view struct {
-	Template string // name of the file in templates, without .html
+	Template string // name of the file in templates/, without .html
 	Title    string
 	Page     string // first segment of the path, for the navigation
-	Status   int    // 0: 200
+	Status   int    // 0: status 200
 	Cluster  string
 	Brokers  int // number of brokers, including Unanswered; 0: unknown
-	// Unanswered are the brokers that did not respond. The rest of the page then lacks their part.
+	// Unanswered contains the brokers that did not respond. The rest of the page then lacks the data
+	// of these brokers.
 	Unanswered []remote.Unanswered
-	// Refusing are the volumes of the brokers that refuse records, because they are almost full.
+	// Refusing contains the volumes of the brokers that refuse records because the volume is almost
+	// full.
 	Refusing []report.Volume
 	Writes   string // topics that the user may clean, for the head
-	Site     bool   // the page is not one of a LogCluster
-	Base     string // relative URL of the root of the console; "" if the page is there
-	Root     string // relative URL of the list of LogClusters from there; "" without one
+	Site     bool   // true if the page does not belong to a LogCluster
+	Base     string // relative URL of the console's root; "" if the page is there
+	Root     string // relative URL from the console's root to the list of LogClusters, or ""
 	User     string // name of the user; "" if the console does not authenticate users
-	Logout   bool   // the user can log out
-	Version  string // of the assets
+	Logout   bool   // true if the user can log out
+	Version  string // version of the assets
 	Live     string // relative URL of live updates; "" if the page has none
 	// Refresh is the number of seconds after which a browser without scripts loads the page again; 0:
 	// never.
 	Refresh  int
-	Location string // relative URL to which the response leads; "" for a page
-	Fragment bool   // body without the frame of the page
-	// Refusal is the reason why the user may not use the form of the page; "" if the user may. Fault
-	// is the reason why a request of the form failed.
+	Location string // relative URL of a redirect; "" for a page
+	Fragment bool   // true for a body without the page's frame
+	// Refusal is the reason why the user may not use the page's form, or "". Fault is the reason why a
+	// request from the form failed.
 	Refusal, Fault string
 	Body           any
 }
@@ -69,7 +71,7 @@ var functions = template.FuncMap{
 	"list":   func(items ...any) []any { return items },
 	"title":  func(word string) string { return strings.ToUpper(word[:1]) + word[1:] },
 	"result": func(result string) string { return word(nil, result) },
-	// shapes of a block (templates/parts.html)
+	// functions for the shapes of a block (templates/parts.html)
 	"garbagetop":    func(b mapBlock) float64 { return round3(4 + 40*(1-b.Garbage)) },
 	"garbageheight": func(b mapBlock) float64 { return round3(40 * b.Garbage) },
 	"readwidth":     func(b mapBlock) float64 { return round3(b.Width * b.Read) },
@@ -83,10 +85,10 @@ var functions = template.FuncMap{
 	},
 }
 
-// keyLineMax is the length of the longest key that a table shows in one line.
+// keyLineMax is the maximum length of a key that a table shows in one line.
 const keyLineMax = 40
 
-// share returns a part of a whole in the form of an attribute of SVG, such as "12.3%".
+// share returns the ratio of part to whole in the format of an SVG attribute, such as "12.3%".
 func share(part, whole int64) string {
 	if whole <= 0 {
 		return "0%"
@@ -94,7 +96,7 @@ func share(part, whole int64) string {
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 2, 64) + "%"
 }
 
-// query returns a relative URL: the path, and pairs of a name and a value.
+// query returns a relative URL with the path to, and with pairs of names and values as the query.
 func query(to string, pairs ...any) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -103,7 +105,7 @@ func query(to string, pairs ...any) string {
 	return to + "?" + values.Encode()
 }
 
-// templates contains a template for each page, which includes frame.html and parts.html.
+// templates contains one template for each page, which includes frame.html and parts.html.
 var templates = parseTemplates()
 
 func parseTemplates() map[string]*template.Template {
@@ -163,13 +165,13 @@ func writePage(w http.ResponseWriter, r *http.Request, v view, logger *slog.Logg
 	_, _ = w.Write(page.Bytes()) // fails only if the client has disconnected
 }
 
-// pageOf returns the first segment of the path.
+// pageOf returns the first segment of the request's path.
 func pageOf(r *http.Request) string {
 	page, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	return page
 }
 
-// assetVersion changes with the assets, so that browsers may cache them forever.
+// assetVersion changes whenever the assets change, so that browsers may cache them forever.
 var assetVersion = hashAssets()
 
 func hashAssets() string {
@@ -177,14 +179,14 @@ func hashAssets() string {
 	for _, name := range []string{"console.css", "console.js"} {
 		content, err := assetFiles.ReadFile("assets/" + name)
 		if err != nil {
-			panic(err) // it is embedded
+			panic(err) // embedded files can always be read
 		}
 		sum.Write(content)
 	}
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
-// serveAsset serves a file of assets/.
+// serveAsset serves a file from assets/.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	content, err := assetFiles.ReadFile("assets/" + name)

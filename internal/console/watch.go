@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// watchesMax is the number of topics that a console watches at the same time. A broker serves
-	// eight streams of events.
+	// watchesMax is the maximum number of topics that a console watches at the same time. It is below
+	// the limit of eight event streams that a broker serves.
 	watchesMax = 6
-	// watchLinger is how long a topic is watched after its last viewer has left, so that a page
-	// and its stream of updates share one watch.
+	// watchLinger is how long a topic is watched after its last viewer has left. So a page and its
+	// stream of updates share one watch.
 	watchLinger = 10 * time.Second
 	// pollInterval is the interval at which a watch requests the brokers' reports.
 	pollInterval = time.Second
-	// snapshotMax is how long a page waits for the first events of all brokers.
+	// snapshotMax is the maximum time that a page waits for the first events from all brokers.
 	snapshotMax = 1500 * time.Millisecond
 )
 
@@ -34,8 +34,9 @@ type replicaID struct {
 	broker    int32
 }
 
-// watch keeps the cleaner map of one topic up to date while it has viewers: a goroutine for each
-// broker reads its events, and one polls the reports. All goroutines end with its context.
+// watch keeps the cleaner map of one topic up to date while it has viewers. One goroutine per
+// broker reads that broker's events, and another one polls the reports. All goroutines end when the
+// watch's context ends.
 type watch struct {
 	topic string
 	fleet *remote.Fleet
@@ -47,23 +48,24 @@ type watch struct {
 		polled  bool
 		streams map[string]*stream // by address
 		version int64              // number of changes
-		changed chan struct{}      // closed by the next change
-		// frames are the frames of framesOf, which all viewers of one URL share.
+		changed chan struct{}      // closed at the next change
+		// frames contains the frames for version framesOf, by URL. All viewers of the same URL share a
+		// frame.
 		frames   map[string]*mapFrame
-		framesOf int64 // version
+		framesOf int64 // version of frames
 	}
 	wait *sync.WaitGroup // of all watches
 
 	// viewers and stop are guarded by watches.mu.
 	viewers int
 	stop    context.CancelFunc
-	leaving *time.Timer // timer while there are no viewers
+	leaving *time.Timer // runs while there are no viewers
 }
 
-// stream is the state of the events of one broker.
+// stream is the state of one broker's event stream.
 type stream struct {
-	ready bool  // the snapshot is complete
-	fault error // reason for which there are no events; nil while there are
+	ready bool  // true once the snapshot is complete
+	fault error // reason why there are no events, or nil
 }
 
 func newWatch(fleet *remote.Fleet, topic string, wait *sync.WaitGroup) *watch {
@@ -74,7 +76,7 @@ func newWatch(fleet *remote.Fleet, topic string, wait *sync.WaitGroup) *watch {
 	return w
 }
 
-// change calls update, which changes the state, and wakes the viewers.
+// change calls update to modify the state, then wakes the viewers.
 func (w *watch) change(update func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +86,7 @@ func (w *watch) change(update func()) {
 	w.mu.changed = make(chan struct{})
 }
 
-// poll requests the reports until ctx ends, and starts a goroutine for each broker that is new.
+// poll requests the reports until ctx ends. It starts a goroutine for each new broker.
 func (w *watch) poll(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -110,7 +112,7 @@ func (w *watch) poll(ctx context.Context) {
 	}
 }
 
-// follow reads the events of a broker until ctx ends. It connects again when the stream ends.
+// follow reads a broker's events until ctx ends. When the stream ends, it reconnects.
 func (w *watch) follow(ctx context.Context, address string) {
 	for ctx.Err() == nil {
 		err := w.fleet.Events(ctx, address, w.topic, func(name string, data []byte) {
@@ -126,7 +128,7 @@ func (w *watch) follow(ctx context.Context, address string) {
 	}
 }
 
-// apply applies one event. It ignores kinds of events that it does not know.
+// apply applies one event. It ignores unknown kinds of events.
 func (w *watch) apply(address, name string, data []byte) {
 	var update func()
 	switch name {
@@ -166,8 +168,7 @@ func (w *watch) logOf(partition, broker int32) *cleanermap.Log {
 	return w.mu.logs[id]
 }
 
-// complete reports whether the reports have arrived, and the snapshot of every broker that
-// responds.
+// complete reports whether the reports have arrived, and the snapshots of all brokers that respond.
 func (w *watch) complete() bool {
 	if !w.mu.polled {
 		return false
@@ -180,7 +181,7 @@ func (w *watch) complete() bool {
 	return true
 }
 
-// unknown reports whether all brokers have responded, and none of them knows the topic.
+// unknown reports whether all brokers have responded and none of them knows the topic.
 func (w *watch) unknown() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,7 +191,7 @@ func (w *watch) unknown() bool {
 			func(p report.PlacedPartition) bool { return p.Topic == w.topic })
 }
 
-// await waits until the watch is complete, at most snapshotMax.
+// await waits until the watch is complete, but no longer than snapshotMax.
 func (w *watch) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotMax)
 	defer cancel()
@@ -209,8 +210,8 @@ func (w *watch) await(ctx context.Context) {
 	}
 }
 
-// current returns the frame of a view of the present state, its version, and a channel that the
-// next change closes.
+// current returns the frame for a view of the current state, the state's version, and a channel
+// that the next change closes.
 func (w *watch) current(shown *mapView, now time.Time) (*mapFrame, int64, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,8 +227,9 @@ func (w *watch) current(shown *mapView, now time.Time) (*mapFrame, int64, <-chan
 	return w.mu.frames[key], w.mu.version, w.mu.changed
 }
 
-// missing returns the addresses of the brokers that did not respond, or whose events have ended and
-// not begun again: a broker that was killed restarts within less than the interval of polls.
+// missing returns the addresses of the brokers that did not respond, and of those whose event
+// stream has ended and not started again. The latter are included because a broker that was killed
+// can restart within less than pollInterval.
 func (w *watch) missing() (addresses []string) {
 	for _, b := range w.mu.answers.Unanswered {
 		addresses = append(addresses, b.Address)
@@ -241,8 +243,8 @@ func (w *watch) missing() (addresses []string) {
 	return addresses
 }
 
-// with calls read with the log of a replica, and reports whether the replica is known. The function
-// read must not keep the log.
+// with calls read with a replica's log, and reports whether the replica is known. Function read
+// must not keep the log.
 func (w *watch) with(partition, broker int32, read func(*cleanermap.Log)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +256,7 @@ func (w *watch) with(partition, broker int32, read func(*cleanermap.Log)) bool {
 	return true
 }
 
-// watches are the topics that a console watches.
+// watches contains the topics that a console watches.
 type watches struct {
 	fleet *remote.Fleet
 	wait  sync.WaitGroup // goroutines of all watches
@@ -266,7 +268,8 @@ type watches struct {
 	}
 }
 
-// join returns the watch of a topic, which it starts if there is none. The caller calls leave once.
+// join returns the watch of a topic, and starts one if there is none. The caller must call leave
+// once.
 func (all *watches) join(topic string) (w *watch, leave func(), err error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -294,7 +297,8 @@ func (all *watches) join(topic string) (w *watch, leave func(), err error) {
 	return w, sync.OnceFunc(func() { all.leave(w) }), nil
 }
 
-// leave ends the watch after watchLinger if its last viewer has left.
+// leave records that a viewer has left the watch. After the last viewer has left, the watch ends
+// after watchLinger.
 func (all *watches) leave(w *watch) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -312,7 +316,7 @@ func (all *watches) leave(w *watch) {
 	w.leaving = timer
 }
 
-// end stops a watch. The caller holds all.mu.
+// end stops a watch. The caller must hold all.mu.
 func (all *watches) end(w *watch) {
 	if all.mu.byTopic[w.topic] == w {
 		delete(all.mu.byTopic, w.topic)
@@ -320,7 +324,8 @@ func (all *watches) end(w *watch) {
 	w.stop()
 }
 
-// evict ends a watch without viewers, and reports whether there was one. The caller holds all.mu.
+// evict ends a watch that has no viewers, and reports whether there was one. The caller must hold
+// all.mu.
 func (all *watches) evict() bool {
 	for _, w := range all.mu.byTopic {
 		if w.viewers == 0 {

@@ -68,8 +68,9 @@ func TestRotatedPasswordCountsForAnHour(t *testing.T) {
 	}
 }
 
-// TestRotationKeepsSalts logs in with both passwords of a user after a rotation. A broker sends one
-// salt before it knows the password, so a new salt would make the previous password useless.
+// TestRotationKeepsSalts logs in with the new and the previous password of a user after a rotation.
+// A broker sends one salt before it knows which password the client uses, so a new salt would make
+// the previous password useless.
 func TestRotationKeepsSalts(t *testing.T) {
 	first := verifiersOf(t, "1")
 	second, err := Verifiers("2", first)
@@ -89,7 +90,7 @@ func TestRotationKeepsSalts(t *testing.T) {
 	}
 }
 
-// login runs a conversation of a client with a server that has the verifiers of user "u".
+// login runs the SCRAM exchange between a client and a server that has the verifiers of user "u".
 func login(mechanism, password string, verifiers []v1alpha1.ScramVerifier) error {
 	hash := map[string]scram.HashGeneratorFcn{v1alpha1.ScramSha256: scram.SHA256,
 		v1alpha1.ScramSha512: scram.SHA512}[mechanism]
@@ -233,7 +234,8 @@ func TestShardsModel(t *testing.T) {
 	}
 }
 
-// TestScramUserFitsIntoItsShare: ShardUsers users with four verifiers must fit into a Secret.
+// TestScramUserFitsIntoItsShare checks that ShardUsers users with four verifiers each fit into a
+// Secret.
 func TestScramUserFitsIntoItsShare(t *testing.T) {
 	verifiers := v1alpha1.ScramVerifiers{UserName: strings.Repeat("u", 63),
 		Verifiers: Rotate(verifiersOf(t, "1"), verifiersOf(t, "2"), start)}

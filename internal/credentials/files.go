@@ -8,14 +8,14 @@ import (
 	"unicode/utf16"
 )
 
-// Keys of a LogUser's Secret, which are the names of its files too.
+// Keys in a LogUser's Secret. They are also the names of the files.
 const (
 	KeyUserName  = "username"
 	KeyPassword  = "password"
 	KeyJAAS      = "sasl.jaas.config"
 	KeyBootstrap = "bootstrap.servers"
-	// KeyExternal and KeyExternalCA are the address and the CA for clients outside the Kubernetes
-	// cluster.
+	// KeyExternal and KeyExternalCA are the keys of the address and the CA for clients outside the
+	// Kubernetes cluster.
 	KeyExternal    = "external.bootstrap.servers"
 	KeyExternalCA  = "external.ca.crt"
 	KeyCA          = "ca.crt"
@@ -25,17 +25,17 @@ const (
 	KeyLibrdkafka  = "librdkafka.conf"
 )
 
-// MountPath is the directory at which librdkafka.conf expects the Secret to be mounted.
+// MountPath is the directory where librdkafka.conf expects the Secret to be mounted.
 const MountPath = "/etc/heartwood"
 
-// User is how a client authenticates: by a password or by a certificate.
+// User describes how a client authenticates: by password or by certificate.
 type User struct {
 	Name             string
 	Password         string
 	Certificate, Key []byte // PEM
 }
 
-// Endpoint is the listener to which a client connects.
+// Endpoint is a listener to which clients connect.
 type Endpoint struct {
 	Bootstrap string // host:port,...
 	TLS       bool

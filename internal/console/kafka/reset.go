@@ -39,9 +39,9 @@ type Change struct {
 	Cut bool
 }
 
-// PlanOffsets returns the changes that move the offsets of a group, sorted by topic and partition:
-// those of a topic or, if topic is "", all that the group has committed. Partition is one of the
-// topic, or AnyPartition for all.
+// PlanOffsets returns the changes that move a group's offsets, sorted by topic and partition. It
+// plans the offsets of one topic or, if topic is "", of all partitions for which the group has
+// committed offsets. Parameter partition is one partition of the topic, or AnyPartition for all.
 func (c *Client) PlanOffsets(ctx context.Context, group *Group, topic string, partition int32,
 	to Target) (changes []Change, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -81,7 +81,7 @@ func (c *Client) PlanOffsets(ctx context.Context, group *Group, topic string, pa
 			switch {
 			case known:
 			case topic == "":
-				continue // only what the group has committed
+				continue // plan only committed offsets
 			default:
 				committed = -1
 			}
@@ -100,7 +100,7 @@ func (c *Client) PlanOffsets(ctx context.Context, group *Group, topic string, pa
 	return changes, nil
 }
 
-// withoutOffsets returns the changes that delete offsets.
+// withoutOffsets returns the changes that delete committed offsets.
 func withoutOffsets(before map[string]map[int32]int64, topics []string,
 	partition int32) (changes []Change) {
 	for _, name := range topics {
@@ -121,11 +121,11 @@ func sortChanges(changes []Change) {
 	})
 }
 
-// positions are the positions of the kinds of a Target.
+// positions maps the kinds of Target to positions in a log.
 var positions = map[string]kafkaclient.Position{ToEarliest: kafkaclient.Earliest,
 	ToLatest: kafkaclient.Latest, ToTime: kafkaclient.AtTime, ToOffset: kafkaclient.AtOffset}
 
-// change returns the change of the offset of a partition.
+// change returns the change of one partition's offset.
 func change(bounds *kafkaclient.Bounds, topic string, partition int32, to Target) (Change, error) {
 	after, err := bounds.Offset(topic, partition, positions[to.Kind], to.Offset)
 	if err != nil {
@@ -135,8 +135,8 @@ func change(bounds *kafkaclient.Bounds, topic string, partition int32, to Target
 		Cut: to.Kind == ToOffset && after != to.Offset}, nil
 }
 
-// ChangeOffsets makes the changes. The group must have no members. It returns the first error, and
-// changes as many of the others as it can.
+// ChangeOffsets makes the changes. The group must have no members. If a change fails, ChangeOffsets
+// still makes the others, and it returns the first error.
 func (c *Client) ChangeOffsets(ctx context.Context, group string, changes []Change) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -163,7 +163,7 @@ func (c *Client) ChangeOffsets(ctx context.Context, group string, changes []Chan
 	return nil
 }
 
-// DeleteGroup deletes a group with its offsets. The group must have no members.
+// DeleteGroup deletes a group and its offsets. The group must have no members.
 func (c *Client) DeleteGroup(ctx context.Context, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -10,16 +10,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Setting is one setting of a topic.
+// Setting is one topic setting.
 type Setting struct {
 	Name, Value string
 	// Source is the source of the value: "topic", "cluster" or "default".
 	Source string
-	// Overridden contains the value that would apply without this one; "" if there is none.
+	// Overridden is the value that would apply without Value; "" if there is none.
 	Overridden string
 }
 
-// Settings returns the settings of a topic: those that differ from the default first, then by name.
+// Settings returns a topic's settings, sorted by name. Settings that differ from the default come
+// first.
 func (c *Client) Settings(ctx context.Context, topic string) ([]Setting, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -50,7 +51,7 @@ func (c *Client) Settings(ctx context.Context, topic string) ([]Setting, error) 
 	return settings, nil
 }
 
-// source names the source of a value as the resources do.
+// source returns the name of a value's source, as the Kubernetes resources name it.
 func source(s kmsg.ConfigSource) string {
 	switch s {
 	case kmsg.ConfigSourceDynamicTopicConfig:

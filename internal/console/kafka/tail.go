@@ -13,51 +13,50 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Limits of tails.
+// Limits on tails.
 const (
-	tailsMax = 8 // number of tails that may be open at the same time
-	// TailRecords is the largest number of records that one step returns.
+	tailsMax = 8 // maximum number of open tails
+	// TailRecords is the maximum number of records that one step returns.
 	TailRecords = 50
 	// tailDecompressed limits the decompressed bytes that one step reads.
 	tailDecompressed = 4 << 20
 )
 
-// ErrTails is the error of Client.Tail while tailsMax others are open.
+// ErrTails means that tailsMax other tails are open.
 var ErrTails = errors.New("too many pages follow topics: close one of them")
 
 // TailQuery selects the records that a Tail returns.
 type TailQuery struct {
 	Topic      string
-	Partitions []int32 // none: all, also those that are added later
-	// From contains the offset at which to begin, by partition. A partition that is missing begins
-	// at its end.
+	Partitions []int32 // empty: all, even those that are added later
+	// From contains the offset at which to begin, by partition. A missing partition begins at its end.
 	From map[int32]int64
-	// Key and Value select records that contain these bytes; empty: all records.
+	// Key and Value select records whose key and value contain these bytes; empty: all records.
 	Key, Value []byte
 }
 
-// Tail follows the ends of the partitions of a topic, in steps. A step that finds more than it may
-// read skips to the end, so the records are always recent. Its methods are not safe for concurrent
-// use.
+// Tail follows the ends of a topic's partitions, in steps. If there are more new records than a
+// step may read, the step skips to the last ones, so the records are always recent. Tail's methods
+// are not safe for concurrent use.
 type Tail struct {
 	client    *Client
 	query     TailQuery
 	topic     kadm.TopicDetail
-	positions map[int32]int64 // offset of the next record, by partition; nil before the first step
-	stale     bool            // the metadata must be read again
-	first     int             // partition at which the next step begins, so that all get a share
+	positions map[int32]int64 // offset of the next record by partition; nil before the first step
+	stale     bool            // true if the metadata must be read again
+	first     int             // first partition of the next step; rotates, so that all get a share
 }
 
 // TailStep is the result of one step of a Tail.
 type TailStep struct {
 	Records []Record // by time, at most TailRecords
 	Looked  int64    // number of records that were read
-	Found   int64    // number of records that match, including those that are not in Records
+	Found   int64    // number of matching records, including those missing in Records
 	Skipped int64    // number of offsets that were not read
 }
 
-// Tail begins to follow a topic. It fails with ErrTails if too many tails are open. The caller
-// calls Close.
+// Tail starts to follow a topic. It fails with ErrTails if too many tails are open. The caller must
+// call Close.
 func (c *Client) Tail(ctx context.Context, query TailQuery) (*Tail, error) {
 	select {
 	case c.tails <- struct{}{}:
@@ -80,14 +79,14 @@ func (c *Client) Tail(ctx context.Context, query TailQuery) (*Tail, error) {
 	return t, nil
 }
 
-// Close permits another tail.
+// Close ends the tail, so that another one can be opened.
 func (t *Tail) Close() { <-t.client.tails }
 
-// Position returns the offsets of the next records, as TailQuery.From.
+// Position returns the offsets of the next records, in the format of TailQuery.From.
 func (t *Tail) Position() map[int32]int64 { return maps.Clone(t.positions) }
 
-// load reads the metadata of the topic, not from the client's cache. If the topic was deleted and
-// created again, the tail continues at its start.
+// load reads the topic's metadata from a broker, not from the client's cache. If the topic was
+// deleted and created again, the tail continues at the start of the new topic.
 func (t *Tail) load(ctx context.Context) error {
 	request := kmsg.NewPtrMetadataRequest()
 	asked := kmsg.NewMetadataRequestTopic()
@@ -116,8 +115,9 @@ func (t *Tail) load(ctx context.Context) error {
 	return nil
 }
 
-// Next reads the records that were appended since the last step. It returns what it has found even
-// if some partitions failed; the next step reads these again. It waits for no records.
+// Next reads the records that were appended since the last step. If some partitions failed, it
+// returns the records of the others, and the next step reads the failed partitions again. It does
+// not wait for records.
 func (t *Tail) Next(ctx context.Context) (TailStep, error) {
 	ctx, cancel := context.WithTimeout(ctx, browseTimeout)
 	defer cancel()
@@ -139,7 +139,7 @@ func (t *Tail) Next(ctx context.Context) (TailStep, error) {
 		p := partitions[(t.first+i)%len(partitions)]
 		end := ends[t.query.Topic][p]
 		if end.Err == nil && end.Offset < t.positions[p] && !loaded {
-			t.stale = true // truncated, or another topic of the same name, which metadata show
+			t.stale = true // truncated, or a re-created topic; new metadata will tell which
 			continue
 		}
 		skipped, err := t.read(ctx, b, p, end, share(RecordsMax, len(partitions)))
@@ -185,14 +185,15 @@ func (t *Tail) partitions(ends kadm.ListedOffsets) (partitions []int32) {
 	return partitions
 }
 
-// read reads the new records of one partition into b, at most about quota of them without a filter.
+// read reads a partition's new records into b. Without a filter it reads at most about quota
+// records.
 func (t *Tail) read(ctx context.Context, b *browse, p int32, end kadm.ListedOffset,
 	quota int) (skipped int64, err error) {
 	if end.Err != nil {
 		return 0, fmt.Errorf("read the end offset of partition %d: %w", p, end.Err)
 	}
 	if _, known := t.topic.Partitions[p]; !known {
-		return 0, nil // the next step reads it, with new metadata
+		return 0, nil // the next step reads the partition, with new metadata
 	}
 	filtered := len(t.query.Key)+len(t.query.Value) > 0
 	window, skipped := tailWindow(t.positions[p], end.Offset, quota, filtered)
@@ -202,7 +203,7 @@ func (t *Tail) read(ctx context.Context, b *browse, p int32, end kadm.ListedOffs
 	}
 	found, next, err := b.read(ctx, p, window, RecordsMax)
 	b.page.Records = append(b.page.Records, found...)
-	gone := errors.Is(err, kerr.OffsetOutOfRange) // the records before a new start were deleted
+	gone := errors.Is(err, kerr.OffsetOutOfRange) // the start of the log has moved beyond the records
 	full := len(found) >= RecordsMax || b.page.Limited == "bytes"
 	if t.positions[p] = next; gone || err == nil && full {
 		skipped += window.End - next
@@ -212,5 +213,5 @@ func (t *Tail) read(ctx context.Context, b *browse, p int32, end kadm.ListedOffs
 	return skipped, err
 }
 
-// Closed reports whether an error is that of a client that was closed.
+// Closed reports whether an error means that the client was closed.
 func Closed(err error) bool { return errors.Is(err, kgo.ErrClientClosed) }

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// follow begins a tail, which ends with the test.
+// follow opens a tail that is closed when the test ends.
 func follow(t *testing.T, client *kafka.Client, query kafka.TailQuery) *kafka.Tail {
 	t.Helper()
 	tail, err := client.Tail(t.Context(), query)
@@ -23,8 +23,8 @@ func follow(t *testing.T, client *kafka.Client, query kafka.TailQuery) *kafka.Ta
 	return tail
 }
 
-// steps runs steps of a tail until they have read or skipped a number of offsets, and returns their
-// sum. A step may fail while a partition has no leader.
+// steps runs steps of a tail until they have read or skipped the given number of offsets, and
+// returns their sum. A step may fail while a partition has no leader.
 func steps(t *testing.T, tail *kafka.Tail, offsets int64) (sum kafka.TailStep) {
 	t.Helper()
 	await.For(t, func() string {
@@ -48,7 +48,7 @@ func steps(t *testing.T, tail *kafka.Tail, offsets int64) (sum kafka.TailStep) {
 	return sum
 }
 
-// add appends records to a topic, n to each partition.
+// add appends n records to each of the topic's partitions.
 func add(t *testing.T, bootstrap, topic string, partitions, n int) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap),
@@ -69,15 +69,15 @@ func add(t *testing.T, bootstrap, topic string, partitions, n int) {
 	}
 }
 
-// TestTailReturnsEachRecordOnce: of records that are appended after its begin, a tail returns each
-// once. One that begins at the position of another one continues it.
+// TestTailReturnsEachRecordOnce checks that a tail returns each record once that is appended after
+// the tail was opened. A second tail that is opened at the position of the first one continues it.
 func TestTailReturnsEachRecordOnce(t *testing.T) {
 	const partitions = 3
 	bootstrap := start(t)
 	produce(t, bootstrap, "all", partitions, 10, func(i int) string { return fmt.Sprint(i) })
 	client := connect(t, bootstrap)
 	tail := follow(t, client, kafka.TailQuery{Topic: "all"})
-	if _, err := tail.Next(t.Context()); err != nil { // begins
+	if _, err := tail.Next(t.Context()); err != nil { // sets the start positions
 		t.Fatal(err)
 	}
 	filtered := follow(t, client, kafka.TailQuery{Topic: "all", Partitions: []int32{1},
@@ -95,7 +95,7 @@ func TestTailReturnsEachRecordOnce(t *testing.T) {
 		if want := 9 * partitions * (round + 1); len(seen) != want {
 			t.Errorf("got %d records, want %d", len(seen), want)
 		}
-		if round == 1 { // another tail continues
+		if round == 1 { // a second tail continues
 			tail = follow(t, client, kafka.TailQuery{Topic: "all", From: tail.Position()})
 		}
 	}
@@ -105,8 +105,8 @@ func TestTailReturnsEachRecordOnce(t *testing.T) {
 	}
 }
 
-// TestTailIsBounded: of more records than a step may read the last ones are returned, and the
-// others are counted. A filter reads them all within the limit of bytes.
+// TestTailIsBounded checks that a step returns only the last records if there are more than it may
+// read, and counts the others. With a filter, a step reads all records within the byte limit.
 func TestTailIsBounded(t *testing.T) {
 	const records = 5000
 	bootstrap := start(t)
@@ -136,8 +136,8 @@ func TestTailIsBounded(t *testing.T) {
 	}
 }
 
-// TestTailContinuesInARecreatedTopic: after a topic was deleted and created again, its tail returns
-// the new records from the start.
+// TestTailContinuesInARecreatedTopic checks that after a topic was deleted and created again, its
+// tail returns the new records from the start.
 func TestTailContinuesInARecreatedTopic(t *testing.T) {
 	bootstrap := start(t)
 	produce(t, bootstrap, "again", 1, 10, func(i int) string { return fmt.Sprint(i) })
@@ -164,7 +164,8 @@ func TestTailContinuesInARecreatedTopic(t *testing.T) {
 	}
 }
 
-// TestTailsAreLimited: there is a limit for open tails, and a closed one permits another.
+// TestTailsAreLimited checks that the number of open tails is limited, and that closing one permits
+// another.
 func TestTailsAreLimited(t *testing.T) {
 	bootstrap := start(t)
 	produce(t, bootstrap, "one", 1, 1, func(int) string { return "x" })

@@ -12,10 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ErrUnsecured is the error of a cluster without authorization: it has no ACLs.
+// ErrUnsecured means that the cluster has no authorization, and so no ACLs.
 var ErrUnsecured = errors.New("the cluster has no authorization: every client may do everything")
 
-// ACL is one rule: a principal may, or may not, do an operation on resources.
+// ACL is one rule: a principal may or may not perform an operation on resources.
 type ACL struct {
 	Principal, Host         string
 	Resource, Name, Pattern string // such as topic, orders, prefixed
@@ -23,7 +23,7 @@ type ACL struct {
 	Deny                    bool
 }
 
-// ACLs returns the ACLs of the cluster, sorted by principal and resource.
+// ACLs returns the cluster's ACLs, sorted by principal and resource.
 func (c *Client) ACLs(ctx context.Context) ([]ACL, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -58,7 +58,7 @@ func (c *Client) ACLs(ctx context.Context) ([]ACL, error) {
 	return acls, nil
 }
 
-// words returns the name of a value of the protocol, such as DESCRIBE_CONFIGS, in lower case.
+// words returns the name of a protocol value in lower case, with spaces instead of underscores.
 func words(stringer fmt.Stringer) string {
 	return strings.ReplaceAll(strings.ToLower(stringer.String()), "_", " ")
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Limits of AddWaits.
+// Limits on AddWaits.
 const (
-	waitsMax     = 100 // committed offsets whose next record is read
+	waitsMax     = 100 // maximum number of committed offsets whose next record is read
 	waitsAtOnce  = 8
 	waitsTimeout = 2 * time.Second
-	// waitBatches is the number of batches that are read to find the record after one offset. A
-	// batch of a compacted topic may have no record any more at or after the offset.
+	// waitBatches is the maximum number of batches that are read to find the record after one offset.
+	// In a compacted topic, a batch may no longer contain a record at or after the offset.
 	waitBatches = 4
 )
 
-// Wait returns how long the oldest record that the group has not read has been in the log: 0 if
-// there is none. It returns false if this is unknown.
+// Wait returns how long the oldest record that the group has not read has been in the log, or 0 if
+// there is no such record. It returns false if the duration is unknown.
 func (o *GroupOffset) Wait(now time.Time) (time.Duration, bool) {
 	lag, known := o.Lag()
 	switch {
@@ -37,8 +37,8 @@ func (o *GroupOffset) Wait(now time.Time) (time.Duration, bool) {
 	return max(0, now.Sub(o.Next)), true
 }
 
-// Wait returns the longest known wait of a partition. complete reports whether the wait of every
-// partition with a known lag is known.
+// Wait returns the longest known wait of the group's partitions. Result complete reports whether
+// the wait is known for every partition with a known lag.
 func (g *Group) Wait(now time.Time) (longest time.Duration, complete bool) {
 	complete = true
 	for i := range g.Offsets {
@@ -62,15 +62,15 @@ func (g *Group) Below() (n int) {
 	return n
 }
 
-// position is a place in a partition.
+// position is an offset in a partition.
 type position struct {
 	partition
 	offset int64
 }
 
-// AddWaits sets GroupOffset.Next of partitions with lag by reading their next record. It reads at
-// most waitsMax partitions, those with the largest lag, for at most waitsTimeout. The other
-// partitions stay unknown, and also those whose next record cannot be read.
+// AddWaits sets GroupOffset.Next for partitions with lag, by reading their next records. It reads
+// at most waitsMax partitions, those with the largest lag, for at most waitsTimeout. Next remains
+// unknown for other partitions, and for partitions whose next record cannot be read.
 func (c *Client) AddWaits(ctx context.Context, groups []Group) {
 	asked := map[position][]*GroupOffset{}
 	lags := map[position]int64{}
@@ -117,8 +117,8 @@ func (c *Client) AddWaits(ctx context.Context, groups []Group) {
 	}
 }
 
-// timeAfter returns the timestamp of the first committed record at or after a position; the zero
-// time if it was not found.
+// timeAfter returns the timestamp of the first committed record at or after a position, or the zero
+// time if no record was found.
 func (c *Client) timeAfter(ctx context.Context, topic kadm.TopicDetail, p position) time.Time {
 	if topic.Err != nil {
 		return time.Time{}

@@ -9,8 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestWaitsAreTheAgesOfNextRecords: the lag in time is the age of the record at the committed
-// offset, or of the next one that consumers get. It is 0 without lag, and unknown without a record.
+// TestWaitsAreTheAgesOfNextRecords checks that the lag in time is the age of the record at the
+// committed offset, or of the next record that a consumer would get. It is 0 without lag, and
+// unknown if there is no such record.
 func TestWaitsAreTheAgesOfNextRecords(t *testing.T) {
 	bootstrap := start(t)
 	client := connect(t, bootstrap)
@@ -25,8 +26,9 @@ func TestWaitsAreTheAgesOfNextRecords(t *testing.T) {
 	if _, err := admin.CreateTopic(t.Context(), 5, 1, nil, "timed"); err != nil {
 		t.Fatal(err)
 	}
-	// Partition 0 and 1: records 0 to 9, a second apart. 2: aborted records only. 3: aborted
-	// records, then one. 4: as 0, without its first five records.
+	// The partitions contain the following records. Partitions 0 and 1: records 0 to 9, one second
+	// apart. Partition 2: only aborted records. Partition 3: aborted records and then one committed
+	// record. Partition 4: as partition 0, without the first five records.
 	write := func(outcome kgo.TransactionEndTry, partition int32, from, n int) {
 		t.Helper()
 		if err := producer.BeginTransaction(); err != nil {
@@ -84,7 +86,8 @@ func TestWaitsAreTheAgesOfNextRecords(t *testing.T) {
 	}
 }
 
-// TestWaitsAreBounded: of many partitions with lag, only those with the largest lag are read.
+// TestWaitsAreBounded checks that only the partitions with the largest lag are read if many
+// partitions have lag.
 func TestWaitsAreBounded(t *testing.T) {
 	const partitions = 120
 	bootstrap := start(t)
@@ -97,7 +100,7 @@ func TestWaitsAreBounded(t *testing.T) {
 	defer producer.Close()
 	offsets := kadm.Offsets{}
 	for p := range int32(partitions) {
-		offsets.AddOffset("wide", p, int64(min(1, p%12)), -1) // a twelfth has the lag 2
+		offsets.AddOffset("wide", p, int64(min(1, p%12)), -1) // a twelfth of the partitions has lag 2
 	}
 	if err := kadm.NewClient(producer).CommitAllOffsets(t.Context(), "readers",
 		offsets); err != nil {

@@ -22,7 +22,8 @@ import (
 const (
 	// requestTimeout limits one request to the API server.
 	requestTimeout = 5 * time.Second
-	// listPage is the number of resources in one response, and listMax that of all of them.
+	// listPage is the maximum number of resources in one response, and listMax in all responses
+	// together.
 	listPage = 500
 	listMax  = 100_000
 )
@@ -32,8 +33,8 @@ type Authority struct {
 	authentication, authorization rest.Interface
 }
 
-// NewAuthority returns an Authority of the API server of a configuration, of which it uses only the
-// address and the CA. It sends no request.
+// NewAuthority returns an Authority that asks the API server in config. It uses only the address
+// and the CA from config. It sends no request.
 func NewAuthority(config *rest.Config) (*Authority, error) {
 	anonymous := rest.AnonymousClientConfig(config)
 	anonymous.Timeout, anonymous.QPS = requestTimeout, -1
@@ -54,9 +55,9 @@ func NewAuthority(config *rest.Config) (*Authority, error) {
 	return &Authority{authentication.RESTClient(), authorization.RESTClient()}, nil
 }
 
-// User implements console.Authority by a SelfSubjectReview.
+// User implements console.Authority with a SelfSubjectReview.
 func (a *Authority) User(ctx context.Context, token string) (string, error) {
-	if token == "" { // the request would be anonymous
+	if token == "" { // without a token the request would be anonymous
 		return "", console.ErrToken
 	}
 	review := &authenticationv1.SelfSubjectReview{}
@@ -81,8 +82,7 @@ func (a *Authority) May(ctx context.Context, token string, cluster console.Clust
 	return may(ctx, as(a.authorization.Post(), token), cluster, right)
 }
 
-// Clean implements console.Authority: it patches the annotation heartwood.dev/clean-now of the
-// Topic.
+// Clean implements console.Authority by setting the Topic's annotation heartwood.dev/clean-now.
 func (a *Authority) Clean(ctx context.Context, token string, cluster console.ClusterName,
 	topic string) error {
 	if token == "" {
@@ -104,7 +104,7 @@ func (a *Authority) Clean(ctx context.Context, token string, cluster console.Clu
 	return failure("patch topic "+name, err)
 }
 
-// topic returns the name of the resource of a topic in Kafka.
+// topic returns the name of the Topic resource for a topic name in Kafka.
 func (a *Authority) topic(ctx context.Context, token string, cluster console.ClusterName,
 	kafkaName string) (string, error) {
 	var found *v1alpha1.Topic
@@ -116,7 +116,7 @@ func (a *Authority) topic(ctx context.Context, token string, cluster console.Clu
 			}
 			for i := range page.Items {
 				topic := &page.Items[i]
-				// if several Topics claim a name, brokers use the oldest one
+				// If several Topics claim a name, brokers use the oldest one.
 				if topic.Spec.Cluster == cluster.Name && topic.KafkaName() == kafkaName &&
 					topic.DeletionTimestamp.IsZero() && (found == nil || topic.OlderThan(found)) {
 					found = topic
@@ -138,14 +138,14 @@ func topicsPath(namespace string) string {
 		"/topics"
 }
 
-// as makes a request one of the user of a token, which is not empty.
+// as adds the user's token to a request. The token must not be empty.
 func as(request *rest.Request, token string) *rest.Request {
 	return request.SetHeader("Authorization", "Bearer "+token)
 }
 
-// failure is the error of a request to the API server: console.ErrToken if the API server does not
-// accept the token. Otherwise it describes the failure, and wraps console.ErrForbidden if the user
-// lacks the right.
+// failure returns the error for a failed request to the API server. It is console.ErrToken if the
+// API server does not accept the token. Otherwise it describes the failure, and wraps
+// console.ErrForbidden if the user lacks the right.
 func failure(what string, err error) error {
 	if err == nil {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// fixture is a namespace of a real API server, whose configuration has all rights.
+// fixture is a namespace on a real API server. Its configuration has all rights.
 type fixture struct {
 	t         *testing.T
 	config    *rest.Config
@@ -53,7 +53,7 @@ func (f *fixture) create(object client.Object) {
 	}
 }
 
-// account creates a ServiceAccount with rules in the namespace.
+// account creates a ServiceAccount and grants it the rules in the namespace.
 func (f *fixture) account(name string, rules ...rbacv1.PolicyRule) {
 	f.t.Helper()
 	objectMeta := metav1.ObjectMeta{Name: name}
@@ -69,7 +69,8 @@ func (f *fixture) account(name string, rules ...rbacv1.PolicyRule) {
 	}
 }
 
-// token returns a token of a ServiceAccount. Without an audience, it is one for the API server.
+// token returns a ServiceAccount's token. Without an audience, the token's audience is the API
+// server.
 func (f *fixture) token(account string, audience ...string) string {
 	f.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
@@ -87,8 +88,8 @@ func rule(verb, resource string, names ...string) rbacv1.PolicyRule {
 		Verbs: []string{verb}, ResourceNames: names}
 }
 
-// TestUsersActWithTheirOwnRights runs a site whose own configuration may do everything: a user
-// never gets more than RBAC grants to the token.
+// TestUsersActWithTheirOwnRights runs a site whose own configuration has all rights. It checks that
+// a user never gets more than RBAC grants to the user's token.
 func TestUsersActWithTheirOwnRights(t *testing.T) {
 	f := newFixture(t)
 	f.account("nobody")
@@ -121,7 +122,7 @@ func TestUsersActWithTheirOwnRights(t *testing.T) {
 
 func (f *fixture) checkRights(t *testing.T, authority *Authority) {
 	main := console.ClusterName{Namespace: f.namespace, Name: "main"}
-	// report, records, clean, report of another one, clean some topics
+	// rights: get the report; read records; clean; get another LogCluster's report; clean some topics
 	for user, want := range map[string][5]bool{
 		"nobody": {}, "viewer": {0: true}, "reader": {true, true, false, true, false},
 		"cleaner": {true, false, true, true, false}, "partial": {true, false, false, true, true},
@@ -141,7 +142,7 @@ func (f *fixture) checkRights(t *testing.T, authority *Authority) {
 	}
 }
 
-// checkWrites: each change needs a right of its own, which no right to read includes.
+// checkWrites checks that each change needs its own right, and that no right to read includes it.
 func (f *fixture) checkWrites(t *testing.T, authority *Authority) {
 	cluster := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	for _, right := range []console.Right{console.WriteRecords, console.WriteGroups, console.Abort,
@@ -160,7 +161,7 @@ func (f *fixture) checkWrites(t *testing.T, authority *Authority) {
 	}
 }
 
-// checkUsers: the LogUsers of the LogCluster are listed with the token of the user.
+// checkUsers checks that the LogCluster's LogUsers are listed with the user's token.
 func (f *fixture) checkUsers(t *testing.T, authority *Authority) {
 	found := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	for name, cluster := range map[string]string{"orders": "main", "app": "main",
@@ -188,8 +189,8 @@ func (f *fixture) checkUsers(t *testing.T, authority *Authority) {
 	}
 }
 
-// checkNames: only a token for the API server is one of a user. The rights of the console's own
-// configuration, which has a client certificate, are part of no request.
+// checkNames checks that only a token for the API server identifies a user. The console's own
+// configuration has a client certificate, and no request may use its rights.
 func (f *fixture) checkNames(t *testing.T, authority *Authority) {
 	name, err := authority.User(t.Context(), f.token("viewer"))
 	if want := "system:serviceaccount:" + f.namespace + ":viewer"; name != want || err != nil {
@@ -244,7 +245,7 @@ func (f *fixture) requested(t *testing.T, topic string) string {
 	return found.Annotations[v1alpha1.AnnotationCleanNow]
 }
 
-// checkSite uses the site as a browser does: login, a page, and a request to clean.
+// checkSite uses the site like a browser: it logs in, requests a page, and requests a clean.
 func (f *fixture) checkSite(t *testing.T, authority *Authority) {
 	main := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	site := console.NewSite(console.SiteOptions{Authority: authority,
@@ -259,7 +260,7 @@ func (f *fixture) checkSite(t *testing.T, authority *Authority) {
 	server := httptest.NewServer(site)
 	defer server.Close()
 	pages := "/clusters/" + main.String() + "/"
-	for user, want := range map[string][3]int{ // pages, records, clean
+	for user, want := range map[string][3]int{ // status of: pages, records, clean
 		"nobody": {403, 403, 403}, "viewer": {200, 403, 403}, "reader": {200, 501, 403},
 		"cleaner": {200, 403, 303}} {
 		token := f.token(user)
@@ -278,7 +279,7 @@ func (f *fixture) checkSite(t *testing.T, authority *Authority) {
 	}
 }
 
-// login sends the form of the login page and returns the cookie.
+// login submits the login form and returns the cookie.
 func login(t *testing.T, server, token string) string {
 	t.Helper()
 	status, cookies := send(t, "POST", server+"/login", url.Values{"token": {token}}.Encode())
@@ -288,7 +289,7 @@ func login(t *testing.T, server, token string) string {
 	return cookies[0].Name + "=" + cookies[0].Value
 }
 
-// send sends a request, does not follow redirects, and returns the status and the cookies.
+// send sends a request without following redirects, and returns the status and the cookies.
 func send(t *testing.T, method, target, form string, headers ...string) (int, []*http.Cookie) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form))

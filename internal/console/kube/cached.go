@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// secretTTL is how long a Secret is used before it is read again.
+	// secretTTL is how long a Secret is cached.
 	secretTTL = time.Minute
-	// tokenLifetime is the lifetime of the tokens of the console's ServiceAccount.
+	// tokenLifetime is the lifetime of the tokens for the console's ServiceAccount.
 	tokenLifetime = time.Hour
 )
 
-// cached is a value that is read again after some time. If that fails, get fails: an old CA or
-// token must not be used for long. Its lock is held while the value is read, so that it is read
-// once.
+// cached is a value that is read again when it is no longer valid. If that fails, get fails,
+// because an old CA or token must not be used for long. The lock is held while the value is read,
+// so that concurrent callers read it only once.
 type cached[T any] struct {
 	read func(ctx context.Context) (value T, valid time.Duration, err error)
 

@@ -30,29 +30,29 @@ import (
 	"heartwood.dev/heartwood/internal/restmapper"
 )
 
-// ClustersOptions configure Clusters.
+// ClustersOptions configures Clusters.
 type ClustersOptions struct {
-	// Namespaces are those whose LogClusters are listed; none: all namespaces.
+	// Namespaces are the namespaces whose LogClusters are listed; empty: all namespaces.
 	Namespaces []string
-	// Account is the ServiceAccount of the console. It must be able to create its own tokens, which
-	// secured LogClusters need.
+	// Account is the console's ServiceAccount. It must be allowed to create tokens for itself, which
+	// secured LogClusters require.
 	Account client.ObjectKey
 	// LogUser is the name of the LogUser whose Secret the console uses for listeners that do not
 	// accept tokens of ServiceAccounts; may be "".
 	LogUser string
 }
 
-// Clusters finds LogClusters and connects to them, with the rights of the console's own
+// Clusters finds LogClusters and connects to them with the rights of the console's own
 // ServiceAccount. It is safe for concurrent use.
 type Clusters struct {
 	o   ClustersOptions
 	api client.Client
 
 	mu     sync.Mutex
-	listed map[console.ClusterName]*v1alpha1.LogCluster // immutable objects of the last List
+	listed map[console.ClusterName]*v1alpha1.LogCluster // immutable objects from the last List
 }
 
-// NewClusters returns Clusters of the API server of a configuration. It sends no request.
+// NewClusters returns Clusters that use the API server in config. It sends no request.
 func NewClusters(config *rest.Config, o ClustersOptions) (*Clusters, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
@@ -72,7 +72,7 @@ func NewClusters(config *rest.Config, o ClustersOptions) (*Clusters, error) {
 	return &Clusters{o: o, api: api}, nil
 }
 
-// List returns the LogClusters of the namespaces, as console.SiteOptions.List.
+// List returns the LogClusters in the namespaces. It is used as console.SiteOptions.List.
 func (c *Clusters) List(ctx context.Context) ([]console.Cluster, error) {
 	namespaces := c.o.Namespaces
 	if len(namespaces) == 0 {
@@ -101,7 +101,8 @@ func (c *Clusters) List(ctx context.Context) ([]console.Cluster, error) {
 	return all, nil
 }
 
-// Connect connects to a LogCluster that List has returned, as console.SiteOptions.Connect.
+// Connect connects to a LogCluster that List has returned. It is used as
+// console.SiteOptions.Connect.
 func (c *Clusters) Connect(to console.Cluster) (console.Connection, error) {
 	c.mu.Lock()
 	cluster := c.listed[to.ClusterName]
@@ -126,7 +127,7 @@ func (c *Clusters) Connect(to console.Cluster) (console.Connection, error) {
 		Fleet: remote.NewFleet(remote.NewClientWith(access), addresses, false)}, nil
 }
 
-// secret returns a function that reads a Secret.
+// secret returns a function that reads the given Secret.
 func (c *Clusters) secret(namespace, name string) func(context.Context) (map[string][]byte,
 	time.Duration, error) {
 	return func(ctx context.Context) (map[string][]byte, time.Duration, error) {
@@ -159,8 +160,8 @@ func (c *Clusters) link(cluster *v1alpha1.LogCluster) *link {
 	return l
 }
 
-// createToken creates a token of the console's ServiceAccount that is valid only for the brokers of
-// the LogCluster.
+// createToken creates a token for the console's ServiceAccount that is valid only for the
+// LogCluster's brokers.
 func (l *link) createToken(ctx context.Context) (string, time.Duration, error) {
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: l.o.Account.Name,
 		Namespace: l.o.Account.Namespace}}
@@ -176,7 +177,7 @@ func (l *link) createToken(ctx context.Context) (string, time.Duration, error) {
 
 func (l *link) tokens(ctx context.Context) (string, error) { return l.token.get(ctx) }
 
-// peerCA returns the CA of the HTTP ports.
+// peerCA returns the CA that verifies the brokers' HTTP ports.
 func (l *link) peerCA() ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
@@ -184,8 +185,8 @@ func (l *link) peerCA() ([]byte, error) {
 	return secret[v1alpha1.KeyPeerCA], err
 }
 
-// credentials returns the credentials of the console. It reads the Secret of the LogUser only if a
-// listener authenticates its clients and no listener accepts tokens of ServiceAccounts.
+// credentials returns the console's credentials. It reads the LogUser's Secret only if a listener
+// authenticates its clients and no listener accepts ServiceAccount tokens.
 func (l *link) credentials(ctx context.Context) (connect.Credentials, error) {
 	own := connect.Credentials{Token: l.tokens}
 	authenticates := func(listener v1alpha1.Listener) bool { return len(listener.Authentication) > 0 }
@@ -198,7 +199,7 @@ func (l *link) credentials(ctx context.Context) (connect.Credentials, error) {
 	return own, err
 }
 
-// listeners returns the listeners, those within the Kubernetes cluster first.
+// listeners returns the listeners. Listeners inside the Kubernetes cluster come first.
 func (l *link) listeners() []v1alpha1.Listener {
 	all := slices.Clone(l.cluster.Spec.Listeners.OrDefault())
 	slices.SortStableFunc(all, func(a, b v1alpha1.Listener) int {
@@ -213,7 +214,7 @@ func (l *link) listeners() []v1alpha1.Listener {
 	return all
 }
 
-// kafka connects to the brokers by the Kafka protocol.
+// kafka connects to the brokers over the Kafka protocol.
 func (l *link) kafka() (*kafka.Client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
@@ -239,7 +240,7 @@ func (l *link) kafka() (*kafka.Client, error) {
 	return kafka.New(bootstrap, connect.Options(config, how, l.credentials)...)
 }
 
-// listenerTLS returns the configuration of one connection to a listener.
+// listenerTLS returns the TLS configuration for one connection to a listener.
 func (l *link) listenerTLS(ctx context.Context) (*tls.Config, error) {
 	own, err := l.credentials(ctx)
 	if err != nil {

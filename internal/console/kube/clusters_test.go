@@ -19,8 +19,8 @@ func core(verb, resource string, names ...string) rbacv1.PolicyRule {
 		Verbs: []string{verb}, ResourceNames: names}
 }
 
-// TestClustersWithTheRightsOfTheChart connects as a ServiceAccount with the rules of the chart: to
-// a LogCluster of console.clusters, and not to one that is missing there.
+// TestClustersWithTheRightsOfTheChart connects with a ServiceAccount that has the chart's rules. It
+// can connect to a LogCluster in console.clusters, but not to a LogCluster that is missing there.
 func TestClustersWithTheRightsOfTheChart(t *testing.T) {
 	f := newFixture(t)
 	f.account("console", rule("get", "logclusters"), rule("list", "logclusters"),
@@ -73,10 +73,10 @@ func TestClustersWithTheRightsOfTheChart(t *testing.T) {
 
 func (f *fixture) checkLinks(t *testing.T, clusters *Clusters) {
 	t.Helper()
-	for name, want := range map[string]struct{ ca, kafka string }{ // parts of errors; "": none
+	for name, want := range map[string]struct{ ca, kafka string }{ // parts of the errors; "": no error
 		"safe": {"", ""}, "plain": {"may not read Secret plain-ca-cert", ""},
 		"other": {"may not read Secret other-ca-cert", ""},
-		// its listener needs no Secret before the first connection
+		// This listener needs no Secret before the first connection.
 		"tokens": {"may not read Secret tokens-ca-cert", ""},
 	} {
 		l := clusters.link(clusters.listed[console.ClusterName{Namespace: f.namespace, Name: name}])
@@ -105,7 +105,7 @@ func (f *fixture) checkLinks(t *testing.T, clusters *Clusters) {
 	check(t, "another account", err, "create a token of ServiceAccount")
 }
 
-// check compares an error with a part of its text; "" means no error.
+// check fails the test unless the error contains the text want; "" means no error.
 func check(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

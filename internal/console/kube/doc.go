@@ -1,13 +1,13 @@
 // Package kube connects a console to Kubernetes.
 //
-// An Authority asks the API server with the token of a user, and with nothing else: neither the
-// ServiceAccount of the console nor a client certificate is part of its requests. So the console
-// has no rights that a user could borrow. A token is sent to the API server only, never to a
-// broker.
+// An Authority sends requests to the API server only with the user's token, never with the
+// console's ServiceAccount or a client certificate. So users cannot use rights that only the
+// console has. The token is sent only to the API server, never to a broker.
 //
-// Rights asks with a kubeconfig instead, for a console of one user.
+// Rights uses a kubeconfig instead, for a console with a single user.
 //
 // Clusters lists LogClusters and connects to their brokers with the rights of the console's own
-// ServiceAccount: it reads LogClusters, the Secrets that its Role names, and creates tokens of this
-// ServiceAccount for the brokers. The rights of users are reviewed before a connection is used.
+// ServiceAccount: it reads LogClusters and the Secrets that its Role names, and creates tokens for
+// this ServiceAccount to authenticate to the brokers. The console reviews a user's rights before it
+// uses a connection for the user.
 package kube

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/console"
 )
 
-// Rights returns a function that reports whether the user of a configuration has a right on a
-// LogCluster. Rights sends no request.
+// Rights returns a function that reports whether the user in the configuration has a right on the
+// LogCluster. Rights itself sends no request.
 func Rights(config *rest.Config, cluster console.ClusterName) (func(context.Context,
 	console.Right) (bool, error), error) {
 	limited := rest.CopyConfig(config)
@@ -29,7 +29,7 @@ func Rights(config *rest.Config, cluster console.ClusterName) (func(context.Cont
 	}, nil
 }
 
-// may reports whether the user of a request has a right on a LogCluster: by a
+// may reports whether the user who sends request has a right on the LogCluster. It uses a
 // SelfSubjectAccessReview or, for CleanSome, a SelfSubjectRulesReview.
 func may(ctx context.Context, request *rest.Request, cluster console.ClusterName,
 	right console.Right) (bool, error) {
@@ -62,9 +62,10 @@ func may(ctx context.Context, request *rest.Request, cluster console.ClusterName
 	return err == nil && answer.Status.Allowed && !answer.Status.Denied, err
 }
 
-// mayCleanSome reports whether a rule permits to patch the Topics that it names. An access review
-// without a name does not consider such a rule, and one with a name needs the names of the Topics.
-// The list of rules may lack those of authorizers that cannot list them, such as a webhook.
+// mayCleanSome reports whether an RBAC rule permits the user to patch Topics that the rule names.
+// An access review without a resource name ignores such rules, and one with a name would require
+// the Topics' names. The result may omit rules of authorizers that cannot list them, such as a
+// webhook.
 func mayCleanSome(ctx context.Context, request *rest.Request, namespace string) (bool, error) {
 	answer := &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
@@ -81,7 +82,7 @@ func mayCleanSome(ctx context.Context, request *rest.Request, namespace string) 
 		}), nil
 }
 
-// review sends a review of permissions, and sets its status.
+// review sends a permission review and stores the response in object.
 func review(ctx context.Context, request *rest.Request, resource string,
 	object runtime.Object) error {
 	return failure("review permissions", request.Resource(resource).Body(object).Do(ctx).Into(object))
