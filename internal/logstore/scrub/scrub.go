@@ -324,8 +324,8 @@ func (s *Scrubber) list() []Target {
 	return targets
 }
 
-// save writes the state, if it has not been written for saveInterval or if now is set. A failure is
-// logged once: the state only saves work after a restart.
+// save writes the state if saveInterval has passed since the last write, or if always is set. It
+// logs a failure once: the state only saves work after a restart.
 func (s *Scrubber) save(now time.Time, always bool) {
 	if !always && now.Sub(s.saved) < saveInterval || s.State().Began.IsZero() {
 		return

@@ -37,8 +37,8 @@ var (
 
 func idle(*logstore.Log) bool { return false }
 
-// fixture is a store with a compacted log, which was cleaned and contains aborted transactions, and
-// a log with retention.
+// fixture is a store with two logs: a compacted log, which was cleaned and contains aborted
+// transactions, and a log with retention.
 type fixture struct {
 	fs    vfs.FS
 	store *logstore.Store
@@ -73,7 +73,8 @@ func add(t *testing.T, log *logstore.Log, batch []byte) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// fill creates both logs, and waits until their segments are at rest and one of them is cleaned.
+// fill creates both logs. It waits until their segments are at rest and the compacted log is
+// cleaned.
 func fill(t *testing.T, f *fixture) {
 	t.Helper()
 	compacted := f.create(t, tickets, storetest.Compacted(nil))
@@ -113,7 +114,7 @@ func start(t *testing.T, f *fixture, damaged func(*logstore.Log, int64)) (s *Scr
 	})
 }
 
-// startWith is start with changed options.
+// startWith does the same as start, with changed options.
 func startWith(t *testing.T, f *fixture, change func(*Options)) (s *Scrubber, stop func()) {
 	t.Helper()
 	options := Options{FS: f.fs, Dir: dataDir, Logger: quiet,
@@ -153,8 +154,9 @@ func TestHealthyFilesHaveNoDamage(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfFileIsChecked breaks one file of each kind that the store has written, and expects
-// it in the places of damage. Derived files do not remain there: they are repaired.
+// TestEveryKindOfFileIsChecked damages one file of each kind that the store has written, and
+// expects the file among the places of damage. Derived files do not stay there, because they are
+// repaired.
 func TestEveryKindOfFileIsChecked(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for _, kind := range []string{".log", ".snapshot", "key-salt", "leader-epoch-checkpoint",
@@ -182,7 +184,7 @@ func TestEveryKindOfFileIsChecked(t *testing.T) {
 	}
 }
 
-// awaitPlace waits until a file is in one of the places of a state.
+// awaitPlace waits until a file is among the places of a state.
 func awaitPlace(t *testing.T, s *Scrubber, name string, places func(State) []Damaged) {
 	t.Helper()
 	await.Until(t, "a place in "+name, func() bool {
@@ -197,7 +199,7 @@ func awaitPlace(t *testing.T, s *Scrubber, name string, places func(State) []Dam
 	})
 }
 
-// addDead writes a .dead file as a pass does.
+// addDead writes a .dead file, as a pass does.
 func addDead(t *testing.T, f *fixture) {
 	t.Helper()
 	resting := f.store.Log(tickets).AtRest()[0]
@@ -230,7 +232,8 @@ func sealedFile(t *testing.T, f *fixture, kind string) string {
 	return ""
 }
 
-// flip changes a byte of a file: of a text file the version, and else one that a checksum covers.
+// flip changes a byte of a file: in a text file the version, in any other file a byte that a
+// checksum covers.
 func flip(t *testing.T, fsys vfs.FS, name string, random *rand.Rand) {
 	t.Helper()
 	file, err := fsys.OpenReadWrite(name)
@@ -285,8 +288,8 @@ func TestReadErrorAndMissingFileAreDamage(t *testing.T) {
 	}
 }
 
-// TestRestartContinuesARoundAndRechecksDamage: a second process checks what was damaged first, and
-// continues the round.
+// TestRestartContinuesARoundAndRechecksDamage checks that a second process first rechecks the
+// damaged targets, and then continues the round.
 func TestRestartContinuesARoundAndRechecksDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	f := open(t, mem)
@@ -306,7 +309,7 @@ func TestRestartContinuesARoundAndRechecksDamage(t *testing.T) {
 	if got := s.State(); !got.Began.Equal(before.Began) || len(got.Damaged) != 1 {
 		t.Fatalf("state after a restart: %+v, want %+v", got, before)
 	}
-	// The interval has not passed: only the recheck reports the damage.
+	// The interval has not passed, so only the recheck reports the damage.
 	s.Configure(Settings{Interval: time.Hour, BytesRate: 1 << 40})
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
@@ -347,7 +350,7 @@ func repairAny(t *testing.T, random *rand.Rand, logs []*logstore.Log) {
 }
 
 // TestBusyLogsHaveNoDamage scrubs without a pause while logs are appended to, rolled, cleaned,
-// truncated, expired and repaired. Nothing may be reported.
+// truncated, expired and repaired. No damage may be reported.
 func TestBusyLogsHaveNoDamage(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	f := open(t, vfs.NewMem())

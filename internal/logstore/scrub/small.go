@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// settled is the age of a modification time from which on it identifies a content. Below it,
-	// another write may get the same time, because the clock of file systems is coarse.
+	// settled is the age from which on a modification time identifies the content of a file. At a
+	// lower age, another write may get the same time, because the clock of file systems is coarse.
 	settled = 2 * time.Second
 	// smallMax is the size of the largest file that is compared with its digest.
 	smallMax = 64 << 20
 )
 
-// digest is the content of a small file when this process read it last. Most of these files are
-// text without a checksum, so that a flipped bit may leave them well-formed. A write changes the
-// modification time; a flipped bit does not.
+// digest represents the content of a small file when this process last read the file. Most small
+// files are text without a checksum, so a file may still be well-formed after a flipped bit. A
+// write changes the modification time; a flipped bit does not.
 type digest struct {
 	modified time.Time
 	size     int64
@@ -35,8 +35,8 @@ type digest struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// compareDigests compares the small files of a directory with their digests, and records those of
-// files that were written since.
+// compareDigests compares the small files in a directory with their digests, and records new
+// digests for files that were written since.
 func (s *Scrubber) compareDigests(dir string) (places []inspect.Damage, err error) {
 	entries, err := s.opts.FS.ReadDir(dir)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *Scrubber) compareDigests(dir string) (places []inspect.Damage, err erro
 	return places, errors.Join(failed...)
 }
 
-// hasDigest reports whether a file is compared with its digest: all but those of segments, which
-// are verified otherwise, and those that exist for a moment only.
+// hasDigest reports whether a file is compared with its digest. The exceptions are segment files,
+// which are verified in another way, and files that exist only briefly.
 func hasDigest(name string) bool {
 	if name == datadir.LockFile || strings.HasSuffix(name, vfs.TemporarySuffix) {
 		return false
@@ -77,8 +77,8 @@ func hasDigest(name string) bool {
 	return !ok || rest == ".snapshot"
 }
 
-// compareDigest reports whether the content of a file differs from that of its digest, although the
-// file has not been written since.
+// compareDigest reports whether the content of a file differs from its digest, although the file
+// has not been written since.
 func (s *Scrubber) compareDigest(path string) (differs bool, err error) {
 	before, err := s.opts.FS.Stat(path)
 	if err != nil || before.Size() > smallMax {
@@ -90,7 +90,7 @@ func (s *Scrubber) compareDigest(path string) (differs bool, err error) {
 	}
 	after, err := s.opts.FS.Stat(path)
 	if err != nil || !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
-		return false, err // it is being written
+		return false, err // the file is being written
 	}
 	now := digest{before.ModTime(), before.Size(), crc32.Checksum(content, castagnoli)}
 	known, exists := s.digests[path]
@@ -105,7 +105,7 @@ func (s *Scrubber) compareDigest(path string) (differs bool, err error) {
 	return false, nil
 }
 
-// checkPartition checks the files of a partition that belong to no segment.
+// checkPartition checks a partition's files that belong to no segment.
 func (s *Scrubber) checkPartition(log *logstore.Log) ([]inspect.Damage, error) {
 	places, err := inspect.CheckPartition(s.files, log.Dir())
 	changed, compareErr := s.compareDigests(log.Dir())
@@ -117,7 +117,7 @@ func (s *Scrubber) checkPartition(log *logstore.Log) ([]inspect.Damage, error) {
 		places = append(places, inspect.Damage{File: filepath.Join(log.Dir(), name),
 			Problem: fmt.Sprintf("the file contains %v, and the log has %v", file, memory)})
 	}
-	// The files are well-formed, or in places already.
+	// At this point the files are well-formed, or already among the places of damage.
 	topic, err := datadir.ReadTopicID(s.files, log.Dir())
 	if err == nil && topic != (datadir.TopicID{}) && topic != log.TopicID() {
 		differs(datadir.PartitionFile, topic, log.TopicID())

@@ -18,13 +18,13 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// furtherFiles are the files of a data directory that the store of a test does not write itself.
+// furtherFiles contains files in a data directory that a test's store does not write itself.
 var furtherFiles = map[string]string{"cluster-id": "demo\n", "producer-ids": "0\n1000\n",
 	"clean-now.json": `{"version":1,"done":[]}` + "\n", "format-level": "1\n",
 	"segment-checkpoint": string(checkpoint.EncodeClosedLogs(nil, 7)),
 	"cleaner-history":    `{"pass":{"readBytes":17}}` + "\n", "cleaner-totals": `{"passes":3}` + "\n"}
 
-// smallKinds are the kinds of small files: names, or extensions of names.
+// smallKinds lists the kinds of small files: names, or extensions of names.
 var smallKinds = []string{"meta.properties", "recovery-point-offset-checkpoint",
 	"log-start-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint",
 	"segment-checkpoint", "tombstone-horizon-checkpoint", "tombstone-agreement-checkpoint",
@@ -33,7 +33,7 @@ var smallKinds = []string{"meta.properties", "recovery-point-offset-checkpoint",
 	"assignment", "copy.source", "copy.gap", "records.lost", "leader-epoch-checkpoint", "key-salt",
 	".snapshot"}
 
-// smallFiles returns the small files below the data directory, by their kinds.
+// smallFiles returns the small files below the data directory, by kind.
 func smallFiles(t *testing.T, f *fixture) map[string]string {
 	t.Helper()
 	log := f.store.Log(events)
@@ -66,8 +66,8 @@ func smallFiles(t *testing.T, f *fixture) map[string]string {
 	return found
 }
 
-// TestEveryBitOfSmallFilesIsChecked flips any bit of a small file of each kind, as a disk does:
-// without a new modification time. The file may remain well-formed.
+// TestEveryBitOfSmallFilesIsChecked flips any bit of one small file of each kind without changing
+// the modification time, like a faulty disk. The file may remain well-formed.
 func TestEveryBitOfSmallFilesIsChecked(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	fileKinds := smallKinds
@@ -89,7 +89,7 @@ func TestEveryBitOfSmallFilesIsChecked(t *testing.T) {
 				t.Fatalf("no file %s in %v", kind, files)
 			}
 			if kind == StateFile {
-				stop() // it writes the file
+				stop() // stop writes the file
 				s.update(State.Anew)
 				mustCompare(t, s, name, false)
 				flipAny(t, mem, name, random)
@@ -134,8 +134,8 @@ func flipAny(t *testing.T, fsys vfs.FS, name string, random *rand.Rand) {
 	}
 }
 
-// TestMalformedSmallFilesAreDamage: files are checked for their form, and against what the log
-// knows, also if this process has not read them before.
+// TestMalformedSmallFilesAreDamage checks that malformed files and files that contradict the log
+// are damage, even if this process has not read them before.
 func TestMalformedSmallFilesAreDamage(t *testing.T) {
 	for name, content := range map[string]string{
 		"partition.metadata": "version: 0\ntopic_id: " + datadir.NewID().String() + "\n",
@@ -167,7 +167,7 @@ func TestMalformedSmallFilesAreDamage(t *testing.T) {
 
 var errMalformedFile = errors.New("malformed")
 
-// TestRewrittenFilesAreNoDamage rewrites files between rounds, some with the same size.
+// TestRewrittenFilesAreNoDamage rewrites files between rounds, some of them with the same size.
 func TestRewrittenFilesAreNoDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	f := open(t, mem)

@@ -12,25 +12,26 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 )
 
-// Target is one unit of a round.
+// Target is one unit that a round checks.
 type Target struct {
-	// Partition is empty for the files of the data directory.
+	// Topic and Partition name the partition. Topic is empty for the files of the data directory.
 	Topic     string `json:"topic,omitempty"`
 	Partition int32  `json:"partition"`
-	// Retained is the name of the directory of a retained log; empty for the log of a replica.
+	// Retained is the name of a retained log's directory; empty for a replica's log.
 	Retained string `json:"retained,omitempty"`
-	// Base is the base offset of a segment, or -1 for the files that belong to no segment.
+	// Base is the base offset of a segment, or -1 for files that belong to no segment.
 	Base int64 `json:"base"`
 }
 
-// dataDirectory is the target of the files of the data directory. It is the first one of a round.
+// dataDirectory is the target for the files of the data directory. It is the first target of a
+// round.
 var dataDirectory = Target{Base: -1}
 
 func (t Target) id() checkpoint.PartitionID {
 	return checkpoint.PartitionID{Topic: t.Topic, Index: t.Partition}
 }
 
-// compare is the order of a round.
+// compare defines the order of the targets in a round.
 func (t Target) compare(other Target) int {
 	return cmp.Or(t.id().Compare(other.id()), cmp.Compare(t.Retained, other.Retained),
 		cmp.Compare(t.Base, other.Base))
@@ -41,36 +42,36 @@ type Damaged struct {
 	Target
 	Found  time.Time        `json:"found"`
 	Places []inspect.Damage `json:"places"`
-	// Repaired is when the files were replaced by correct ones; zero until then.
+	// Repaired is the time at which the files were replaced by correct files; zero until then.
 	Repaired time.Time `json:"repaired,omitzero"`
 }
 
-// State is what a broker knows about its scrub, and keeps in the file scrub. It is a value: its
-// methods change no slice that an earlier copy shares.
+// State is a broker's state of its scrub, which the file scrub stores. It is a value: its methods
+// change no slice that an earlier copy shares.
 type State struct {
 	Version int `json:"version"`
-	// Began is the begin of the current round, or of the last one if Complete is true; zero before
-	// the first round.
+	// Began is the start of the current round, or of the last round if Complete is true; zero
+	// before the first round.
 	Began    time.Time `json:"began"`
 	Complete bool      `json:"complete"`
-	// Last is the last target of the current round that was checked; nil at its begin.
+	// Last is the last checked target of the current round; nil at the start of the round.
 	Last *Target `json:"last,omitempty"`
-	// CheckedSince is the begin of the last complete round: everything that is at rest since then
-	// was checked afterwards. It is zero before the end of the first round.
+	// CheckedSince is the start of the last complete round. Everything that has been at rest since
+	// this time was checked after it. It is zero before the end of the first round.
 	CheckedSince time.Time `json:"checkedSince"`
 	// Bytes is the number of bytes that the round has read.
 	Bytes int64 `json:"bytes,omitempty"`
 	// Ended is the end of the last complete round.
 	Ended time.Time `json:"ended,omitzero"`
-	// Damaged are the targets with damage, in their order.
+	// Damaged contains the targets with damage, in the order of a round.
 	Damaged []Damaged `json:"damaged,omitempty"`
-	// Repaired are the last repairs, the newest last.
+	// Repaired contains the last repairs, the newest last.
 	Repaired []Damaged `json:"repaired,omitempty"`
 	// Tickets is the ticket of the last request.
 	Tickets int64 `json:"tickets,omitempty"`
-	// Requests are the requests to check at once, sorted by topic.
+	// Requests contains the requests to check at once, sorted by topic.
 	Requests []Request `json:"requests,omitempty"`
-	// Annotated is the last request by annotation; nil before the first one.
+	// Annotated is the last request by annotation; nil before the first such request.
 	Annotated *Annotated `json:"annotated,omitempty"`
 }
 
@@ -97,9 +98,10 @@ func DecodeState(content []byte) (s State, err error) {
 	return s, nil
 }
 
-// Next returns the next target of the round. The targets are all that exist, in order. ok is false
-// if nothing is due at now; then Next returns the time of the next round. A round begins an
-// interval after the begin of the one before, or at once if that one has taken longer.
+// Next returns the next target of the round. targets lists all existing targets in order. If
+// nothing is due at now, ok is false, and Next returns the time of the next round. A round begins
+// one interval after the start of the previous round, or at once after the previous round if that
+// took longer.
 func (s State) Next(targets []Target, interval time.Duration, now time.Time) (next Target,
 	state State, due time.Time, ok bool) {
 	if s.Began.After(now) {
@@ -118,7 +120,7 @@ func (s State) Next(targets []Target, interval time.Duration, now time.Time) (ne
 	return Target{}, s.without(targets).served(targets, now), s.Began.Add(interval), false
 }
 
-// without returns the state without the damaged targets that no longer exist.
+// without returns the state without damaged targets that no longer exist.
 func (s State) without(targets []Target) State {
 	s.Damaged = slices.DeleteFunc(slices.Clone(s.Damaged), func(d Damaged) bool {
 		_, exists := slices.BinarySearchFunc(targets, d.Target, Target.compare)
@@ -127,19 +129,21 @@ func (s State) without(targets []Target) State {
 	return s
 }
 
-// Anew returns the state with which a round begins at once.
+// Anew returns the state in which a round begins at once.
 func (s State) Anew() State {
 	s.Began, s.Complete, s.Last = time.Time{}, true, nil
 	return s
 }
 
-// damaged returns the index of a target in Damaged, or where it is to be inserted.
+// damaged returns the index of a target in Damaged, or the index at which the target has to be
+// inserted.
 func (s State) damaged(t Target) (index int, found bool) {
 	return slices.BinarySearchFunc(s.Damaged, t,
 		func(d Damaged, t Target) int { return d.compare(t) })
 }
 
-// Checked returns the state after a target was checked. Without places it is healthy.
+// Checked returns the state after a target was checked. A target without places of damage is
+// healthy.
 func (s State) Checked(t Target, places []inspect.Damage, now time.Time) State {
 	index, found := s.damaged(t)
 	s.Damaged = slices.Clone(s.Damaged)
@@ -154,7 +158,7 @@ func (s State) Checked(t Target, places []inspect.Damage, now time.Time) State {
 	return s
 }
 
-// Passed returns the state after a target of the round was checked, or has disappeared.
+// Passed returns the state after a target of the round was checked or has disappeared.
 func (s State) Passed(t Target, bytes int64) State {
 	s.Last, s.Bytes = &t, s.Bytes+bytes
 	return s

@@ -15,15 +15,15 @@ import (
 )
 
 // TestEachTargetIsCheckedOnceARound compares rounds over changing targets, with restarts, with a
-// model: a target that exists from the begin to the end of a round is checked once in it, no target
-// twice, and rounds begin an interval apart.
+// model. A target that exists during a whole round is checked once in the round, no target is
+// checked twice, and rounds begin an interval apart.
 func TestEachTargetIsCheckedOnceARound(t *testing.T) {
 	const interval = time.Hour
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	now := time.UnixMilli(1_700_000_000_000).UTC()
 	var state State
 	targets := []Target{dataDirectory}
-	var stayed map[Target]bool // targets of the round that were there since its begin
+	var stayed map[Target]bool // targets that have existed since the start of the round
 	checks := map[Target]int{}
 	last := time.Time{}
 	rounds := 0

@@ -6,11 +6,11 @@ type Status struct {
 	Settings Settings
 	// Configured is false before the first call of Configure.
 	Configured bool
-	// Targets are all targets when the scrub last listed them; nil before.
+	// Targets lists all targets when the scrub last listed them; nil if it has not listed them yet.
 	Targets []Target
 }
 
-// Status returns the status.
+// Status returns the scrubber's current status.
 func (s *Scrubber) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
 package segment
 
-// Boundary returns the end of the last batch that ends at or below limit, or 0 if the first batch
-// ends above limit. A read that ends at this position returns whole batches only.
+// Boundary returns the end position of the last batch that ends at or below limit, or 0 if the
+// first batch ends above limit. A read that ends at this position returns only whole batches.
 func (s *Segment) Boundary(limit int64) (int64, error) {
 	v := s.view.Load()
 	if limit >= v.size {
@@ -25,8 +25,8 @@ func (s *Segment) startAt(v *view, position int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// An index entry that does not point at a batch is damaged. Return 0 then: a walk over all
-	// headers from the start of the file is slow but correct.
+	// An index entry that does not point at a batch is damaged. Return 0 in this case: a walk over
+	// all headers from the start of the file is slow but correct.
 	if header, err := s.headerIn(v, int64(entry.Position)); err == nil && s.base+
 		int64(entry.Relative) == header.LastOffset() {
 		return header.Position, nil

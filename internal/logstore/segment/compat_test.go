@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// kafkaInterval is the value of index.interval.bytes with which Kafka wrote testdata.
+// kafkaInterval is the index.interval.bytes with which Kafka wrote testdata.
 const kafkaInterval = 200
 
 // kafkaSegments calls run for each segment of testdata/kafka-4.3.1. It copies the segment into
@@ -54,7 +54,7 @@ func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model))
 	}
 }
 
-// Open of a segment that Kafka has written changes no file.
+// Open changes no file of a segment that Kafka has written.
 func TestOpenOfKafkasSegments(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		trace := vfs.NewTrace(mem, "/")
@@ -105,7 +105,7 @@ func wantSameFiles(t *testing.T, got, want *vfs.Mem, base int64) {
 	}
 }
 
-// A killed Kafka broker leaves index files that are padded with zeros. Open rebuilds them.
+// A killed Kafka broker leaves index files that are padded with zeros. Open rebuilds such files.
 func TestOpenOfSegmentsOfAKilledKafka(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		want := mem.CrashClone()

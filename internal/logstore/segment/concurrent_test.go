@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers that run concurrently with appends and syncs see only complete and correct batches. They
-// see all batches that existed when they started. Run this test with -race.
+// Readers that run concurrently with appends and syncs see only complete and correct batches, and
+// all batches that existed when they started. Run this test with -race.
 func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"OS": vfs.OS{}, "Mem": vfs.NewMem()} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 	}
 }
 
-// readSome reads batches from a random offset on and checks them. Every batch has two offsets; its
+// readSome reads and checks the batches from a random offset on. Every batch has two offsets; its
 // maximum timestamp is its base offset + 1000.
 func readSome(s *Segment, random *rand.Rand) error {
 	next := s.NextOffset()

@@ -12,7 +12,7 @@ import (
 )
 
 // writeSegment writes a segment, and stops at the first error that a test injects. It returns the
-// batches that were appended, and how many of them a successful Sync or Seal has made durable.
+// appended batches, and how many of them a successful Sync or Seal has made durable.
 func writeSegment(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) {
 	m = &model{base: 3}
 	s, err := Create(fsys, "/", m.base, "",
@@ -46,13 +46,13 @@ func writeSegment(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) 
 	return m, len(m.batches), s.Close()
 }
 
-// Recover after a power cut at any step of writeSegment finds every synced batch. It finds only
+// After a power cut at any step of writeSegment, Recover finds every synced batch. It finds only
 // complete batches, in the order in which they were appended.
 func TestCrashAtEveryStepLosesNothingSynced(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
 		fault := vfs.NewFault(mem)
-		fault.Inject(vfs.Rule{Skip: step, WriteBytes: 70}) // every later operation fails
+		fault.Inject(vfs.Rule{Skip: step, WriteBytes: 70}) // all later operations fail
 		m, durable, err := writeSegment(t, fault)
 		for seed := range uint64(5) {
 			crashed := mem.CrashClone()
@@ -119,8 +119,8 @@ func TestSealedSegmentSurvivesACrash(t *testing.T) {
 	wantFiles(t, crashed, m, 300)
 }
 
-// Recover truncates the segment at an invalid batch: one with a wrong length, magic, checksum or
-// offset, or an incomplete one.
+// Recover truncates the segment at the first invalid batch: an incomplete batch, or a batch with a
+// wrong length, magic, checksum or offset.
 func TestRecoverTruncatesAtTheFirstInvalidBatch(t *testing.T) {
 	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50),
 		batchOf(t, 4, 2, 30, 50)}
@@ -188,8 +188,8 @@ func TestRecoverTruncatesNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	wantUntruncated()
 }
 
-// Close and Seal make all index entries durable, including those that an earlier Sync wrote without
-// syncing them.
+// Close and Seal make all index entries durable, including entries that an earlier Sync wrote
+// without syncing them.
 func TestSealAndCloseSyncIndexes(t *testing.T) {
 	for _, syncEach := range []bool{true, false} {
 		for _, end := range []func(*Segment) error{(*Segment).Seal, (*Segment).Close} {
@@ -218,7 +218,7 @@ func TestSealAndCloseSyncIndexes(t *testing.T) {
 }
 
 // A process is killed before it has synced data or names. The next process recovers the segment
-// from the page cache. A power cut after that loses nothing.
+// from the page cache. A later power cut loses nothing.
 func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 3}
@@ -246,7 +246,7 @@ func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 }
 
 // Recover does not sync the indexes; Seal does. Until then NeedsSeal reports true, and a start
-// after a crash has to use Recover instead of Open.
+// after a crash must use Recover instead of Open.
 func TestRecoveredIndexesAreSyncedLater(t *testing.T) {
 	mem := vfs.NewMem()
 	cfg := Config{IndexIntervalBytes: 300}

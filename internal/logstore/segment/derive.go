@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Derive returns the contents that the offset index and the time index of a sealed segment must
-// have, computed from the batch headers of its data file. It changes no file. The caller has
+// Derive returns the contents that the offset index and the time index of a sealed segment should
+// have, computed from the batch headers in the data file. It changes no file. The caller has
 // verified the checksums of the batches.
 func Derive(fsys vfs.FS, dir string, base int64, cfg Config) (offsets, times []byte, err error) {
 	s := newSegment(fsys, dir, base, cfg)
@@ -24,9 +24,9 @@ func Derive(fsys vfs.FS, dir string, base int64, cfg Config) (offsets, times []b
 	return s.offsets.encode(v.offsets.tail), s.times.encode(v.times.tail), nil
 }
 
-// EncodeAborted returns the content of the transaction index with these entries.
+// EncodeAborted returns the content of a transaction index with the given entries.
 func EncodeAborted(all []AbortedTxn) []byte { return txnIndex(nil).encode(all) }
 
-// AllWritten reports whether all index entries of the segment are in its files, and not only in
+// AllWritten reports whether all index entries of the segment are in its files, and none only in
 // memory.
 func (s *Segment) AllWritten() bool { return s.view.Load().unwritten() == 0 }

@@ -8,14 +8,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Sync makes the batches durable that were appended before the call. It may run concurrently with
+// Sync makes the batches that were appended before the call durable. It may run concurrently with
 // Append and does not block an append while it syncs.
 //
 // Sync does not sync index entries, and writes them only when there are many. Recover rebuilds the
 // indexes of an unsealed segment after an unclean stop anyway, and syncing three files instead of
 // one would triple the cost of a flush.
 //
-// Sync opens no file and causes no I/O if everything is already synced.
+// If everything is already synced, Sync opens no file and causes no I/O.
 func (s *Segment) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -26,7 +26,7 @@ func (s *Segment) Sync() error {
 	}
 	if s.view.Load().unwritten() >= s.cfg.UnwrittenEntriesMax {
 		// A failed write of index entries loses nothing, because the entries stay in memory. Seal
-		// and Close, which must write them, report the failure.
+		// and Close, which must write the entries, report the failure.
 		_ = s.flushIndexesLocked()
 	}
 	if err := s.rewriteLocked(); err != nil {
@@ -38,14 +38,14 @@ func (s *Segment) Sync() error {
 		defer s.mu.Unlock()
 		return nil // an earlier sync succeeded
 	}
-	// Open the file before the sync, because a lack of file descriptors is not a failed sync, which
-	// would break the segment.
+	// Open the file before the sync, because a lack of file descriptors is not a failed sync. A
+	// failed sync would break the segment.
 	if _, err := s.data.Pin(); err != nil {
 		defer s.mu.Unlock()
 		return fmt.Errorf("sync segment %d: %w", s.base, err)
 	}
 	defer s.data.Unpin()
-	s.mu.written = false // reset before the sync: a concurrent append sets it again
+	s.mu.written = false // reset before the sync, because a concurrent append sets it again
 	s.mu.Unlock()
 
 	err := s.data.Sync()
@@ -62,7 +62,7 @@ func (s *Segment) Sync() error {
 }
 
 // breakLocked marks the segment as broken after a failed sync. The kernel may have dropped the
-// pages that it failed to write, and yet a second sync would succeed.
+// pages that it failed to write, so a second sync would succeed wrongly.
 func (s *Segment) breakLocked(err error) error {
 	s.mu.broken = fmt.Errorf("segment %d is unusable since a sync failed: %w", s.base, err)
 	return s.mu.broken
@@ -103,9 +103,9 @@ func (s *Segment) Seal() error {
 	return s.loadModTimeLocked()
 }
 
-// finishLocked writes and syncs everything, so that Open finds complete data and indexes. It holds
-// mu during the syncs, which delays no append: the callers Seal and Close run after the last
-// append.
+// finishLocked writes and syncs everything, because Open must find complete data and indexes. It
+// holds mu during the syncs. This delays no append, because the callers Seal and Close run after
+// the last append.
 func (s *Segment) finishLocked() error {
 	if s.mu.broken != nil {
 		return s.mu.broken
@@ -139,10 +139,10 @@ func (s *Segment) finishLocked() error {
 	return nil
 }
 
-// SyncIdleIndexes syncs and closes the index files if they have unsynced changes and none was added
-// since the previous call. A file with unsynced changes must stay open (vfs.Handles). Without this
-// method a segment would keep its index files open until Seal, which may be days later. Appends
-// continue during the sync. A failed sync breaks the segment, as in Seal.
+// SyncIdleIndexes syncs and closes the index files if they have unsynced changes and no change was
+// added since the previous call. A file with unsynced changes must stay open (vfs.Handles). Without
+// this method a segment would keep its index files open until Seal, which may be days later.
+// Appends continue during the sync. A failed sync breaks the segment, as in Seal.
 func (s *Segment) SyncIdleIndexes() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -165,7 +165,7 @@ func (s *Segment) syncIndexesLocked() error {
 	if err != nil {
 		return fmt.Errorf("sync indexes of segment %d: %w", s.base, err)
 	}
-	s.mu.indexed = false // reset before the sync: a concurrent Truncate sets it again
+	s.mu.indexed = false // reset before the sync, because a concurrent Truncate sets it again
 	s.mu.Unlock()
 	err = syncAll(indexes)
 	unpin()
@@ -188,8 +188,8 @@ func syncAll(files []*vfs.Handle) error {
 	return nil
 }
 
-// NeedsSeal reports whether Seal has anything to write or sync. As long as it has, a start after a
-// crash must use Recover instead of Open.
+// NeedsSeal reports whether Seal has anything to write or sync. If so, a start after a crash must
+// use Recover instead of Open.
 func (s *Segment) NeedsSeal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +212,8 @@ func (s *Segment) needsSealLocked() bool {
 		v.unwritten() > 0 || v.maxTimestamp > v.lastTime()
 }
 
-// SetModTime sets the modification time of the data file. The cleaner sets that of a cleaned
-// segment to that of its last source segment.
+// SetModTime sets the modification time of the data file. The cleaner sets a cleaned segment's
+// modification time to the modification time of its last source segment.
 func (s *Segment) SetModTime(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (s *Segment) SetModTime(t time.Time) error {
 	return nil
 }
 
-// loadModTimeLocked reads the modification time of the data file into memory, so that ModTime
+// loadModTimeLocked reads the modification time of the data file into memory. ModTime therefore
 // causes no I/O.
 func (s *Segment) loadModTimeLocked() error {
 	info, err := s.fsys.Stat(s.pathLocked(LogExtension))
@@ -240,12 +240,12 @@ func (s *Segment) loadModTimeLocked() error {
 
 // Rename changes the suffix of all files of the segment ("", ".cleaned", ".swap", ".deleted"). It
 // does not sync the directory, because a swap renames several segments. After an error some files
-// may have the new name; a repeated Rename completes it.
+// may have the new name; a repeated Rename completes the change.
 //
-// The files stay open during the rename, so that concurrent readers are not disturbed. With suffix
-// "" they may be closed later and reopened by name. With another suffix they stay open: another
-// segment that is replaced or deleted later may use the same name while a reader still reads this
-// one.
+// The files stay open during the rename, because concurrent readers must not be disturbed. With the
+// suffix "" they may be closed later and reopened by name. With another suffix they stay open:
+// another segment that is replaced or deleted later may use the same name while a reader still
+// reads this segment.
 func (s *Segment) Rename(suffix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,9 +262,9 @@ func (s *Segment) Rename(suffix string) error {
 	return nil
 }
 
-// keepLocked opens all files of the segment and keeps them open. If one cannot be opened and the
+// keepLocked opens all files of the segment and keeps them open. If a file cannot be opened and the
 // suffix is "", it releases all files again. Otherwise a process without free file descriptors
-// would keep the files of every segment open that it failed to rename.
+// would keep open the files of every segment that it failed to rename.
 func (s *Segment) keepLocked() error {
 	for _, file := range s.filesLocked() {
 		if err := file.Keep(); err != nil {
@@ -305,8 +305,8 @@ func (s *Segment) Pin() (unpin func(), err error) {
 }
 
 // pinLocked opens all files of the segment and keeps them open until unpin is called. Callers use
-// it before a change whose failure would break the segment, so that a lack of file descriptors
-// fails earlier, without harm.
+// it before a change whose failure would break the segment. A lack of file descriptors then causes
+// a harmless failure before the change.
 func (s *Segment) pinLocked() (unpin func(), err error) { return pinAll(s.filesLocked()) }
 
 // pinAll opens files and keeps them open until unpin is called.
@@ -336,7 +336,7 @@ func (s *Segment) Freeze() {
 	}
 }
 
-// extensions returns the extensions of the files that this segment has, without the optional ones.
+// extensions returns the extensions of the files that this segment has, except the optional files.
 func (s *Segment) extensions() []string {
 	if s.txns.file == nil {
 		return extensions[:len(extensions)-1]
@@ -344,8 +344,8 @@ func (s *Segment) extensions() []string {
 	return extensions
 }
 
-// Remove deletes all files of the segment, which no other Segment may have open. Reads of the open
-// files continue until Close, which must still be called. Remove does not sync the directory.
+// Remove deletes all files of the segment, which no other Segment may have open. Open files can
+// still be read until Close, which must still be called. Remove does not sync the directory.
 func (s *Segment) Remove() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,8 +360,8 @@ func (s *Segment) Abandon() {
 	s.mu.removed = true
 }
 
-// Close syncs everything that is not durable and closes the files. It syncs nothing of a broken,
-// removed or abandoned segment.
+// Close syncs everything that is not durable and closes the files. It syncs nothing if the segment
+// is broken, removed or abandoned.
 func (s *Segment) Close() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -378,7 +378,7 @@ func (s *Segment) Close() error {
 	return nil
 }
 
-// closeAll closes all files that are not nil, also after an error.
+// closeAll closes all files that are not nil, even after an error.
 func closeAll(files ...*vfs.Handle) error {
 	var failed []error
 	for _, file := range files {

@@ -93,8 +93,8 @@ func TestSegmentThatCannotBeTruncatedIsUnusable(t *testing.T) {
 	m.check(t, s, newRandom(t))
 }
 
-// After a failed sync the kernel may have dropped the pages that it failed to write, so a second
-// sync must not succeed.
+// After a failed sync, a second sync must not succeed, because the kernel may have dropped the
+// pages that it failed to write.
 func TestFailedSyncIsFinal(t *testing.T) {
 	s, fault, m := onFaultyDisk(t)
 	fault.Inject(vfs.Rule{Op: vfs.OpSync, Times: 1})
@@ -109,8 +109,8 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	}
 }
 
-// The disk is full for index files only. Sync succeeds, because index entries can stay in memory.
-// Seal has to write them, so it fails until there is space again.
+// The disk is full only for index files. Sync succeeds, because index entries can stay in memory.
+// Seal has to write the entries, so it fails until there is space again.
 func TestFullDiskForIndexesOnly(t *testing.T) {
 	s, fault, m := onFaultyDisk(t)
 	for _, name := range []string{"*.index", "*.timeindex"} {
@@ -129,8 +129,8 @@ func TestFullDiskForIndexesOnly(t *testing.T) {
 	m.checkIndexes(t, fault, "/")
 }
 
-// One operation fails at any step of writeSegment. Recover after a crash then finds all batches
-// that were synced.
+// A single operation fails, at any step of writeSegment. Recover after a crash then finds all
+// synced batches.
 func TestSegmentSurvivesOneFaultAtAnyOperation(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -149,7 +149,7 @@ func TestFailedOpenClosesItsFilesAndCanBeRetried(t *testing.T) {
 	mem := vfs.NewMem()
 	m, _, err := writeSegment(t, mem)
 	must(t, err)
-	must(t, mem.Remove("/"+Name(m.base, TimeIndexExtension, ""))) // so that Open also writes
+	must(t, mem.Remove("/"+Name(m.base, TimeIndexExtension, ""))) // makes Open write too
 	for step := 0; ; step++ {
 		fault := vfs.NewFault(mem)
 		fault.Inject(vfs.Rule{Skip: step, Times: 1})

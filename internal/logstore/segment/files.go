@@ -13,31 +13,31 @@ import (
 
 // The extensions of a segment's files. The files are renamed and removed in the order of this list,
 // the data file first. So a crash between two steps can leave indexes without data, which a start
-// deletes, but never data without its indexes.
+// deletes, but never data without indexes.
 const (
 	LogExtension       = ".log"
 	IndexExtension     = ".index"
 	TimeIndexExtension = ".timeindex"
 	// KeysExtension is the extension of the key sidecar (docs/format/keys.md). Package keys writes
-	// and reads it; this package renames and removes it with its segment. It is optional.
+	// and reads it; this package renames and removes it with its segment. The file is optional.
 	KeysExtension = ".keys"
-	// DeadExtension is the extension of the cleaner's .dead file (docs/format/dead.md), which is
-	// optional too.
+	// DeadExtension is the extension of the cleaner's .dead file (docs/format/dead.md). This file
+	// is optional, too.
 	DeadExtension = ".dead"
 )
 
-// extensions are the extensions of the files of a segment. The last one is that of the transaction
-// index, which only some segments have.
+// extensions lists the extensions of a segment's files. Only some segments have the last file, the
+// transaction index.
 var extensions = []string{LogExtension, IndexExtension, TimeIndexExtension, TxnIndexExtension}
 
-// optionalExtensions are the extensions of further files that a segment may have. They are renamed
-// and removed after the files of extensions.
+// optionalExtensions lists the extensions of optional files of a segment. These files are renamed
+// and removed after the files with the extensions in extensions.
 var optionalExtensions = []string{KeysExtension, DeadExtension}
 
 // nameDigits is the number of digits of the base offset in a file's name.
 const nameDigits = 20
 
-// Name returns the name of the file of a segment that has this extension and suffix.
+// Name returns the name of a segment's file with the given extension and suffix.
 func Name(base int64, extension, suffix string) string {
 	return fmt.Sprintf("%0*d%s%s", nameDigits, base, extension, suffix)
 }
@@ -52,7 +52,7 @@ func ParseName(name string) (base int64, rest string, ok bool) {
 	return int64(number), name[nameDigits:], err == nil
 }
 
-// RemoveFiles deletes those files that exist of the segment with this base offset and suffix, even
+// RemoveFiles deletes the existing files of the segment with the given base offset and suffix, even
 // if they are open. It does not sync the directory.
 func RemoveFiles(fsys vfs.FS, dir string, base int64, suffix string) error {
 	return removeFiles(fsys, dir, base, suffix, extensions)
@@ -69,8 +69,8 @@ func removeFiles(fsys vfs.FS, dir string, base int64, suffix string, extensions 
 }
 
 // renameFiles replaces the suffix of the segment's files. It also completes a rename that an
-// earlier call has begun: it skips a file that does not exist under the old name. It does not sync
-// the directory.
+// earlier call has begun: it skips files that do not exist under the old name. It does not sync the
+// directory.
 func (s *Segment) renameFiles(from, to string) error {
 	for _, extension := range slices.Concat(s.extensions(), optionalExtensions) {
 		oldName := filepath.Join(s.dir, Name(s.base, extension, from))

@@ -18,12 +18,12 @@ const (
 // OffsetEntry is an entry of the offset index.
 type OffsetEntry struct {
 	Relative int32 // last offset of the batch at Position, minus the segment's base
-	Position int32 // in the data file
+	Position int32 // position in the data file
 }
 
 // TimeEntry is an entry of the time index.
 type TimeEntry struct {
-	Timestamp int64 // ms; the largest timestamp of the segment when the entry was written
+	Timestamp int64 // ms; largest timestamp in the segment when the entry was written
 	Relative  int32 // last offset of the first batch with Timestamp, minus the segment's base
 }
 
@@ -55,11 +55,11 @@ func appendTimeEntry(dst []byte, e TimeEntry) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(e.Relative))
 }
 
-// entries is an immutable list of index entries. The first ones are in the index file, the tail is
-// only in memory until the next flush: writing each entry at once would cost two more writes per
-// append.
+// entries is an immutable list of index entries. The first entries are in the index file. The tail
+// is only in memory until the next flush, because writing each entry at once would cost two more
+// writes per append.
 type entries[E any] struct {
-	written int // entries in the file
+	written int // number of entries in the file
 	tail    []E
 	last    E // last entry of the list; undefined if the list is empty
 }
@@ -67,14 +67,14 @@ type entries[E any] struct {
 func (e entries[E]) count() int { return e.written + len(e.tail) }
 
 // with returns the list with one more entry. The old and the new list share the array of their
-// tails, so with must be called only once on a list. An older list reads only the part of the array
-// below its own length, which never changes.
+// tails, so with must be called only once on each list. An older list reads only the part of the
+// array below its own length, which never changes.
 func (e entries[E]) with(entry E) entries[E] {
 	return entries[E]{written: e.written, tail: append(e.tail, entry), last: entry}
 }
 
 // index is an index file and the encoding of its entries. It does not store the number of entries:
-// the view defines which entries exist, so that readers need no lock.
+// the view defines which entries exist, so readers need no lock.
 type index[E any] struct {
 	file       *vfs.Handle
 	entryBytes int
@@ -93,9 +93,9 @@ func timeIndex(file *vfs.Handle) index[TimeEntry] {
 // searchBlock is the number of entries that the last step of a binary search reads at once.
 const searchBlock = 256
 
-// prefix returns the number of entries at the start of the list that satisfy the condition holds.
-// No entry after them may satisfy it. Entries that are not in memory are read from the file: one
-// entry per step of a binary search, and the last searchBlock entries at once.
+// prefix returns the number of entries at the start of the list for which holds returns true. holds
+// must return false for all later entries. Entries that are not in memory are read from the file:
+// one entry per step of a binary search, and the last searchBlock entries at once.
 func (x index[E]) prefix(e entries[E], holds func(E) bool) (int, error) {
 	if e.count() == 0 || holds(e.last) {
 		return e.count(), nil // readers at the end of the log return here, without I/O
@@ -140,7 +140,7 @@ func (x index[E]) at(e entries[E], i int) (E, error) {
 	return block[0], nil
 }
 
-// read returns the entries [from, to) of the file.
+// read returns the entries [from, to) in the file.
 func (x index[E]) read(from, to int) ([]E, error) {
 	content := make([]byte, (to-from)*x.entryBytes)
 	if n, err := x.file.ReadAt(content, int64(from*x.entryBytes)); n < len(content) {
@@ -173,7 +173,8 @@ func (x index[E]) encode(list []E) []byte {
 	return content
 }
 
-// first returns the list of the first n entries, at most e.count(). It does not change the file.
+// first returns the list of the first n entries; n is at most e.count(). It does not change the
+// file.
 func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 	switch n {
 	case 0:
@@ -190,8 +191,8 @@ func (x index[E]) first(e entries[E], n int) (entries[E], error) {
 	return entries[E]{written: written, tail: slices.Clip(e.tail[:n-written]), last: last}, nil
 }
 
-// trim truncates the file to the written entries of the list. The file is longer if first has
-// shortened the list.
+// trim truncates the file to the written entries of the list. The file is longer than the list if
+// first has shortened the list.
 func (x index[E]) trim(e entries[E]) error {
 	if err := x.file.Truncate(int64(e.written * x.entryBytes)); err != nil {
 		return fmt.Errorf("truncate index: %w", err)

@@ -19,7 +19,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// batchOf returns a batch of n records from offset base on. The last record has the given
+// batchOf returns a batch of n records, starting at offset base. The last record has the given
 // timestamp. With n = 0 the batch has no records.
 func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) record.Batch {
 	t.Helper()
@@ -39,8 +39,8 @@ func batchOf(t testing.TB, base int64, n int, timestamp int64, valueBytes int) r
 	return built
 }
 
-// model represents a segment as a list of batches. Its lookups are simple loops, with which the
-// results of a Segment are compared.
+// model represents a segment as a list of batches. Its lookups are simple loops. The tests compare
+// a Segment's results with the model's results.
 type model struct {
 	base    int64
 	batches []record.Batch
@@ -62,7 +62,7 @@ func (m *model) bytes() []byte {
 }
 
 // first returns the position of the first batch that matches. If no batch matches, it returns the
-// end of the data and false.
+// end position of the data and false.
 func (m *model) first(match func(record.Batch) bool) (position int64, ok bool) {
 	for _, b := range m.batches {
 		if match(b) {
@@ -122,8 +122,8 @@ func (m *model) indexes(interval int) (offsets, times []byte) {
 	return offsets, times
 }
 
-// randomBatch returns a batch that can follow the batches of the model. Usually it leaves no offset
-// gap and its timestamp is larger; sometimes it is empty, large or without a timestamp.
+// randomBatch returns a batch that can follow the model's batches. Usually it leaves no offset gap
+// and has a larger timestamp; sometimes it is empty, large or without a timestamp.
 func (m *model) randomBatch(t testing.TB, random *rand.Rand) record.Batch {
 	base := m.next()
 	if random.IntN(8) == 0 {
@@ -172,7 +172,7 @@ func (m *model) check(t testing.TB, s *Segment, random *rand.Rand) {
 	m.checkScan(t, s, m.position(m.base+random.Int64N(m.next()-m.base+1)))
 }
 
-// checkBoundary compares the result of Boundary with the model.
+// checkBoundary compares Boundary's result with the model.
 func (m *model) checkBoundary(t testing.TB, s *Segment, limit int64) {
 	t.Helper()
 	want := int64(0)
@@ -187,7 +187,7 @@ func (m *model) checkBoundary(t testing.TB, s *Segment, limit int64) {
 	}
 }
 
-// checkTimestamp compares the result of PositionForTimestamp with the model.
+// checkTimestamp compares PositionForTimestamp's result with the model.
 func (m *model) checkTimestamp(t testing.TB, s *Segment, ms int64) {
 	t.Helper()
 	want, wantOK := m.first(func(b record.Batch) bool { return b.MaxTimestamp() >= ms })

@@ -14,7 +14,7 @@ import (
 )
 
 // Random operations are applied to a segment and to a model, which is a list of batches. All reads
-// must return the same results.
+// of the segment must return the same results as the model.
 func TestSegmentEqualsListOfBatches(t *testing.T) {
 	for seed := range seed.Sequence(t, 6) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -78,8 +78,8 @@ func randomStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 	return s
 }
 
-// The index files equal, byte for byte, those that Kafka's algorithm in model.indexes produces.
-// This is so for appended, rebuilt and recovered indexes.
+// The index files are equal, byte for byte, to the output of Kafka's algorithm in model.indexes.
+// This holds for appended, rebuilt and recovered indexes.
 func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 	random := newRandom(t)
 	for _, interval := range []int{1, 500, 4096} {
@@ -128,7 +128,7 @@ func wantFiles(t *testing.T, mem *vfs.Mem, m *model, interval int) {
 	}
 }
 
-// Open reads only the ends of the files, so its cost does not depend on their size.
+// Open reads only the ends of the files. The cost of Open therefore does not depend on their size.
 func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 	reads := func(batches int) int {
 		mem := vfs.NewMem()
@@ -155,7 +155,7 @@ func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 	}
 }
 
-// A batch that is larger than the buffer of a scan is read whole (I41).
+// A batch that is larger than a scan's buffer is read whole (I41).
 func TestScanGrowsToTheBatch(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
 	must(t, err)
@@ -224,8 +224,8 @@ func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	}
 }
 
-// A lookup by timestamp reads at most one index interval (docs/format/index.md). This is so even if
-// the result is after the last entry of the time index, or if timestamps do not ascend.
+// A lookup by timestamp reads at most one index interval (docs/format/index.md), even if the result
+// is after the last entry of the time index, or if timestamps do not ascend.
 func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	s, err := Create(fault, "/", 0, "", Config{UnwrittenEntriesMax: 1})
@@ -233,7 +233,7 @@ func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	const batches = 5000
 	timestamp := func(i int64) int64 {
 		if i > 100 && i < 4000 {
-			return 50 // below the timestamp of earlier batches
+			return 50 // below the timestamps of earlier batches
 		}
 		return 1000 + i
 	}

@@ -34,8 +34,8 @@ func Create(fsys vfs.FS, dir string, base int64, suffix string, cfg Config) (*Se
 		}
 		*target.file = file
 	}
-	// The index files are written after a mebibyte of data, or by Seal. Until then a segment needs
-	// one descriptor.
+	// The index files are written after a mebibyte of data, or by Seal. Until then the segment
+	// needs only one descriptor.
 	s.offsets.file.CloseUnused()
 	s.times.file.CloseUnused()
 	empty := emptyView(base)
@@ -62,8 +62,8 @@ func (s *Segment) closeFiles() error {
 }
 
 // Open opens a segment that was closed cleanly or sealed, and rebuilds missing or wrong index
-// files. It reads only the ends of the files. It fails with an error that wraps record.ErrCorrupt
-// if the data file is not a sequence of batches; the caller then uses Recover. If it contains
+// files. It reads only the ends of the files. If the data file is not a sequence of batches, the
+// error wraps record.ErrCorrupt, and the caller then uses Recover. If the data file contains
 // records in another message format, the error wraps record.ErrFormat instead.
 func Open(fsys vfs.FS, dir string, base int64, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, base, cfg)
@@ -74,7 +74,8 @@ func Open(fsys vfs.FS, dir string, base int64, cfg Config) (*Segment, error) {
 	return s, nil
 }
 
-// open loads the index files. It walks over the whole data file only if they do not match it.
+// open loads the index files. It walks over the whole data file only if the index files do not
+// match the data file.
 func (s *Segment) open() error {
 	size, err := s.openData()
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *Segment) open() error {
 	if err = s.openIndexes(); err == nil {
 		err = s.loadView(size)
 	}
-	// ErrCorrupt may come from an index entry with a wrong position, where a walk over the headers
+	// A wrong position in an index entry can cause ErrCorrupt, because a walk over the headers then
 	// reads garbage. So only rebuild, which walks from the start of the file, can determine that
 	// the data is corrupt.
 	if errors.Is(err, errIndex) || errors.Is(err, record.ErrCorrupt) {
@@ -101,8 +102,8 @@ func (s *Segment) open() error {
 	return s.loadModTimeLocked()
 }
 
-// openData opens the data file. It opens the file for writing as well, because the segment may be
-// the active one.
+// openData opens the data file. It opens the file for writing too, because the segment may be the
+// active one.
 func (s *Segment) openData() (size int64, err error) {
 	if s.data, err = s.cfg.Handles.OpenReadWrite(s.pathLocked(LogExtension)); err != nil {
 		return 0, err
@@ -110,7 +111,7 @@ func (s *Segment) openData() (size int64, err error) {
 	return s.data.Size()
 }
 
-// openIndexes opens the index files. It closes index files that are already open first, because
+// openIndexes opens the index files. First it closes index files that are already open, because
 // rebuild replaces the files under the same names.
 func (s *Segment) openIndexes() error {
 	if err := closeAll(s.offsets.file, s.times.file); err != nil {
@@ -181,7 +182,7 @@ func (x index[E]) load(ascend func(a, b E) bool) (entries[E], error) {
 	return entries[E]{written: count, last: ends[len(ends)-1]}, nil
 }
 
-// loadTail completes a view that has index entries. It reads the header of the first batch, and the
+// loadTail completes a view that has index entries. It reads the first batch's header, and the
 // headers from the last indexed batch up to size.
 func (s *Segment) loadTail(v *view, size int64) error {
 	if size == 0 {
@@ -224,8 +225,8 @@ func (s *Segment) loadTail(v *view, size int64) error {
 	return nil
 }
 
-// count adds to the view the batches between v.size and size. It reads only headers. It fails with
-// record.ErrCorrupt at the first batch that cannot follow the one before it.
+// count adds the batches between v.size and size to the view. It reads only headers. It fails with
+// record.ErrCorrupt at the first batch that cannot follow the previous batch.
 func (s *Segment) count(v *view, size int64) error {
 	whole := view{base: s.base, size: size}
 	return s.walk(&whole, v.size, func(h Header) error {
@@ -260,7 +261,7 @@ func (s *Segment) checkTimes(v *view) error {
 	return err
 }
 
-// rebuild rebuilds the index files from all batch headers of the data file. It does not verify
+// rebuild rebuilds the index files from all batch headers in the data file. It does not verify
 // checksums: data below the recovery point was verified when it was written. Reading all data would
 // make the loss of an index as expensive as a crash.
 func (s *Segment) rebuild(size int64) error {
@@ -276,8 +277,8 @@ func (s *Segment) rebuild(size int64) error {
 }
 
 // writeIndexes replaces the index files by the entries of a view whose entries are all in memory.
-// On a full disk the entries stay in memory and the segment opens nevertheless. Otherwise the log
-// could not be opened, and retention could not delete segments to free space.
+// On a full disk the entries stay in memory, and the segment is opened nevertheless. Otherwise the
+// log could not be opened, and retention could not delete segments to free space.
 func (s *Segment) writeIndexes(v view) error {
 	v.addTime()
 	err := vfs.WriteFileAtomic(s.fsys, s.pathLocked(IndexExtension),

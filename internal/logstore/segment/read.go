@@ -14,18 +14,18 @@ import (
 
 // Header is the header of a batch and its position in the data file.
 type Header struct {
-	// Batch contains only the 61 bytes of the header. The methods that return header fields work;
-	// Records and CheckCRC do not.
+	// Batch contains only the 61 bytes of the batch header. The methods that return header fields
+	// work; Records and CheckCRC do not work.
 	record.Batch
-	Position  int64 // in the data file
-	SizeBytes int   // of the whole batch, not only of the header
+	Position  int64 // position in the data file
+	SizeBytes int   // size of the whole batch, not only of the header
 }
 
 // end returns the position after the batch.
 func (h Header) end() int64 { return h.Position + int64(h.SizeBytes) }
 
-// HeaderAt reads the header of the batch at position. It returns io.EOF at the end of the data. It
-// returns an error that wraps record.ErrCorrupt if no batch that fits the data begins there. The
+// HeaderAt reads the header of the batch at position. It returns io.EOF at the end of the data. If
+// no batch that fits into the data begins at position, the error wraps record.ErrCorrupt. The
 // caller may keep the header.
 func (s *Segment) HeaderAt(position int64) (Header, error) {
 	return s.headerIn(s.view.Load(), position)
@@ -36,8 +36,8 @@ func (s *Segment) headerIn(v *view, position int64) (Header, error) {
 	return reader.at(position)
 }
 
-// headerBlockBytes is the size of each read in a walk over headers. It is one index interval and
-// one header, so that most lookups need one read.
+// headerBlockBytes is the size of each read in a walk over headers. It is the size of one index
+// interval and one header, so most lookups need only one read.
 const headerBlockBytes = defaultIndexIntervalBytes + record.HeaderBytes
 
 var headerBlocks = sync.Pool{New: func() any { return new([headerBlockBytes]byte) }}
@@ -78,8 +78,8 @@ func (r *headerReader) at(position int64) (Header, error) {
 	return Header{Batch: batch, Position: position, SizeBytes: size}, nil
 }
 
-// fill reads a block that begins at position. It does not read beyond r.size, since later bytes are
-// not part of the view.
+// fill reads a block that begins at position. It does not read beyond r.size, because later bytes
+// are not part of the view.
 func (r *headerReader) fill(position, left int64) error {
 	n := int(min(int64(len(r.block)), left))
 	r.from, r.held = position, 0
@@ -122,8 +122,8 @@ func (s *Segment) walk(v *view, position int64, visit func(Header) error) error 
 }
 
 // Position returns the position of the first batch whose last offset is >= offset, or SizeBytes if
-// no batch has such an offset. It compares last offsets because cleaning may have removed offset
-// itself (I43). A damaged index entry makes it slower, not wrong (see startBelow).
+// there is no such batch. It compares last offsets because cleaning may have removed offset itself
+// (I43). A damaged index entry makes Position slower, but not wrong (see startBelow).
 func (s *Segment) Position(offset int64) (int64, error) { return s.position(s.view.Load(), offset) }
 
 func (s *Segment) position(v *view, offset int64) (int64, error) {
@@ -140,8 +140,8 @@ func (s *Segment) position(v *view, offset int64) (int64, error) {
 	return s.firstFrom(v, start, func(h Header) bool { return h.LastOffset() >= offset })
 }
 
-// EndBelow returns the next offset after the last batch that is entirely below offset, or Base if
-// there is no such batch.
+// EndBelow returns the offset after the last batch that is entirely below offset, or Base if there
+// is no such batch.
 func (s *Segment) EndBelow(offset int64) (int64, error) {
 	v := s.view.Load()
 	if offset >= v.next {
@@ -166,8 +166,8 @@ func (s *Segment) EndBelow(offset int64) (int64, error) {
 }
 
 // startBelow returns the position of the last indexed batch whose last offset is <= offset, or 0 if
-// there is no such batch. It also returns 0 if the index entry does not point at such a batch,
-// because it is damaged. A walk from 0 is slow but correct.
+// there is no such batch. It also returns 0 if the index entry is damaged and does not point at
+// such a batch. A walk from 0 is slow but correct.
 func (s *Segment) startBelow(v *view, offset int64) (int64, error) {
 	relative := min(offset-v.base, math.MaxInt32)
 	n, err := s.offsets.prefix(v.offsets,
@@ -218,8 +218,8 @@ func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err e
 	return position, err == nil && position < v.size, err
 }
 
-// startBefore returns the position of an indexed batch, or 0, such that every batch before this
-// position has a timestamp < ms (docs/format/index.md contains the proof).
+// startBefore returns the position of an indexed batch, or 0. Every batch before this position has
+// a timestamp < ms (docs/format/index.md contains the proof).
 func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 	n, err := s.times.prefix(v.times, func(e TimeEntry) bool { return e.Timestamp < ms })
 	if err != nil {
@@ -245,13 +245,13 @@ func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch
 	return s.scan(s.view.Load().size, position, visit)
 }
 
-// scan is Scan for the first size bytes of the file. Recover uses it before the segment has a view.
-// An incomplete batch at the end of a block is kept for the next read. Otherwise batches of about
-// half a block would be read twice.
+// scan does the same as Scan for the first size bytes of the file. Recover uses it before the
+// segment has a view. An incomplete batch at the end of a block is kept for the next read.
+// Otherwise batches of about half a block would be read twice.
 func (s *Segment) scan(size, position int64,
 	visit func(position int64, b record.Batch) error) error {
 	var buffer []byte
-	blockBytes, kept := scanBlockBytes, 0 // kept: number of bytes at position already in buffer
+	blockBytes, kept := scanBlockBytes, 0 // kept is the number of bytes at position already in buffer
 	for position < size {
 		blockBytes = int(min(int64(blockBytes), size-position))
 		if len(buffer) < blockBytes {
@@ -281,13 +281,13 @@ func (s *Segment) scan(size, position int64,
 	return nil
 }
 
-// unverifiedBytesMax is the largest buffer that a scan allocates because of the length field of a
-// batch alone. For a larger length, the scan first verifies the checksum of the batch, block by
-// block; a wrong length makes the verification fail. Otherwise one flipped bit in the length could
-// make a process with a memory limit of one gigabyte allocate two, at every start.
+// unverifiedBytesMax is the largest buffer that a scan allocates only because of a batch's length
+// field. For a larger length, the scan first verifies the batch's checksum, block by block; with a
+// wrong length the verification fails. Otherwise one flipped bit in the length could make a process
+// with a memory limit of one gigabyte allocate two gigabytes at every start.
 const unverifiedBytesMax = 16 << 20
 
-// checksummedFrom is the position in a batch from which on its checksum covers the bytes: the first
+// checksummedFrom is the position in a batch from which on the checksum covers the bytes: the first
 // byte after the checksum field (docs/format/segment.md).
 const checksummedFrom = 21
 
@@ -313,7 +313,7 @@ func (s *Segment) verifyLarge(position int64, size int, block []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// visitBatches calls visit for each complete batch of a block and returns the total size of these
+// visitBatches calls visit for each complete batch in a block and returns the total size of these
 // batches.
 func visitBatches(block []byte, position int64, visit func(int64, record.Batch) error) (int,
 	error) {
@@ -335,9 +335,9 @@ func visitBatches(block []byte, position int64, visit func(int64, record.Batch) 
 	return len(block) - len(rest), nil
 }
 
-// nextRead returns the size of the next block. The block must contain the whole batch whose
-// beginning is in the parameter incomplete. It fails if the length in the batch's header exceeds
-// left, the number of bytes from the batch to the end of the file.
+// nextRead returns the size of the next block. The block must contain the whole batch that begins
+// with the bytes in incomplete. It fails if the length in the batch's header exceeds left, the
+// number of bytes from the batch to the end of the file.
 func nextRead(incomplete []byte, left int64) (int, error) {
 	if len(incomplete) < record.HeaderBytes {
 		if len(incomplete) > 0 && left <= int64(len(incomplete)) {

@@ -13,8 +13,8 @@ import (
 // Recovered is the result of Recover.
 type Recovered struct {
 	Batches        int64
-	TruncatedBytes int64 // removed: the first invalid batch and everything after it
-	Cause          error // reason for the truncation; nil if there was none
+	TruncatedBytes int64 // size of the removed data, which begins with the first invalid batch
+	Cause          error // reason for the truncation; nil if nothing was truncated
 }
 
 // Recover opens a segment after an unclean stop. It checks the length, CRC and offsets of every
@@ -24,9 +24,9 @@ type Recovered struct {
 //
 // Data and names are durable when Recover returns, except on a full disk, where Recover cannot
 // rewrite the end of the data (see Unsynced). Recover does not sync the indexes; Seal or Close
-// does. If the process stops before that, the next Recover rebuilds the indexes again. The reason
-// is that a start after a crash recovers the active segment of every log, and syncing the indexes
-// took most of its time.
+// does. If the process stops before that, the next Recover rebuilds the indexes again. Recover
+// leaves the sync to them because a start after a crash recovers the active segment of every log,
+// and syncing the indexes took most of the time of such a start.
 //
 // Batches that end at or below Config.Synced are known to be on the disk. Later bytes are rewritten
 // before they are synced, because they may be only in the page cache (see mu.mustRewrite). Recover
@@ -94,8 +94,8 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 	}
 	s.mu.named = true
 	// A start after a crash recovers the active segment of every log at about the same time, and
-	// their index files stay open until they are synced. SyncIdleIndexes does so later; but with
-	// thousands of logs the process would run out of descriptors before.
+	// the index files stay open until they are synced. SyncIdleIndexes syncs them later, but with
+	// thousands of logs the process would run out of descriptors before that.
 	if s.cfg.Handles.Full() {
 		s.mu.Lock()
 		err := s.syncIndexesLocked()
@@ -126,7 +126,7 @@ func (s *Segment) checkBatches(v *view, size int64,
 		return nil
 	})
 	switch {
-	// visit has failed: do not truncate, even if its error wraps record.ErrCorrupt
+	// visit has failed. Do not truncate, even if its error wraps record.ErrCorrupt.
 	case visitFailed != nil:
 		return found, visitFailed
 	case errors.Is(err, record.ErrCorrupt):
@@ -137,8 +137,8 @@ func (s *Segment) checkBatches(v *view, size int64,
 }
 
 // overwriteIndexes writes the entries of a view, all of which are in memory, to the index files. It
-// does not sync the files. created reports whether it created a file. On a full disk the entries
-// stay in memory (see writeIndexes).
+// does not sync the files. created reports whether overwriteIndexes created a file. On a full disk
+// the entries stay in memory (see writeIndexes).
 func (s *Segment) overwriteIndexes(v view) (created bool, err error) {
 	v.addTime()
 	s.mu.indexed = true
@@ -162,8 +162,8 @@ func (s *Segment) overwriteIndexes(v view) (created bool, err error) {
 }
 
 // overwriteIndex replaces the content of an index file. It also writes bytes that have not changed:
-// after a failed write-back they may be only in the page cache, and the sync of Seal would not
-// write them (see mu.mustRewrite).
+// after a failed write-back these bytes may be only in the page cache, and the sync in Seal would
+// not write them (see mu.mustRewrite).
 func (s *Segment) overwriteIndex(extension string, content []byte) (file *vfs.Handle, created bool,
 	err error) {
 	name := s.pathLocked(extension)

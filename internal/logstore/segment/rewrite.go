@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// rewriteBlockBytes is the size of the blocks in which rewriteLocked copies.
+// rewriteBlockBytes is the size of the blocks that rewriteLocked copies.
 const rewriteBlockBytes = 1 << 20
 
 // byteRange is the range [from, to) of the data file.
@@ -16,10 +16,10 @@ type byteRange struct{ from, to int64 }
 
 func (r byteRange) empty() bool { return r.from >= r.to }
 
-// rewriteLocked rewrites the range mu.mustRewrite. It writes the bytes that it reads to the same
-// positions. So if a crash interrupts it, each byte on the disk is either the old byte of the disk
-// or the byte of the page cache. The file keeps its modification time. On a full disk
-// mu.mustRewrite is unchanged, and a later sync tries again.
+// rewriteLocked rewrites the range mu.mustRewrite: it writes the bytes that it reads to the same
+// positions. So if a crash interrupts it, each byte on the disk is either the old byte on the disk
+// or the byte in the page cache. The file keeps its modification time. On a full disk
+// mu.mustRewrite stays unchanged, and a later sync tries again.
 func (s *Segment) rewriteLocked() error {
 	tail := s.mu.mustRewrite
 	if tail.empty() {

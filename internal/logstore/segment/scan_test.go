@@ -29,7 +29,7 @@ func (f countedFile) ReadAt(p []byte, position int64) (int, error) {
 	return n, err
 }
 
-// The sizes of the batches are such that many end in the middle of a block. A scan must not read
+// The batches have sizes with which many batches end in the middle of a block. A scan must not read
 // the beginning of such a batch a second time.
 func TestScanReadsEachByteOnce(t *testing.T) {
 	counter := &readCounter{FS: vfs.NewMem()}

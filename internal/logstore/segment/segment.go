@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Defaults of Config. The first two are Kafka's.
+// Defaults of Config. The first two defaults are Kafka's.
 const (
 	defaultIndexIntervalBytes = 4096
 	defaultIndexBytesMax      = 10 << 20
@@ -22,25 +22,26 @@ const (
 
 // Errors of changes to a segment.
 var (
-	ErrSealed = errors.New("segment is sealed") // Append after Seal
+	ErrSealed = errors.New("segment is sealed") // returned by Append after Seal
 	ErrFull   = errors.New("segment is full")   // see Fits
 )
 
 // Config contains the settings of a segment. The zero value is valid.
 type Config struct {
-	// IndexIntervalBytes is the minimum number of bytes of the data file between two index entries;
+	// IndexIntervalBytes is the minimum number of bytes in the data file between two index entries;
 	// default 4096.
 	IndexIntervalBytes int
 	IndexBytesMax      int // size limit of an index file; default 10 MiB
 	// UnwrittenEntriesMax is the number of index entries in memory at which Sync writes them to the
-	// index files. The default of 256 are the entries of half a mebibyte of data or more, in a few
-	// KiB of memory. An index file that was written stays open until it is synced. So with a smaller
-	// number, a segment with little traffic would need three descriptors instead of one.
+	// index files. The default of 256 entries corresponds to half a mebibyte of data or more, and
+	// uses a few KiB of memory. An index file that was written stays open until it is synced. So
+	// with a smaller number, a segment with little traffic would need three descriptors instead of
+	// one.
 	UnwrittenEntriesMax int
 	// Synced is the offset below which all data is known to be on the disk. Only Recover uses it.
 	// Default: no data is known to be on the disk.
 	Synced int64
-	// Handles opens the files and limits how many stay open; default: no limit.
+	// Handles opens the files and limits the number of files that stay open; default: no limit.
 	Handles *vfs.Handles
 }
 
@@ -57,8 +58,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Segment is one segment: <base>.log with its .index and .timeindex, and a .txnindex if
-// transactions that end in it were aborted. See doc.go for the concurrency of its methods.
+// Segment is one segment: the file <base>.log with its .index and .timeindex files, and a .txnindex
+// file if transactions that end in the segment were aborted. See doc.go for the concurrency of the
+// methods.
 type Segment struct {
 	fsys vfs.FS
 	dir  string
@@ -70,16 +72,16 @@ type Segment struct {
 	offsets index[OffsetEntry]
 	times   index[TimeEntry]
 	// txns.file is nil until there is an entry to write. It is set under mu, before a view that
-	// needs it is stored.
+	// needs the file is stored.
 	txns index[AbortedTxn]
 
-	// view is the state that readers use. It is stored under mu only, after the bytes that it
+	// view is the state that readers use. It is stored only under mu, after the bytes that it
 	// describes were written.
 	view    atomic.Pointer[view]
 	modTime atomic.Pointer[time.Time]
 
 	// syncing is held during a sync of the files, and acquired before mu. It admits one sync at a
-	// time: the kernel reports a failed write to one waiting sync only, so a concurrent sync would
+	// time: the kernel reports a failed write to only one waiting sync, so a concurrent sync would
 	// succeed although data is lost.
 	syncing sync.Mutex
 
@@ -88,35 +90,35 @@ type Segment struct {
 	// mu is held during every change of the files; see doc.go.
 	mu struct {
 		sync.Mutex
-		suffix  string // current suffix of the files: "", .cleaned, .swap or .deleted
-		named   bool   // the names of the files are durable
-		written bool   // data or modification time changed after the last sync
-		indexed bool   // an index file has unsynced changes; Sync does not sync index files
-		sealed  bool   // Append fails, until Truncate
-		// indexesSeen are the numbers of written entries of the three indexes at the last call of
-		// SyncIdleIndexes.
+		suffix  string // current suffix of the files: empty, .cleaned, .swap or .deleted
+		named   bool   // true if the names of the files are durable
+		written bool   // true if data or modification time has changed since the last sync
+		indexed bool   // true if an index file has unsynced changes; Sync ignores index files
+		sealed  bool   // true if Append fails until Truncate
+		// indexesSeen contains the numbers of written entries of the three indexes at the last call
+		// of SyncIdleIndexes.
 		indexesSeen [3]int
 		// mustRewrite is a range of bytes that are in the page cache but may be missing on the disk
-		// even after a successful sync. The range has to be rewritten before a sync. Reason: when a
-		// sync fails, the kernel marks the pages clean that it failed to write. A process that
-		// starts afterwards, without a reboot, reads these pages, and its sync succeeds because the
-		// pages are clean (ADR 0051).
+		// even after a successful sync. The range has to be rewritten before a sync. The reason is
+		// that when a sync fails, the kernel marks the pages that it failed to write as clean. A
+		// process that starts afterwards, without a reboot, reads these pages, and its sync
+		// succeeds because the pages are clean (ADR 0051).
 		mustRewrite byteRange
-		removed     bool  // the files are deleted, or will be; Close syncs nothing
-		broken      error // not nil: the files may differ from the view
+		removed     bool  // true if the files are or will be deleted; Close syncs nothing
+		broken      error // if not nil, the files may differ from the view
 	}
 }
 
 // Base returns the base offset, which names the files.
 func (s *Segment) Base() int64 { return s.base }
 
-// NextOffset returns the last offset of the segment + 1, or Base if the segment is empty.
+// NextOffset returns the offset after the segment's last offset, or Base if the segment is empty.
 func (s *Segment) NextOffset() int64 { return s.view.Load().next }
 
-// SizeBytes returns the size of the whole batches in the data file.
+// SizeBytes returns the total size of the complete batches in the data file.
 func (s *Segment) SizeBytes() int64 { return s.view.Load().size }
 
-// MaxTimestamp returns the largest timestamp of the segment and the last offset of the first batch
+// MaxTimestamp returns the largest timestamp in the segment and the last offset of the first batch
 // with this timestamp. It returns -1 and Base if the segment is empty.
 func (s *Segment) MaxTimestamp() (ms, offset int64) {
 	v := s.view.Load()
@@ -133,11 +135,11 @@ func (s *Segment) FirstTimestamp() (ms int64, ok bool) {
 // ModTime returns the modification time of the data file, as of the last Open, Seal or SetModTime.
 func (s *Segment) ModTime() time.Time { return *s.modTime.Load() }
 
-// File returns the data file, for reads of ranges below SizeBytes. The handle's Pin gives access to
-// the file descriptor.
+// File returns the data file, for reads below SizeBytes. The handle's Pin gives access to the file
+// descriptor.
 func (s *Segment) File() *vfs.Handle { return s.data }
 
-// Fits reports whether a batch, with its final offsets, can be appended. The limits are the size of
+// Fits reports whether a batch with its final offsets can be appended. The limits are the size of
 // an index, the 31 bits of a relative offset and the 31 bits of a position. Fits assumes that the
 // batch needs index entries, although it may need none. One entry of the time index is reserved for
 // Seal.
@@ -148,15 +150,15 @@ func (s *Segment) Fits(b record.Parts) bool {
 		v.times.count() < s.cfg.IndexBytesMax/TimeEntryBytes-1
 }
 
-// Append writes a batch, with its final offsets, at the end of the segment and indexes it. The
-// batch is not durable until Sync. Append fails with ErrSealed, with ErrFull (see Fits), with an
-// error that wraps record.ErrCorrupt if b is not one batch or its offsets do not ascend, or with
-// the error of the write. A failed write is undone. If the undo fails too, the segment is broken
-// and rejects every later change.
+// Append writes a batch with its final offsets at the end of the segment and indexes the batch. The
+// batch is not durable until Sync. Append fails with ErrSealed, with ErrFull (see Fits), or with
+// the error of the write. If b is not one batch or its offsets do not ascend, the error wraps
+// record.ErrCorrupt. A failed write is undone. If the undo fails too, the segment is broken and
+// rejects every later change.
 func (s *Segment) Append(b record.Batch) error { return s.AppendParts(record.Whole(b)) }
 
-// AppendParts is Append for a batch in several pieces of memory, which it writes without copying
-// them together. Readers see the whole batch or nothing.
+// AppendParts does the same as Append for a batch in several pieces of memory, which it writes
+// without copying them together. Readers see either the whole batch or nothing of it.
 func (s *Segment) AppendParts(b record.Parts) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +166,8 @@ func (s *Segment) AppendParts(b record.Parts) error {
 	if err := s.appendableLocked(b, size); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, err)
 	}
-	// Open the file before the write. If this fails for lack of file descriptors, nothing has to be
-	// undone.
+	// Open the file before the write. If opening fails for lack of file descriptors, nothing has to
+	// be undone.
 	if _, err := s.data.Pin(); err != nil {
 		return fmt.Errorf("append to segment %d: %w", s.base, err)
 	}
@@ -177,13 +179,13 @@ func (s *Segment) AppendParts(b record.Parts) error {
 	}
 	next.add(b.Batch, size, s.cfg.IndexIntervalBytes)
 	s.mu.written = true
-	s.view.Store(&next) // after the write: see view
+	s.view.Store(&next) // after the write; see type view
 	return nil
 }
 
 // writeLocked writes the pieces of a batch one after the other. A single pwritev for all pieces
-// would save one system call per 128 KiB of compressed data, a thousandth of the time of the
-// compression, and would need a second write path in vfs.
+// would save one system call per 128 KiB of compressed data, which is a thousandth of the time of
+// the compression, but would need a second write path in vfs.
 func (s *Segment) writeLocked(b record.Parts, position int64) error {
 	if _, err := s.data.WriteAt(b.Batch, position); err != nil {
 		return err
@@ -198,8 +200,8 @@ func (s *Segment) writeLocked(b record.Parts, position int64) error {
 	return nil
 }
 
-// appendableLocked applies the checks that Open and Recover apply when they read the batch, so that
-// the segment can be opened again.
+// appendableLocked applies the same checks as Open and Recover, which read the batch later.
+// Otherwise the segment could not be opened again.
 func (s *Segment) appendableLocked(b record.Parts, size int) error {
 	if s.mu.broken != nil {
 		return s.mu.broken
@@ -216,8 +218,8 @@ func (s *Segment) appendableLocked(b record.Parts, size int) error {
 	return s.view.Load().check(b.Batch, size)
 }
 
-// undoLocked truncates the data file to size after a failed write. Without this, Kafka's tools and
-// a restart would consider the file damaged until the next append overwrites the partial batch.
+// undoLocked truncates the data file to size after a failed write. Otherwise Kafka's tools and a
+// restart would consider the file damaged until the next append overwrites the partial batch.
 func (s *Segment) undoLocked(size int64) error {
 	err := s.data.Truncate(size)
 	if err != nil {
@@ -227,7 +229,7 @@ func (s *Segment) undoLocked(size int64) error {
 	return err
 }
 
-// pathLocked returns the path of the file with this extension, under the current suffix.
+// pathLocked returns the path of the file with the given extension and the current suffix.
 func (s *Segment) pathLocked(extension string) string {
 	return filepath.Join(s.dir, Name(s.base, extension, s.mu.suffix))
 }

@@ -87,8 +87,8 @@ func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	for ; s.Fits(record.Whole(batchOf(t, offset, 1, offset, 10))); offset++ {
 		must(t, s.Append(batchOf(t, offset, 1, offset, 10)))
 	}
-	// The first batch has no index entry. Four more batches have one each, and the fifth entry of
-	// the time index is reserved.
+	// The first batch has no index entry. Each of four more batches has one index entry, and the
+	// fifth entry of the time index is reserved.
 	if offset != 5 {
 		t.Errorf("%d batches fit, want 5", offset)
 	}
@@ -167,7 +167,7 @@ func TestModTimeIsKeptAndCanBeSet(t *testing.T) {
 	}
 }
 
-// Open detects each of these damages of the index files and repairs the files.
+// Open detects each of these kinds of damage to the index files and repairs the files.
 func TestOpenRepairsIndexes(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 10}

@@ -14,28 +14,27 @@ import (
 // The caller then uses Open.
 var ErrFilesChanged = errors.New("the files of the segment do not match its summary")
 
-// Summary contains what Open would find by reading the files of a sealed segment, and the sizes and
-// modification times of these files. With summaries, a log of a thousand segments that was closed
-// cleanly can be opened without opening any of their files.
+// Summary contains everything that Open would find by reading the files of a sealed segment, and
+// the sizes and modification times of these files. With summaries, a cleanly closed log of a
+// thousand segments can be opened without opening any of their files.
 type Summary struct {
 	Base, Next         int64
-	FirstTimestamp     int64 // of the first batch, or -1 if there is no batch
+	FirstTimestamp     int64 // timestamp of the first batch, or -1 if there is no batch
 	MaxTimestamp       int64 // -1 if there is no batch
 	MaxTimestampOffset int64
 	LastIndexed        OffsetEntry  // last entry of the offset index; zero if the index is empty
 	Files              [3]FileState // .log, .index and .timeindex
 }
 
-// FileState contains the size and the modification time of a file, by which OpenSealed detects that
-// the file has changed.
+// FileState contains the size and the modification time of a file. With these values, OpenSealed
+// detects that the file has changed.
 type FileState struct {
 	SizeBytes int64
 	ModTime   time.Time
 }
 
-// Summary returns the summary of a segment. ok is false if something is not yet written or durable.
-// It is also false if the segment has a transaction index, because Open has to validate its
-// entries.
+// Summary returns the segment's summary. ok is false if something is not yet written or durable, or
+// if the segment has a transaction index, because Open has to validate the entries of this index.
 func (s *Segment) Summary() (sum Summary, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +68,8 @@ func (s *Segment) states() (states [3]FileState, err error) {
 	return states, nil
 }
 
-// OpenSealed opens a segment by its summary. Files are opened on first use. It fails with
-// ErrFilesChanged if a file does not exist or has another size or modification time, or if the
+// OpenSealed opens a segment by its summary. Files are opened when they are first used. It fails
+// with ErrFilesChanged if a file does not exist or has another size or modification time, or if the
 // summary is inconsistent.
 func OpenSealed(fsys vfs.FS, dir string, sum Summary, cfg Config) (*Segment, error) {
 	s := newSegment(fsys, dir, sum.Base, cfg)
@@ -110,7 +109,7 @@ func (sum Summary) view() (v view, ok bool) {
 		last: sum.LastIndexed}
 	v.times = entries[TimeEntry]{written: int(timeBytes / TimeEntryBytes)}
 	if v.times.written > 0 {
-		// The last entry is the one that Seal has added for the largest timestamp.
+		// The last entry is the entry that Seal has added for the largest timestamp.
 		v.times.last = TimeEntry{Timestamp: sum.MaxTimestamp,
 			Relative: int32(sum.MaxTimestampOffset - sum.Base)}
 	}

@@ -4,8 +4,8 @@ import "fmt"
 
 // Truncate removes every batch that contains an offset >= offset, and makes the segment writable. A
 // concurrent read may fail, but never returns a wrong batch below offset. Followers that diverge
-// from their leader use it. Before the call, the caller removes the .keys and .dead files, which
-// describe the records of the segment.
+// from their leader use Truncate. Before the call, the caller removes the .keys and .dead files,
+// because they describe the segment's records.
 func (s *Segment) Truncate(offset int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *Segment) Truncate(offset int64) error {
 }
 
 // truncateLocked truncates the files to the position of a batch, the indexes before the data. If
-// the process stops in between, the next start detects that index entries are missing, but no entry
+// the process stops in between, the next start detects that index entries are missing, and no entry
 // points beyond the end of the data.
 func (s *Segment) truncateLocked(before *view, position, offset int64) error {
 	if position == before.size {
@@ -59,8 +59,8 @@ func (s *Segment) truncateLocked(before *view, position, offset int64) error {
 	return s.data.Truncate(position)
 }
 
-// viewBelow returns the view of the batches below position. position must be that of the first
-// batch that contains an offset >= offset.
+// viewBelow returns the view of the batches below position. position must be the position of the
+// first batch that contains an offset >= offset.
 func (s *Segment) viewBelow(before *view, position, offset int64) (view, error) {
 	after := emptyView(s.base)
 	n, err := s.offsets.prefix(before.offsets,

@@ -19,13 +19,13 @@ const (
 )
 
 // AbortedTxn is an entry of the transaction index. The entry is in the index of the segment that
-// contains the abort marker, even if the data of the transaction is in other segments.
+// contains the abort marker, even if other segments contain the transaction's data.
 type AbortedTxn struct {
 	ProducerID  int64
-	FirstOffset int64 // of the first batch of the transaction
-	LastOffset  int64 // of the abort marker
+	FirstOffset int64 // offset of the transaction's first batch
+	LastOffset  int64 // offset of the abort marker
 	// LastStable is the last stable offset at the time when the marker was written. A transaction
-	// that ends after this one begins at or above LastStable.
+	// that ends after this transaction begins at or above LastStable.
 	LastStable int64
 }
 
@@ -39,7 +39,8 @@ func ParseAbortedTxn(b []byte) (AbortedTxn, error) {
 	return parseAborted(b), nil
 }
 
-// parseAborted is ParseAbortedTxn without the check of the version, which Open has already done.
+// parseAborted does the same as ParseAbortedTxn without checking the version, which Open has
+// already checked.
 func parseAborted(b []byte) AbortedTxn {
 	return AbortedTxn{
 		ProducerID:  int64(binary.BigEndian.Uint64(b[2:])),
@@ -61,8 +62,8 @@ func txnIndex(file *vfs.Handle) index[AbortedTxn] {
 	return index[AbortedTxn]{file, AbortedTxnBytes, parseAborted, appendAborted}
 }
 
-// follows reports whether a can follow another entry in the index: the offsets of the markers
-// ascend, and the last stable offset does not decrease.
+// follows reports whether entry a can follow the entry before in the index: the offsets of the
+// markers ascend, and the last stable offset does not decrease.
 func (a AbortedTxn) follows(before AbortedTxn) bool {
 	return a.LastOffset > before.LastOffset && a.LastStable >= before.LastStable
 }
@@ -74,10 +75,10 @@ func (a AbortedTxn) valid(base, next int64) bool {
 		a.LastStable >= 0 && a.LastStable <= a.LastOffset+1
 }
 
-// AddAborted adds an entry for an abort marker that is in the segment. As with the other indexes,
-// the entry stays in memory until Sync or Seal writes it. If it were written at once, an append
-// could fail after its batch was written and then be retried at an offset that is already used
-// (KAFKA-7866, KAFKA-10778). AddAborted fails if the entry does not ascend or is outside the
+// AddAborted adds an entry for an abort marker in the segment. Like entries of the other indexes,
+// the entry stays in memory until Sync or Seal writes it. If the entry was written at once, an
+// append could fail after its batch was written, and then be retried at an offset that is already
+// used (KAFKA-7866, KAFKA-10778). AddAborted fails if the entry does not ascend or is outside the
 // segment, which is a bug of the caller.
 func (s *Segment) AddAborted(a AbortedTxn) error {
 	s.mu.Lock()
@@ -96,22 +97,22 @@ func (s *Segment) AddAborted(a AbortedTxn) error {
 	return nil
 }
 
-// AbortedCount returns the number of entries of the transaction index.
+// AbortedCount returns the number of entries in the transaction index.
 func (s *Segment) AbortedCount() int { return s.view.Load().aborted.count() }
 
 // abortedBlock is the number of entries that a walk over the transaction index reads at once.
 const abortedBlock = 512
 
-// Aborted calls visit for each aborted transaction of this segment that a reader of the offsets
-// [from, below) needs. Such a transaction has its marker at or above the start of this range, and
-// its first batch before the end of the range. complete is true if no later segment has another
-// such transaction. The last stable offset does not decrease from entry to entry. So the walk ends
-// at the first entry whose last stable offset is at or above the end of the range
+// Aborted calls visit for each aborted transaction in this segment that a reader of the offsets
+// [from, below) needs. Such a transaction has its marker at or above the start of the range, and
+// its first batch below the end of the range. complete is true if no later segment contains such a
+// transaction. The last stable offset does not decrease from entry to entry. So the walk ends at
+// the first entry whose last stable offset is at or above the end of the range
 // (docs/format/txnindex.md).
 func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete bool, err error) {
 	e := s.view.Load().aborted
-	// Use s.txns only if this view has written entries. Then the file was set before the view was
-	// stored. An older view has no written entries, and the file may be set concurrently.
+	// Use s.txns only if this view has written entries. In this case the file was set before the
+	// view was stored. An older view has no written entries, and the file may be set concurrently.
 	txns := txnIndex(nil)
 	if e.written > 0 {
 		txns = s.txns
@@ -140,11 +141,11 @@ func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete b
 	return false, nil
 }
 
-// openTxnIndex adds the entries of the transaction index, if the file exists, to a view. It
-// validates every entry: if an entry were lost, readers would treat the records of an aborted
-// transaction as committed. If the file is invalid, openTxnIndex ignores it, and TxnIndexDamaged
-// reports that. The segment cannot rebuild the entries itself, since the transactions may begin in
-// earlier segments.
+// openTxnIndex adds the entries in the transaction index, if the file exists, to a view. It
+// validates every entry: if an entry was lost, readers would treat the records of an aborted
+// transaction as committed. If the file is invalid, openTxnIndex ignores the file, and
+// TxnIndexDamaged reports this. The segment cannot rebuild the entries itself, because the
+// transactions may begin in earlier segments.
 func (s *Segment) openTxnIndex(v *view) error {
 	file, err := s.cfg.Handles.OpenReadWrite(s.pathLocked(TxnIndexExtension))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,8 +23,8 @@ func abortedAt(first, last int64) AbortedTxn {
 	return AbortedTxn{ProducerID: 7, FirstOffset: first, LastOffset: last, LastStable: last + 1}
 }
 
-// withAborted returns a segment with the offsets 100 to 199, one per batch, and one index entry for
-// every ten offsets. It also returns the entries.
+// withAborted returns a segment with the offsets 100 to 199, one per batch, and one entry in the
+// transaction index for every ten offsets. It also returns these entries.
 func withAborted(t testing.TB, fsys vfs.FS) (*Segment, []AbortedTxn) {
 	t.Helper()
 	s, err := Create(fsys, "/", 100, "", Config{UnwrittenEntriesMax: 1})
@@ -205,7 +205,7 @@ func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	fault.Inject(vfs.Rule{Op: vfs.OpCreate, Name: "*.txnindex", Times: 1})
 	fault.Inject(vfs.Rule{Op: vfs.OpWrite, Name: "*.txnindex", Times: 1, WriteBytes: 11})
 	must(t, s.Sync()) // fails to create the file
-	must(t, s.Sync()) // writes only 11 bytes
+	must(t, s.Sync()) // writes only 11 bytes of the entries
 	must(t, s.Append(batchOf(t, 200, 1, 200, 10)))
 	if got, _ := abortedOf(t, s, 0, 1000); !slices.Equal(got, all) || !s.NeedsSeal() {
 		t.Errorf("entries %v, want %v", got, all)
@@ -219,8 +219,8 @@ func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A sealed segment keeps the entries of its transaction index in any crash. Recover removes them,
-// because only the log can rebuild them.
+// The entries of a sealed segment's transaction index survive any crash. Recover removes the
+// entries, because only the log can rebuild them.
 func TestTxnIndexSurvivesACrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 50) {
 		mem := vfs.NewMem()
@@ -251,7 +251,7 @@ func TestTxnIndexSurvivesACrash(t *testing.T) {
 }
 
 // The transaction index returns the same transactions as a list. It has more entries than one
-// block, and some transactions are long, so that the last stable offset advances late.
+// block, and some transactions are long, which makes the last stable offset advance late.
 func TestTxnIndexEqualsList(t *testing.T) {
 	random := newRandom(t)
 	mem := vfs.NewMem()
@@ -284,7 +284,7 @@ func checkAborted(t *testing.T, s *Segment, all []AbortedTxn, end int64, random 
 	for range 300 {
 		from := random.Int64N(end)
 		below := from + random.Int64N(end-from)
-		needed := map[string]bool{} // the transactions that overlap [from, below)
+		needed := map[string]bool{} // transactions that overlap [from, below)
 		for _, a := range all {
 			if a.LastOffset >= from && a.FirstOffset < below {
 				needed[fmt.Sprint(a)] = true

@@ -19,22 +19,22 @@ import (
 // write has returned. So (1) bytes below the size that a reader loaded were written before that
 // view was stored, and the atomic store and load order the write before the read; (2) no later
 // append changes these bytes. Index entries are in the view itself, or in the index file below the
-// view's number of written entries, to which (1) and (2) apply as well. Truncate is the exception:
-// it stores the smaller view first and truncates the file afterwards, so a read with an older view
-// may fail.
+// view's number of written entries. (1) and (2) apply to the index file as well. Truncate is the
+// exception: it stores the smaller view first and truncates the file afterwards, so a read with an
+// older view may fail.
 type view struct {
 	base int64
-	size int64 // bytes
-	next int64 // last offset + 1, or base if there is no batch
+	size int64 // size of the data in bytes
+	next int64 // offset after the last offset, or base if there is no batch
 
-	firstTimestamp     int64 // maximum timestamp of the first batch; undefined without a batch
+	firstTimestamp     int64 // first batch's maximum timestamp; undefined without a batch
 	maxTimestamp       int64 // -1 if there is no batch
 	maxTimestampOffset int64 // last offset of the first batch with maxTimestamp, or base
 
 	offsets entries[OffsetEntry]
 	times   entries[TimeEntry]
 	// aborted contains the entries of the transaction index. They cannot be derived from the
-	// batches of this segment, since a transaction may begin in an earlier one.
+	// batches in this segment, because a transaction may begin in an earlier segment.
 	aborted entries[AbortedTxn]
 }
 
@@ -42,8 +42,9 @@ func emptyView(base int64) view {
 	return view{base: base, next: base, maxTimestamp: -1, maxTimestampOffset: base}
 }
 
-// check returns an error unless a batch of size bytes can follow the batches of the view: its
-// offsets are larger, and its offset and position fit the 31 bits of the indexes.
+// check returns an error unless a batch of size bytes can follow the batches in the view: the
+// batch's offsets must be larger, and its offset and position must fit into the 31 bits of the
+// indexes.
 func (v *view) check(header record.Batch, size int) error {
 	first, last := header.BaseOffset(), header.LastOffset()
 	switch {
@@ -60,9 +61,9 @@ func (v *view) check(header record.Batch, size int) error {
 	return nil
 }
 
-// add adds a checked batch to the view, and an index entry if more than intervalBytes were added
-// since the last one. The result depends only on the batches, so appending and rebuilding the
-// indexes give the same entries.
+// add adds a checked batch to the view, and an index entry if more than intervalBytes bytes were
+// added since the last entry. The result depends only on the batches, so appending and rebuilding
+// the indexes give the same entries.
 func (v *view) add(header record.Batch, size, intervalBytes int) {
 	last := header.LastOffset()
 	timestamp := header.MaxTimestamp()
@@ -82,7 +83,7 @@ func (v *view) add(header record.Batch, size, intervalBytes int) {
 }
 
 // sinceEntry returns the number of bytes from the start of the last indexed batch to the end of the
-// view. Without an index entry, it is the size of the view.
+// view. Without an index entry, it returns the size of the view.
 func (v *view) sinceEntry() int64 { return v.size - int64(v.offsets.last.Position) }
 
 // addTime adds a time index entry for the largest timestamp so far, unless the index already

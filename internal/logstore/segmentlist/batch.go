@@ -17,8 +17,8 @@ type Batch struct {
 }
 
 // Records yields the records of a batch while it decompresses the batch from its file. Only one
-// record is in memory at a time, so a lookup in a batch of 1 GiB needs as little memory as one in a
-// small batch. If the caller stops early, the remaining records are not read.
+// record is in memory at a time, so a lookup in a batch of 1 GiB needs as little memory as a lookup
+// in a small batch. If the caller stops early, the remaining records are not read.
 func (p Batch) Records() iter.Seq2[*record.Record, error] {
 	payload := io.NewSectionReader(p.Handle.File(), p.Header.Position+record.HeaderBytes,
 		int64(p.Header.SizeBytes-record.HeaderBytes))
@@ -35,7 +35,7 @@ func (p Batch) Records() iter.Seq2[*record.Record, error] {
 	}
 }
 
-// CheckCRC fails with record.ErrCorrupt if the stored bytes of the batch contradict its checksum.
+// CheckCRC fails with record.ErrCorrupt if the stored bytes of the batch do not match its checksum.
 func (p Batch) CheckCRC() error {
 	if whole := p.Header.Batch; len(whole) == p.Header.SizeBytes {
 		if err := whole.CheckCRC(); err != nil {
@@ -58,7 +58,8 @@ func (p Batch) CheckCRC() error {
 	return nil
 }
 
-// crcEnd is the position in a batch of the bytes that its checksum covers.
+// crcEnd is the position in a batch after the checksum field, from which on the checksum covers the
+// bytes.
 const crcEnd = 21
 
 // DecompressedBytesMax is the maximum decompressed size of a produced batch, unless its topic

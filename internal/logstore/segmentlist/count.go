@@ -6,16 +6,16 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// appendedCount counts the records that this process has appended to a segment, if it has appended
-// all of them. The lock of the log guards the writes; readers acquire no lock.
+// appendedCount counts the records in a segment if this process has appended all of them. The lock
+// of the log guards the writes; readers acquire no lock.
 //
-// Invariant: records is the number of records in the first bytes bytes of the segment; bytes is -1
-// once something else was appended.
+// Invariant: records is the number of records in the first bytes bytes of the segment. bytes is -1
+// if something else was also appended.
 type appendedCount struct{ records, bytes atomic.Int64 }
 
-// AddLocked adds a batch that was just appended; size is the size of the segment with it. It gives
-// up if the batches before it were not counted, because an earlier process appended them or the
-// segment was truncated. The caller holds the lock of the log.
+// AddLocked adds a batch that was just appended; size is the size of the segment including the
+// batch. It stops counting if the batches before it were not counted, because an earlier process
+// appended them or the segment was truncated. The caller holds the lock of the log.
 func (c *appendedCount) AddLocked(size int64, b record.Parts) {
 	if size-int64(b.SizeBytes()) != c.bytes.Load() {
 		c.bytes.Store(-1)
@@ -25,9 +25,9 @@ func (c *appendedCount) AddLocked(size int64, b record.Parts) {
 	c.bytes.Store(size)
 }
 
-// count returns the number of records of a segment that it has counted completely.
+// count returns the number of records in a segment, if all of them were counted.
 func (c *appendedCount) count(size int64) (records int64, ok bool) {
-	for range 3 { // a batch may be appended between the loads
+	for range 3 { // retry, because a batch may be appended between the loads
 		records, bytes := c.records.Load(), c.bytes.Load()
 		if bytes == size && records == c.records.Load() {
 			return records, true
@@ -36,7 +36,8 @@ func (c *appendedCount) count(size int64) (records int64, ok bool) {
 	return 0, false
 }
 
-// CountRecords returns the number of records in a segment, and whether they were counted.
+// CountRecords returns the number of records in a segment. counted is true if they were counted,
+// not estimated.
 func (h *Handle) CountRecords() (records int64, counted bool) {
 	size, span := h.SizeBytes(), h.NextOffset()-h.Base()
 	if n, ok := h.Appended.count(size); ok {

@@ -7,9 +7,9 @@ import (
 
 // Errors of every operation on a log.
 var (
-	// ErrStorage: the disk failed; the error also wraps the cause
+	// ErrStorage means that the disk failed. The error also wraps the cause.
 	ErrStorage = errors.New("storage error")
-	// ErrClosed: the log was closed
+	// ErrClosed means that the log was closed.
 	ErrClosed = errors.New("log is closed")
 )
 

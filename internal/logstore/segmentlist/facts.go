@@ -9,35 +9,36 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// Facts are what segment reports have read from the files of a segment. Each fact is read
-// once and kept with the handle: a report of 500 segments then reads no file. The bytes of a sealed
+// Facts contains what segment reports have read from a segment's files. Each fact is read once and
+// kept with the handle: a later report of 500 segments then reads no file. The bytes of a sealed
 // segment do not change; a truncated segment has another size or another handle.
 type Facts struct {
 	counts atomic.Pointer[countsFact]
 	codec  atomic.Pointer[compress.Codec]
-	// dead is nil, or has read unset, if the .dead file was not read yet. ForgetDead stores a new
-	// value, so that the compare-and-swap of a goroutine that has read the old file fails.
+	// dead is nil, or contains a value with read unset, if the .dead file was not read yet.
+	// ForgetDead stores a new value. The compare-and-swap of a goroutine that has read the old file
+	// then fails.
 	dead atomic.Pointer[deadFact]
 }
 
-// countsFact contains the counts of the key sidecar for a data file of LogBytes.
+// countsFact contains the counts in the key sidecar for a data file of LogBytes bytes.
 type countsFact struct {
 	logBytes int64
 	counts   keys.Counts
 }
 
-// deadFact is the result of reading the .dead file of a data file of LogBytes.
+// deadFact is the result of reading the .dead file for a data file of LogBytes bytes.
 type deadFact struct {
 	read     bool
 	logBytes int64
-	summary  *clean.DeadSummary // nil: there is no valid file
+	summary  *clean.DeadSummary // nil if there is no valid file
 }
 
 // ForgetDead makes the next report read the .dead file. It is called after the file has changed.
 func (f *Facts) ForgetDead() { f.dead.Store(new(deadFact)) }
 
 // DeadOf returns the summary of the .dead file of a segment whose data file has LogBytes bytes. It
-// calls read for it only if the summary is not known.
+// calls read only if the summary is not known.
 func (f *Facts) DeadOf(logBytes int64, read func() *clean.DeadSummary) *clean.DeadSummary {
 	known := f.dead.Load()
 	if known == nil || !known.read || known.logBytes != logBytes {
@@ -48,7 +49,7 @@ func (f *Facts) DeadOf(logBytes int64, read func() *clean.DeadSummary) *clean.De
 	return known.summary
 }
 
-// CountsOf returns the counts of the key sidecar for a data file of LogBytes bytes, if SetCounts
+// CountsOf returns the counts in the key sidecar for a data file of LogBytes bytes, if SetCounts
 // has stored them.
 func (f *Facts) CountsOf(logBytes int64) (counts keys.Counts, ok bool) {
 	if known := f.counts.Load(); known != nil && known.logBytes == logBytes {
@@ -57,7 +58,7 @@ func (f *Facts) CountsOf(logBytes int64) (counts keys.Counts, ok bool) {
 	return counts, false
 }
 
-// SetCounts stores the counts of the key sidecar for a data file of LogBytes bytes.
+// SetCounts stores the counts in the key sidecar for a data file of LogBytes bytes.
 func (f *Facts) SetCounts(logBytes int64, counts keys.Counts) {
 	f.counts.Store(&countsFact{logBytes: logBytes, counts: counts})
 }
@@ -80,22 +81,22 @@ func (h *Handle) FirstCodec() (codec compress.Codec, ok bool) {
 	return codec, true
 }
 
-// Sidecar is the known state of a segment's key sidecar. It is immutable. handle.Sidecar
-// points to it, and is nil until the state was read from the directory.
+// Sidecar is the known state of a segment's key sidecar. It is immutable. Handle.Sidecar points to
+// it, and is nil until the state was read from the directory.
 type Sidecar struct {
 	// LogBytes is the size of the data file when the state was computed. If the segment was
 	// truncated after that, the data file has another size.
 	LogBytes int64
 	Digest   uint64 // digest of the existing sidecar; 0 if no sidecar exists
-	Verified bool   // the sidecar was built from the data or compared with it
-	// Records is the number of records in the sidecar. If no sidecar was ever opened or built, it
-	// is an estimate, and counted is not set.
+	Verified bool   // true if built from the data or compared with the data
+	// Records is the number of records in the sidecar. If no sidecar was ever opened or built,
+	// Records is an estimate, and Counted is false.
 	Records int
 	Counted bool
-	Retry   time.Time // after a failed build: the sidecar is not built again before this time
+	Retry   time.Time // time of the next build after a failed build; zero otherwise
 }
 
-// SidecarState returns the state of the segment's key sidecar, nil if the state is unknown or
+// SidecarState returns the state of the segment's key sidecar, or nil if the state is unknown or
 // outdated.
 func (h *Handle) SidecarState() *Sidecar {
 	state := h.Sidecar.Load()

@@ -15,23 +15,24 @@ import (
 // them if the handle was doomed before.
 //
 // A reader may use an old list. So the files of a segment must not be deleted when the segment
-// leaves the log's list, but only after the last list and the last Slice of it were released. With
-// the reference count, retention, cleaning and reading need no synchronization with each other.
+// leaves the log's list, but only after the last list and the last Slice with the segment were
+// released. With the reference count, retention, cleaning and reading need no synchronization with
+// each other.
 type Handle struct {
 	*segment.Segment
 	refs atomic.Int64
 	// Doomed is set when the segment is removed from the log and its files are to be deleted.
 	Doomed atomic.Bool
 	logger *slog.Logger
-	// Sidecar is the state of the segment's key sidecar; nil until that state was read from the
+	// Sidecar is the state of the segment's key sidecar; nil until the state was read from the
 	// directory.
 	Sidecar atomic.Pointer[Sidecar]
-	// Facts are what segment reports have read from the segment's files.
+	// Facts contains what segment reports have read from the segment's files.
 	Facts Facts
-	// Appended counts what this process has appended to the segment.
+	// Appended counts the records that this process has appended to the segment.
 	Appended appendedCount
 
-	// predecessor is the previous handle of the same segment (see successor); nil for most handles.
+	// predecessor is the previous handle of the same segment (see Successor); nil for most handles.
 	// This handle has a reference to its predecessor.
 	predecessor *Handle
 	// unread is a channel that is closed when only the successor still refers to this handle; nil
@@ -40,13 +41,13 @@ type Handle struct {
 }
 
 // NewHandle returns the first handle of a segment. The handle has no reference yet: the first list
-// that contains the handle acquires one. The logger gets the errors of the last release.
+// that contains the handle acquires one. Errors of the last release are logged to logger.
 func NewHandle(s *segment.Segment, logger *slog.Logger) *Handle {
 	return &Handle{Segment: s, logger: logger}
 }
 
-// Acquire adds a reference. The caller already has a reference to a list that contains h, or to h
-// itself. So refs is not 0, unless the segment was just created.
+// Acquire adds a reference. The caller already has a reference to h, or to a list that contains h.
+// So refs is not 0, unless the segment was just created.
 func (h *Handle) Acquire() { h.refs.Add(1) }
 
 // Release removes a reference. Removing the last reference closes the files and may wait for the
@@ -56,7 +57,8 @@ func (h *Handle) Release() {
 	left := h.refs.Add(-1)
 	if left == 1 {
 		if unread := h.unread.Load(); unread != nil {
-			// closed only once, because nobody acquires a handle that has a successor
+			// unread is closed only once, because a handle that has a successor is never acquired
+			// again.
 			close(*unread)
 		}
 	}
@@ -64,15 +66,15 @@ func (h *Handle) Release() {
 		return
 	}
 	if h.predecessor != nil {
-		// The predecessor is a handle of the same segment. Its last release, which may happen now
-		// or later, closes the files.
+		// The predecessor is a handle of the same segment. The last release of the predecessor,
+		// which may happen now or later, closes the files.
 		if h.Doomed.Load() {
 			h.predecessor.Doomed.Store(true)
 		}
 		h.predecessor.Release()
 		return
 	}
-	// h cannot be acquired again, because every caller of Acquire has a reference already.
+	// h cannot be acquired again, because every caller of Acquire already has a reference.
 	if h.Doomed.Load() {
 		if err := h.Remove(); err != nil {
 			h.logger.Warn("failed to delete segment files", "base", h.Base(), "error", err)
@@ -83,9 +85,9 @@ func (h *Handle) Release() {
 	}
 }
 
-// Successor returns a second handle of the segment, which replaces h in the next list, so that the
-// readers of h can be distinguished from later readers. The caller holds Log.maintain, and the
-// current list contains h.
+// Successor returns a second handle of the segment, which replaces h in the next list. The readers
+// of h can then be distinguished from later readers. The caller holds Log.maintain, and the current
+// list contains h.
 func (h *Handle) Successor() *Handle {
 	h.Acquire()
 	unread := make(chan struct{})
@@ -93,8 +95,9 @@ func (h *Handle) Successor() *Handle {
 	return &Handle{Segment: h.Segment, logger: h.logger, predecessor: h}
 }
 
-// AwaitReaders waits until only h refers to its predecessor, at most for the given time, and
-// reports whether that happened. The predecessor is in no current list any longer.
+// AwaitReaders waits until only h refers to its predecessor, but at most for the given time. It
+// reports whether only h refers to the predecessor. The predecessor must no longer be in a current
+// list.
 func (h *Handle) AwaitReaders(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -106,7 +109,8 @@ func (h *Handle) AwaitReaders(wait time.Duration) bool {
 	}
 }
 
-// EachHeader visits the batch headers of a segment from a position on, until visit returns false.
+// EachHeader visits the batch headers of a segment, starting at position, until visit returns
+// false.
 func (h *Handle) EachHeader(position int64,
 	visit func(segment.Header) (goOn bool, err error)) error {
 	for {
@@ -138,7 +142,7 @@ func (h *Handle) HeaderFrom(offset int64) (header segment.Header, found bool, er
 	return header, err == nil, err
 }
 
-// Newest returns the largest timestamp of the segment (ms), or the file's modification time if no
+// Newest returns the largest timestamp in the segment (ms), or the file's modification time if no
 // batch has a timestamp.
 func (h *Handle) Newest() int64 {
 	if ms, _ := h.MaxTimestamp(); ms >= 0 {
@@ -161,7 +165,7 @@ func (h *Handle) FirstWritten() time.Time {
 
 // LastWritten returns the time at which the segment's youngest record was written, in Unix
 // milliseconds. This is the largest timestamp, or the file's modification time if that is earlier
-// or no batch has a timestamp. The modification time of a sealed file is that of its last append,
-// and a rewritten file keeps it. Kafka uses only the timestamp. A record from the year 2099 would
-// then block its log until 2099 if minLag is set.
+// or no batch has a timestamp. The modification time of a sealed file is the time of its last
+// append, and a rewritten file keeps the time. Kafka uses only the timestamp, so a record from the
+// year 2099 blocks its log until 2099 if minLag is set.
 func (h *Handle) LastWritten() int64 { return min(h.Newest(), h.ModTime().UnixMilli()) }

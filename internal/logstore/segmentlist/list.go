@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segment"
 )
 
-// List is the list of a log's segments at one moment, in ascending order of their base
-// offsets. The last one is the active segment. A list never changes and is never empty. It is used
-// between Acquire and Release.
+// List is the list of a log's segments at one moment, in ascending order of their base offsets. The
+// last segment is the active one. A list never changes and is never empty. It is used between
+// Acquire and Release.
 type List struct {
 	Handles []*Handle
 	refs    atomic.Int64
@@ -26,8 +26,8 @@ func New(handles []*Handle) *List {
 	return list
 }
 
-// Release removes a reference to the list. Removing the last reference releases the handles of the
-// list, so it may wait for the disk like handle.Release.
+// Release removes a reference to the list. Removing the last reference releases the handles in the
+// list, so it may wait for the disk, like Handle.Release.
 func (s *List) Release() {
 	if s.refs.Add(-1) > 0 {
 		return
@@ -44,7 +44,7 @@ func (s *List) Active() *Handle { return s.Handles[len(s.Handles)-1] }
 // is no such segment.
 func (s *List) Floor(offset int64) int { return Floor(s.Handles, offset) }
 
-// Floor does the same as the method for the handles of a list.
+// Floor does the same as List.Floor, for the handles of a list.
 func Floor(handles []*Handle, offset int64) int {
 	i, found := slices.BinarySearchFunc(handles, offset,
 		func(h *Handle, o int64) int { return cmp.Compare(h.Base(), o) })
@@ -54,7 +54,7 @@ func Floor(handles []*Handle, offset int64) int {
 	return max(i-1, 0)
 }
 
-// SizeBytes returns the total size of the data files, including that of the active segment.
+// SizeBytes returns the total size of the data files, including the active segment's data file.
 func (s *List) SizeBytes() int64 {
 	var size int64
 	for _, h := range s.Handles {
@@ -81,7 +81,7 @@ func Find(handles []*Handle, sources []*segment.Segment) (first int, ok bool) {
 	return first, true
 }
 
-// Segments returns the segments of handles.
+// Segments returns the segments of the given handles.
 func Segments(handles []*Handle) []*segment.Segment {
 	all := make([]*segment.Segment, len(handles))
 	for i, h := range handles {
@@ -90,14 +90,14 @@ func Segments(handles []*Handle) []*segment.Segment {
 	return all
 }
 
-// Current is the current list of a log. Its zero value is that of a closed log. A lock of the
-// log guards its changes; it is read without a lock.
+// Current is the current list of a log. Its zero value represents a closed log. A lock of the log
+// guards its changes; it is read without a lock.
 type Current struct{ list atomic.Pointer[List] }
 
-// Load returns the current list without a new reference, nil if the log is closed.
+// Load returns the current list without a new reference, or nil if the log is closed.
 func (c *Current) Load() *List { return c.list.Load() }
 
-// Acquire returns the log's current list with a new reference, nil if the log is closed.
+// Acquire returns the log's current list with a new reference, or nil if the log is closed.
 //
 // The list cannot be released completely before Acquire has added its reference. refs is above 0
 // from the creation of a list to its last release. It never rises from 0, because Acquire only
@@ -130,13 +130,13 @@ func (c *Current) Publish(handles []*Handle) (old *List) {
 	if handles != nil {
 		list = New(handles)
 	}
-	// The new list has acquired its handles before the old list releases them. So the reference
-	// count of a handle that is in both lists does not fall to 0.
+	// The new list has acquired its handles before the old list releases its handles. So the
+	// reference count of a handle that is in both lists does not fall to 0.
 	return c.list.Swap(list)
 }
 
-// Handles returns the handles of the current list, nil if the log is closed. The caller holds the
-// lock of the log, so the list is not replaced meanwhile.
+// Handles returns the handles in the current list, or nil if the log is closed. The caller holds
+// the lock of the log, so the list is not replaced meanwhile.
 func (c *Current) Handles() []*Handle {
 	if list := c.Load(); list != nil {
 		return list.Handles

@@ -14,7 +14,7 @@ import (
 
 const dir = "/data/tickets-0"
 
-// handles returns segments of two records each, which begin at 0, 2, 4 and so on.
+// handles returns n segments of two records each, which begin at the offsets 0, 2, 4 and so on.
 func handles(t *testing.T, fsys *vfs.Mem, n int) (all []*Handle) {
 	t.Helper()
 	if err := fsys.MkdirAll(dir); err != nil {
@@ -73,7 +73,8 @@ func TestDoomedFilesExistUntilTheLastRelease(t *testing.T) {
 	}
 }
 
-// Readers acquire lists while they are replaced. Each list that a reader has is usable.
+// Readers acquire lists while the current list is being replaced. Each list that a reader holds is
+// usable.
 func TestListsAreAcquiredDuringReplacement(t *testing.T) {
 	all := handles(t, vfs.NewMem(), 4)
 	var current Current
@@ -122,7 +123,7 @@ func TestSegmentsAreFound(t *testing.T) {
 	}
 }
 
-// A segment has a count of records only if this process has appended all of its records.
+// A segment's records are counted only if this process has appended all of them.
 func TestAppendedRecordsAreCounted(t *testing.T) {
 	h := handles(t, vfs.NewMem(), 1)[0]
 	batch := record.Whole(record.Batch(storetest.Keyed(t, "a", "b", "c")))
@@ -135,7 +136,7 @@ func TestAppendedRecordsAreCounted(t *testing.T) {
 	if n, ok := count.count(2 * int64(batch.SizeBytes())); n != 6 || !ok {
 		t.Errorf("%d records (%t), want 6", n, ok)
 	}
-	count.AddLocked(5*int64(batch.SizeBytes()), batch) // something else was appended before
+	count.AddLocked(5*int64(batch.SizeBytes()), batch) // as if something else was appended before
 	if n, ok := count.count(5 * int64(batch.SizeBytes())); ok {
 		t.Errorf("%d records are counted although some were not", n)
 	}

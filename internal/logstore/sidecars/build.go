@@ -14,12 +14,12 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// MemoryBytes is the maximum memory for building one sidecar. It is the smallest size with
-// which a segment of any size can be sorted in two steps.
+// MemoryBytes is the maximum memory for building one sidecar. It is the smallest amount with which
+// a segment of any size can be sorted in two steps.
 const MemoryBytes = 16 << 20
 
-// Slot limits how many key sidecars are built concurrently over all logs, because each build
-// needs memory. It is locked before sidecars.building. The zero value does not limit the builds.
+// Slot limits the number of key sidecars that are built concurrently in all logs, because each
+// build needs memory. It is locked before Set.building. The zero value does not limit the builds.
 type Slot struct {
 	Lock   func(ctx context.Context) error
 	Unlock func()
@@ -38,25 +38,25 @@ func (s Slot) unlock() {
 	}
 }
 
-// Options limit the build of one sidecar. scanned is called before n bytes of the segment
-// are read, and Options.Throttle before n bytes of any other file are read or written.
+// Options limits the build of one sidecar. Scanned is called before n bytes of the segment are
+// read, and Options.Throttle before n bytes of any other file are read or written.
 type Options struct {
 	keys.Options
-	Scanned    func(ctx context.Context, n int) error // optional
+	Scanned    func(ctx context.Context, n int) error // may be nil
 	Slot       Slot
-	Background bool // the log counts the bytes; if false, the pass counts them
+	Background bool // true if the log counts the bytes; false if the pass counts them
 }
 
 // sidecarRetry is the delay before the next attempt after building a sidecar has failed.
 const sidecarRetry = time.Minute
 
-// ErrNoKeys is returned for a log that collects no keys, because it is not compacted or its salt
-// cannot be read.
+// ErrNoKeys is returned for a log that collects no keys, because the log is not compacted or its
+// salt cannot be read.
 var ErrNoKeys = errors.New("the log collects no keys")
 
 // OpenOrBuild opens the sidecar of a sealed segment for a pass. If the sidecar is missing or
 // unusable, OpenOrBuild builds it first. It fails with segmentlist.ErrChanged if the segment is no
-// longer in the log. The caller closes the reader, and calls trim after the pass.
+// longer in the log. The caller closes the reader, and calls Trim after the pass.
 func (s *Set) OpenOrBuild(ctx context.Context, target *segment.Segment,
 	opts Options) (*keys.Reader, error) {
 	h, err := s.hold(target)
@@ -85,7 +85,7 @@ func (s *Set) OpenOrBuild(ctx context.Context, target *segment.Segment,
 	return s.Open(h, true)
 }
 
-// Rebuild builds the sidecar of a sealed segment anew, although one may exist. It fails with
+// Rebuild builds the sidecar of a sealed segment, even if a sidecar exists. It fails with
 // segmentlist.ErrChanged if the segment is no longer in the log.
 func (s *Set) Rebuild(ctx context.Context, target *segment.Segment, opts Options) error {
 	h, err := s.hold(target)
@@ -100,7 +100,7 @@ func (s *Set) Rebuild(ctx context.Context, target *segment.Segment, opts Options
 	return s.Build(ctx, h, opts)
 }
 
-// hold returns the handle of a segment of the log with a new reference, which the caller releases.
+// hold returns the handle of a segment in the log with a new reference, which the caller releases.
 // It keeps no reference to the other segments, because building a sidecar may take long.
 func (s *Set) hold(target *segment.Segment) (*segmentlist.Handle, error) {
 	list := s.log.Acquire()
@@ -117,8 +117,8 @@ func (s *Set) hold(target *segment.Segment) (*segmentlist.Handle, error) {
 	return nil, segmentlist.ErrChanged
 }
 
-// Build builds the sidecar of a sealed segment, from its spool or from a scan of the segment. The
-// caller holds sidecars.building.
+// Build builds the sidecar of a sealed segment, either from its spool or by scanning the segment.
+// The caller holds Set.building.
 func (s *Set) Build(ctx context.Context, h *segmentlist.Handle, opts Options) error {
 	if s.Salt.Load() == nil {
 		return ErrNoKeys
@@ -147,9 +147,9 @@ func (s *Set) Build(ctx context.Context, h *segmentlist.Handle, opts Options) er
 	return nil
 }
 
-// scanHeldBytes is the maximum size of a spool that a scan keeps in memory instead of a file. It is
-// enough for about 200,000 records, or 1 GiB of records of 5 KB. Only one scan runs at a time in a
-// log.
+// scanHeldBytes is the maximum size of a spool that a scan keeps in memory instead of in a file. It
+// suffices for about 200,000 records, or for 1 GiB of records of 5 KB. Only one scan runs at a time
+// in a log.
 const scanHeldBytes = 4 << 20
 
 // scan builds a sidecar from the segment's data file.
@@ -175,7 +175,7 @@ func (s *Set) scan(ctx context.Context, h *segmentlist.Handle, truncations int64
 }
 
 // buildFrom builds a sidecar from a spool, and discards the spool. It renames the sidecar to its
-// final name only if the segment is still in the log, which it checks under Log.maintain.
+// final name only if the segment is still in the log. It checks this under Log.maintain.
 func (s *Set) buildFrom(ctx context.Context, h *segmentlist.Handle, truncations int64,
 	spool *keys.Spool,
 	opts Options) error {
@@ -205,7 +205,7 @@ func (s *Set) buildFrom(ctx context.Context, h *segmentlist.Handle, truncations 
 	return nil
 }
 
-// BuildNext builds one missing sidecar of the log, or deletes one that should not be kept
+// BuildNext builds one missing sidecar of the log, or deletes a sidecar that should not be kept
 // (Keeps). It reports whether the caller should call it again at once.
 func (s *Set) BuildNext(ctx context.Context, now time.Time, opts Options) (more bool) {
 	if fault := s.Spools.fault.Swap(nil); fault != nil {
@@ -252,9 +252,8 @@ func (s *Set) BuildNext(ctx context.Context, now time.Time, opts Options) (more 
 	return true
 }
 
-// next returns the first sealed segment whose sidecar is missing or should not be kept. Result
-// missing reports which of the two applies. h is nil if there is no such segment. The caller
-// releases h.
+// next returns the first sealed segment whose sidecar is missing or should not be kept. missing is
+// true if the sidecar is missing. h is nil if there is no such segment. The caller releases h.
 func (s *Set) next(now time.Time) (h *segmentlist.Handle, missing bool) {
 	list := s.log.Acquire()
 	if list == nil {
@@ -305,13 +304,13 @@ func (s *Set) load(h *segmentlist.Handle) {
 	}
 }
 
-// sidecarRecordBytesMin is the minimum mean size of a segment's records on disk for which the
-// sidecar of the segment is kept (ADR 0081).
+// sidecarRecordBytesMin is the minimum mean size of a segment's records on disk at which the
+// segment's sidecar is kept (ADR 0081).
 const sidecarRecordBytesMin = 100
 
-// Keeps reports whether a segment's sidecar is kept after the pass for which it was built.
-// The entry of a record in the sidecar has about 18 bytes. This is little compared with a record of
-// one kilobyte, but half the size of a record of forty bytes (cleaner invariant F11).
+// Keeps reports whether a segment's sidecar is kept after the pass for which it was built. A
+// record's entry in the sidecar has about 18 bytes. This is little compared with a record of one
+// kilobyte, but half the size of a record of forty bytes (cleaner invariant F11).
 func Keeps(logBytes int64, records int) bool {
 	return logBytes >= sidecarRecordBytesMin*int64(records)
 }
@@ -320,9 +319,9 @@ func Keeps(logBytes int64, records int) bool {
 const estimateBatches = 16
 
 // EstimateRecords estimates the number of a segment's records from the headers of its first
-// batches. The offsets of a segment do not show this number after cleaning. If the headers cannot
-// be read, the estimate is 0, which makes the caller build the sidecar; the build then succeeds or
-// returns the error.
+// batches. After cleaning, the segment's offsets do not show this number. If the headers cannot be
+// read, the estimate is 0, which makes the caller build the sidecar. The build then either succeeds
+// or returns the error.
 func EstimateRecords(h *segmentlist.Handle) int {
 	var position, records int64
 	for range estimateBatches {

@@ -19,12 +19,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Set is the key sidecars of one log.
+// Set contains the key sidecars of one log.
 //
-// The cleaner's goroutine builds a sidecar after its segment is sealed: from the spool that appends
-// have filled, or by a scan of the segment. The build holds no lock that an append needs. The
-// sidecar receives its final name under Log.maintain. So a sidecar never appears beside the data of
-// another segment that has replaced its segment in a swap.
+// The cleaner's goroutine builds a sidecar after its segment is sealed, either from the spool that
+// appends have filled or by scanning the segment. The build holds no lock that an append needs. The
+// sidecar receives its final name under Log.maintain. If a swap replaces the segment, the sidecar
+// therefore never appears beside the data of the new segment.
 type Set struct {
 	log      Source
 	fs       vfs.FS
@@ -43,36 +43,35 @@ type Set struct {
 	saltSaved atomic.Bool
 	// cleared is set when all sidecars of a log that is not compacted have been removed.
 	cleared atomic.Bool
-	// building is held while a sidecar is built or removed. Only one may be, because the temporary
-	// files have the same names. It is a channel and not a mutex, because it is held during I/O and
-	// while the build waits for its I/O budget. A waiter must be able to return when its context
-	// ends.
+	// building is held while a sidecar is built or removed. Only one build or removal runs at a
+	// time, because the temporary files have the same names. building is a channel and not a mutex,
+	// because it is held during I/O and while the build waits for its I/O budget. A waiting
+	// goroutine must be able to return when its context ends.
 	building chan struct{}
 
-	// The following fields count the bytes for sidecars that are built in the background and for
-	// estimates. A pass counts the bytes of the sidecars that it builds.
-	ReadBytes, WrittenBytes atomic.Int64 // of sidecars and spools
-	ScannedBytes            atomic.Int64 // of data files
+	// The following fields count the bytes for estimates and for sidecars that are built in the
+	// background. A pass itself counts the bytes of the sidecars that it builds.
+	ReadBytes, WrittenBytes atomic.Int64 // bytes of sidecars and spools
+	ScannedBytes            atomic.Int64 // bytes of data files
 }
 
-// Source is the part of a log that sidecars use.
+// Source contains the functions of a log that its sidecars use.
 type Source struct {
 	Settings func() topicconfig.Settings
-	// Acquire returns the current segments with a new reference, nil if the log is closed.
+	// Acquire returns the current segments with a new reference, or nil if the log is closed.
 	Acquire func() *segmentlist.List
-	// CleanableEnd returns the end of the records that may be cleaned. No segment above it has a
-	// sidecar.
+	// CleanableEnd returns the end offset of the records that may be cleaned. No segment above it
+	// has a sidecar.
 	CleanableEnd func() int64
 	// Truncations returns the number of truncations since the log was opened.
 	Truncations func() int64
-	// OwnsSealed reports whether a segment is sealed and in the log's segment list, and whether the
-	// log was not truncated after Truncations returned the given number. The caller holds
-	// Log.maintain.
+	// OwnsSealed reports whether a segment is sealed and in the log's segment list, and the log was
+	// not truncated after Truncations returned the given number. The caller holds Log.maintain.
 	OwnsSealed func(h *segmentlist.Handle, truncations int64) bool
 }
 
-// New returns the sidecars in the directory dir of a log. The logger adds the partition to each
-// line. maintain and mu are the locks of the log.
+// New returns the sidecars of a log in the directory dir. The logger adds the partition to each
+// line. maintain and mu are locks of the log.
 func New(log Source, fsys vfs.FS, dir string, logger *slog.Logger, maintain, mu sync.Locker) Set {
 	return Set{
 		log: log, fs: fsys, dir: dir, logger: logger, maintain: maintain, mu: mu,
@@ -81,8 +80,8 @@ func New(log Source, fsys vfs.FS, dir string, logger *slog.Logger, maintain, mu 
 	}
 }
 
-// Enable makes a compacted log collect the keys of the records that are appended from now on. It is
-// called for each new config. If the salt cannot be read, the log collects no keys and passes fail
+// Enable makes a compacted log collect the keys of records that are appended afterwards. It is
+// called for each new config. If the salt cannot be read, the log collects no keys, and passes fail
 // until the next start.
 func (s *Set) Enable(compacted bool) {
 	if !compacted || s.Salt.Load() != nil {
@@ -97,7 +96,7 @@ func (s *Set) Enable(compacted bool) {
 	s.Salt.Store(&salt)
 }
 
-// readSalt returns the salt from the file in the directory dir. If there is no usable file, it
+// readSalt returns the salt in the file in the directory dir. If there is no usable file, it
 // returns a new salt that is not written yet.
 func readSalt(fsys vfs.FS, dir string) (salt keys.Salt, saved bool, err error) {
 	content, err := fsys.ReadFile(filepath.Join(dir, keys.SaltFile))
@@ -109,11 +108,11 @@ func readSalt(fsys vfs.FS, dir string) (salt keys.Salt, saved bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, keys.ErrCorrupt) {
 		return salt, false, fmt.Errorf("%w: %w", segmentlist.ErrStorage, err)
 	}
-	_, _ = rand.Read(salt[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(salt[:]) // this never fails: crypto/rand ends the process instead
 	return salt, false, nil
 }
 
-// saveSalt makes the salt durable. This happens before the first sidecar that depends on the salt
+// saveSalt makes the salt durable. It is called before the first sidecar that depends on the salt
 // is built: if a crash lost the salt, no new hash would match the hashes in that sidecar. The salt
 // is not written when the partition is created, which saves a sync.
 func (s *Set) saveSalt() error {
@@ -128,7 +127,7 @@ func (s *Set) saveSalt() error {
 	return nil
 }
 
-// lock acquires sidecars.building, the right to build or remove sidecars of this log.
+// lock acquires Set.building, the right to build or remove sidecars of this log.
 func (s *Set) lock(ctx context.Context) error {
 	select {
 	case s.building <- struct{}{}:
@@ -145,12 +144,12 @@ func (s *Set) Path(base int64, extension, suffix string) string {
 	return filepath.Join(s.dir, segment.Name(base, extension, suffix))
 }
 
-// Name returns the path of the key sidecar of a segment that is in the log.
+// Name returns the path of the key sidecar for a segment in the log.
 func (s *Set) Name(base int64) string { return s.Path(base, keys.Extension, "") }
 
-// InvalidateLocked discards the collected keys of the log before the log end falls, because the
-// same ordinals may then refer to other records. buildFrom discards a sidecar that is being built.
-// Segment.Truncate removes the sidecar of a truncated segment. The caller holds Log.mu.
+// InvalidateLocked discards the log's collected keys before the log end falls, because the same
+// ordinals may then refer to other records. buildFrom discards a sidecar that is being built.
+// Segment.Truncate removes a truncated segment's sidecar. The caller holds Log.mu.
 func (s *Set) InvalidateLocked(handles []*segmentlist.Handle) {
 	s.Spools.DiscardAllLocked()
 	for _, h := range handles {
@@ -182,7 +181,8 @@ func (s *Set) Open(h *segmentlist.Handle, verify bool) (*keys.Reader, error) {
 	return reader, nil
 }
 
-// expect returns what the sidecar of a segment must match, and the known state of the sidecar.
+// expect returns the values that a segment's sidecar must match, and the known state of the
+// sidecar.
 func (s *Set) expect(h *segmentlist.Handle) (want keys.Expect, known *segmentlist.Sidecar,
 	err error) {
 	salt := s.Salt.Load()
@@ -197,8 +197,8 @@ func (s *Set) expect(h *segmentlist.Handle) (want keys.Expect, known *segmentlis
 	return want, known, nil
 }
 
-// remove deletes the sidecar of a segment. The state in memory keeps the number of records, so that
-// the sidecar is not built again.
+// remove deletes a segment's sidecar. The state in memory keeps the number of records. Otherwise
+// the sidecar would be built again.
 func (s *Set) remove(h *segmentlist.Handle) {
 	s.maintain.Lock()
 	defer s.maintain.Unlock()
@@ -220,8 +220,8 @@ func (s *Set) remove(h *segmentlist.Handle) {
 	h.Sidecar.Store(&state)
 }
 
-// RemoveInvalid deletes the sidecar of a segment, because a pass has found that the sidecar
-// contradicts the data.
+// RemoveInvalid deletes a segment's sidecar, because a pass has found that the sidecar contradicts
+// the data.
 func (s *Set) RemoveInvalid(ctx context.Context, target *segment.Segment) error {
 	if err := s.lock(ctx); err != nil {
 		return err
@@ -239,8 +239,8 @@ func (s *Set) RemoveInvalid(ctx context.Context, target *segment.Segment) error 
 	return nil
 }
 
-// LoadStates reads the headers of the sidecars whose state is not known, such as those that a pass
-// has written. It does nothing while a sidecar is built.
+// LoadStates reads the headers of sidecars whose state is not known, such as sidecars that a pass
+// has written. It does nothing while a sidecar is being built.
 func (s *Set) LoadStates() {
 	select {
 	case s.building <- struct{}{}:
@@ -260,8 +260,8 @@ func (s *Set) LoadStates() {
 	}
 }
 
-// Trim deletes the sidecars that were built for one pass only, after the pass has ended. A reader
-// that is still open can still read its file.
+// Trim deletes the sidecars that were built only for a pass, after the pass has ended. An open
+// reader can still read its file.
 func (s *Set) Trim() {
 	list := s.log.Acquire()
 	if list == nil {
@@ -276,8 +276,8 @@ func (s *Set) Trim() {
 	}
 }
 
-// CountsOf returns the counts in the key sidecar of a segment; ok is false if the segment has no
-// usable sidecar now. It does not change the state of the sidecar, which only builds change.
+// CountsOf returns the counts in a segment's key sidecar. ok is false if the segment has no usable
+// sidecar now. CountsOf does not change the state of the sidecar, because only builds change it.
 func (s *Set) CountsOf(h *segmentlist.Handle) (counts keys.Counts, ok bool) {
 	if counts, ok := h.Facts.CountsOf(h.SizeBytes()); ok {
 		return counts, true

@@ -17,7 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// fixture is a log of two segments of large records, without a log.
+// fixture contains the parts of a log that sidecars use, with two segments of large records, but no
+// Log.
 type fixture struct {
 	set         Set
 	list        segmentlist.Current
@@ -58,7 +59,7 @@ func (f *fixture) build(t *testing.T) error {
 		Options{Options: keys.Options{MemoryBytes: MemoryBytes}})
 }
 
-// exists reports whether the key sidecar of the sealed segment is in the directory.
+// exists reports whether the sealed segment's key sidecar is in the directory.
 func (f *fixture) exists() bool {
 	_, err := f.fsys.Stat(f.set.Name(0))
 	return err == nil
@@ -87,7 +88,8 @@ func TestBuiltSidecarHasTheKeys(t *testing.T) {
 	}
 }
 
-// A sidecar of a segment that was truncated or replaced during the build is not published.
+// If a segment is truncated or replaced while its sidecar is being built, the sidecar is not
+// published.
 func TestOutdatedSidecarIsNotPublished(t *testing.T) {
 	f := newFixture(t)
 	f.owned = false

@@ -13,9 +13,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// spoolsMax is the number of spools of rolled segments that a log keeps until their sidecars are
-// built. If sidecars are not built fast enough, the oldest spools are discarded, and the sidecars
-// of their segments are built from a scan of the segment instead.
+// spoolsMax is the number of rolled segments' spools that a log keeps until their sidecars are
+// built. If sidecars are not built fast enough, the oldest spools are discarded, and their
+// segments' sidecars are built by scanning the segments instead.
 const spoolsMax = 4
 
 // spools contains the collected keys of the segments that this process has appended to. There is
@@ -25,15 +25,15 @@ type spools struct {
 	fs  vfs.FS
 	dir string
 
-	Active *keys.Spool // nil if the active segment is empty, or if some of its keys are unknown
+	Active *keys.Spool // nil if the active segment is empty or some of its keys are unknown
 	Rolled []rolledSpool
 
-	// fault is the last error with which a spool was discarded. sidecars.BuildNext logs it later,
+	// fault is the last error that caused a spool to be discarded. Set.BuildNext logs it later,
 	// because no log line is written under Log.mu.
 	fault atomic.Pointer[error]
 }
 
-// rolledSpool is the spool of a segment that accepts no appends any longer.
+// rolledSpool is the spool of a segment that no longer accepts appends.
 type rolledSpool struct {
 	segment *segmentlist.Handle
 	spool   *keys.Spool
@@ -42,7 +42,8 @@ type rolledSpool struct {
 // Collector gathers the keys of one batch while the batch is validated.
 type Collector struct {
 	keys.Collector
-	// AddKey is a method value that is created once, to avoid an allocation for each batch.
+	// AddKey is a method value that is created only once, because this saves an allocation for each
+	// batch.
 	AddKey func(record.RecordKey)
 }
 
@@ -52,8 +53,8 @@ var keyCollectors = sync.Pool{New: func() any {
 	return c
 }}
 
-// Collector returns a collector for the keys of one batch, nil if the log needs no key sidecars.
-// The caller calls release.
+// Collector returns a collector for the keys of one batch, or nil if the log needs no key sidecars.
+// The caller calls Release.
 func (s *Set) Collector(compacted bool) *Collector {
 	salt := s.Salt.Load()
 	if !compacted || salt == nil {
@@ -73,15 +74,15 @@ func (c *Collector) Release() {
 }
 
 // AppendLocked adds the keys of a batch that was just appended to the active segment. The caller
-// holds Log.mu. An error discards the spool and does not fail the append; the sidecar is later
-// built from a scan of the segment. The spool is also discarded if the batch before this one was
-// not added, because a spool must not have gaps.
+// holds Log.mu. An error discards the spool and does not make the append fail; the sidecar is later
+// built by scanning the segment. The spool is also discarded if the previous batch was not added,
+// because a spool must not have gaps.
 func (s *spools) AppendLocked(active *segmentlist.Handle, salt keys.Salt, b record.Parts,
 	collected []keys.KeyedRecord) {
 	position := active.SizeBytes() - int64(b.SizeBytes())
 	if s.Active == nil {
 		if position != 0 {
-			return // the keys of the segment's earlier batches are unknown, so no spool is possible
+			return // the keys of earlier batches are unknown, so no spool is possible
 		}
 		name := filepath.Join(s.dir, segment.Name(active.Base(), keys.SpoolExtension, ""))
 		s.Active = keys.NewSpool(s.fs, name, active.Base(), salt)
@@ -94,8 +95,8 @@ func (s *spools) AppendLocked(active *segmentlist.Handle, salt keys.Salt, b reco
 	}
 }
 
-// AppendMarkerLocked adds a control batch like a batch of records without keys, because the key of
-// a marker is not a key of the user. The caller holds Log.mu.
+// AppendMarkerLocked adds a control batch like a batch of records without keys, because a marker's
+// key is not a user's key. The caller holds Log.mu.
 func (s *spools) AppendMarkerLocked(active *segmentlist.Handle, salt keys.Salt, b record.Batch) {
 	var collected []keys.KeyedRecord
 	err := b.Records(len(b), func(r *record.Record) error {
@@ -103,15 +104,14 @@ func (s *spools) AppendMarkerLocked(active *segmentlist.Handle, salt keys.Salt, 
 			keys.KeyedRecord{Record: keys.Record{BodyBytes: r.BodyBytes(), NullKey: true}})
 		return nil
 	})
-	// if decoding fails, the batch is not added, and the next batch discards the spool
+	// If decoding fails, the batch is not added, and the next batch discards the spool.
 	if err == nil {
 		s.AppendLocked(active, salt, record.Whole(b), collected)
 	}
 }
 
-// discard deletes a spool. The next sidecars.BuildNext logs the cause, unless it is
-// keys.ErrMismatch, a gap in the spool. Gaps are expected, because replicated batches are never
-// added.
+// discard deletes a spool. The next Set.BuildNext logs the cause, unless it is keys.ErrMismatch,
+// which means a gap in the spool. Gaps are expected, because replicated batches are never added.
 func (s *spools) discard(spool *keys.Spool, cause error) {
 	if errors.Is(cause, keys.ErrMismatch) {
 		cause = nil
@@ -121,8 +121,8 @@ func (s *spools) discard(spool *keys.Spool, cause error) {
 	}
 }
 
-// RollLocked queues the spool of a segment that was just rolled, so that a sidecar is built from
-// it. The caller holds Log.mu.
+// RollLocked queues the spool of a segment that was just rolled. A sidecar will be built from this
+// spool. The caller holds Log.mu.
 func (s *spools) RollLocked(rolled *segmentlist.Handle) {
 	if s.Active == nil {
 		return
@@ -135,8 +135,8 @@ func (s *spools) RollLocked(rolled *segmentlist.Handle) {
 	}
 }
 
-// takeLocked removes and returns the spool of a rolled segment, nil if the segment has no spool.
-// The caller holds Log.mu.
+// takeLocked removes and returns the spool of a rolled segment, or returns nil if the segment has
+// no spool. The caller holds Log.mu.
 func (s *spools) takeLocked(h *segmentlist.Handle) *keys.Spool {
 	for i, r := range s.Rolled {
 		if r.segment == h {

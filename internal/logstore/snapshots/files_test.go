@@ -22,7 +22,8 @@ func produced(t *testing.T, sequence int32) []byte {
 	return storetest.Batch{Producer: 7, Sequence: sequence, Keys: []string{"k"}}.Bytes(t)
 }
 
-// newLog returns three segments of two batches each, whose sequence numbers are the offsets.
+// newLog returns three segments of two batches each. The batches' sequence numbers equal their
+// offsets.
 func newLog(t *testing.T, fsys vfs.FS) (Files, []*segmentlist.Handle) {
 	t.Helper()
 	dir := segmenttest.Dir(t, fsys)
@@ -47,7 +48,7 @@ func offsetsOf(t *testing.T, fsys vfs.FS) (offsets []int64) {
 	return offsets
 }
 
-// latest returns the last offset of producer 7 in a state.
+// latest returns producer 7's last offset in a state.
 func latest(state producer.State) int64 {
 	if all := state.Producers(); len(all) == 1 {
 		return int64(all[0].LastSequence)
@@ -55,7 +56,7 @@ func latest(state producer.State) int64 {
 	return -1
 }
 
-// The state at an offset is the same whatever snapshots exist, also if one is damaged.
+// The state at an offset is the same whatever snapshots exist, even if a snapshot is damaged.
 func TestStateDoesNotDependOnSnapshots(t *testing.T) {
 	for name, prepare := range map[string]func(*Files, []*segmentlist.Handle) error{
 		"none": func(*Files, []*segmentlist.Handle) error { return nil },
@@ -82,7 +83,8 @@ func TestStateDoesNotDependOnSnapshots(t *testing.T) {
 	}
 }
 
-// Prune keeps the snapshots above the limit, those of segments, and the two newest below the limit.
+// Prune keeps the snapshots above the limit, the snapshots at base offsets of segments, and the two
+// newest snapshots below the limit.
 func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	mem := vfs.NewMem()
 	files, all := newLog(t, mem)
@@ -106,7 +108,7 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// On a full disk a deletion continues, and the snapshot is written when there is room.
+// On a full disk a deletion continues, and the snapshot is written when there is space.
 func TestSnapshotIsWrittenWhenTheDiskHasRoom(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	files, all := newLog(t, fault)

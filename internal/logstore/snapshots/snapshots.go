@@ -17,14 +17,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// snapshotsKept is how many producer snapshots at or below the recovery point a log keeps for
-// recovery: the newest one, and one more in case the newest one is damaged. Two other kinds are
-// kept too. As in Kafka, a log keeps the snapshot at the base offset of each segment, because a
-// truncation rebuilds the producer state from it. A log also keeps the snapshots above the recovery
-// point on disk, because recovery scans from below them.
+// snapshotsKept is the number of producer snapshots at or below the recovery point that a log keeps
+// for recovery: the newest snapshot, and one more in case the newest is damaged. Two other kinds of
+// snapshots are kept too. As in Kafka, a log keeps the snapshot at the base offset of each segment,
+// because a truncation rebuilds the producer state from it. A log also keeps the snapshots above
+// the recovery point on disk, because recovery scans from an offset below them.
 const snapshotsKept = 2
 
-// Files reads and writes the files <offset>.snapshot of a log.
+// Files manages the producer snapshot files of a log, <offset>.snapshot.
 type Files struct {
 	dir swap.Dir
 	// pending is a snapshot that could not be written because the disk was full; nil if there is no
@@ -34,14 +34,15 @@ type Files struct {
 
 // snapshot is the content of a snapshot file.
 type snapshot struct {
-	offset  int64 // content is the producer state as of this offset
+	offset  int64 // content is the producer state at this offset
 	content []byte
 }
 
-// New returns the snapshots in a directory. It accesses no file.
+// New returns the snapshot files in a directory. It accesses no file.
 func New(dir swap.Dir) Files { return Files{dir: dir} }
 
-// ForgetPending drops a snapshot that could not be written, because it does not apply any longer.
+// ForgetPending drops a snapshot that could not be written, because the snapshot is no longer
+// valid.
 func (p *Files) ForgetPending() { p.pending = nil }
 
 // Write durably writes a snapshot.
@@ -51,8 +52,8 @@ func (p *Files) Write(offset int64, content []byte) error {
 }
 
 // newest loads the newest usable snapshot at or below the offset limit. It ignores snapshots below
-// the offset first, at which the data of the log begins (see recovery.loadSnapshot). Result from is
-// the offset of the loaded snapshot, or 0 if there is none. The method newest changes no file.
+// first, the offset at which the data of the log begins (see recovery.loadSnapshot). from is the
+// offset of the loaded snapshot, or 0 if there is none. newest changes no file.
 func (p *Files) newest(first, limit int64) (from int64, state producer.State,
 	err error) {
 	files, err := swap.List(p.dir.FS, p.dir.Path)
@@ -80,10 +81,9 @@ func (p *Files) newestOf(files []swap.File, first, limit int64) (from int64,
 	return 0, producer.State{}, nil
 }
 
-// StateAt rebuilds the producer state as of an offset at which a batch begins or the log ends. It
-// uses the newest usable snapshot at or below both parameters offset and since, and the batches
-// from this snapshot to the given offset. Result ended contains the transactions whose marker is in
-// these batches, at or above the offset since.
+// StateAt rebuilds the producer state at an offset at which a batch begins or the log ends. It uses
+// the newest usable snapshot at or below both offset and since, and the batches from this snapshot
+// to offset. ended contains the transactions whose marker is in these batches, at or above since.
 func (p *Files) StateAt(handles []*segmentlist.Handle, offset,
 	since int64) (state producer.State,
 	ended []producer.EndedTxn, err error) {
@@ -119,10 +119,10 @@ func (p *Files) StateAt(handles []*segmentlist.Handle, offset,
 	return state, ended, nil
 }
 
-// EnsureAt ensures that a snapshot at the base offset of a segment exists, because the records
-// below this offset will change or be deleted. A later truncation to an offset above it rebuilds
-// the producer state from this snapshot. Usually the roll has written the snapshot already. It is
-// missing if recovery has scanned the segment, because recovery removes such snapshots.
+// EnsureAt ensures that a snapshot at a segment's base offset exists, because the records below
+// this offset will change or be deleted. A later truncation to an offset above it rebuilds the
+// producer state from this snapshot. Usually the roll has already written the snapshot. The
+// snapshot is missing if recovery has scanned the segment, because recovery removes such snapshots.
 func (p *Files) EnsureAt(handles []*segmentlist.Handle, base int64) error {
 	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *Files) EnsureAt(handles []*segmentlist.Handle, base int64) error {
 
 // missingAt returns the snapshot that has to be written at the base offset of a segment. It returns
 // nil if a usable file exists, or if there is no producer state at this offset. files are the
-// segment files of the directory.
+// segment files in the directory.
 func (p *Files) missingAt(files []swap.File, handles []*segmentlist.Handle,
 	base int64) (*snapshot, error) {
 	if from, _, err := p.newestOf(files, base, base); err == nil && from == base && base > 0 {
@@ -162,16 +162,15 @@ func (p *Files) writeMissing(missing *snapshot) error {
 	return nil
 }
 
-// EnsureForDeletion is called before segments at the front of the list handles are deleted.
-// Parameter count is their number. EnsureForDeletion ensures that a snapshot exists at each offset
-// at which the log may begin afterwards. After a complete deletion the log begins at the first
-// remaining segment. After a crash only some of the segments may be deleted, so the log may also
-// begin at any of these segments except the first. Recovery uses no snapshot above the segment at
-// which its scan begins.
+// EnsureForDeletion is called before the first count segments in handles are deleted. It ensures
+// that a snapshot exists at each offset at which the log may begin afterwards. After a complete
+// deletion the log begins at the first remaining segment. After a crash only some of the segments
+// may be deleted, so the log may also begin at any of these segments except the first. Recovery
+// uses no snapshot above the segment at which its scan begins.
 //
-// If the disk is full, EnsureForDeletion writes no further snapshots and succeeds. It keeps the
-// snapshot at the base offset of the first remaining segment in the field pending, because deleting
-// segments makes room for writing it later.
+// If the disk is full, EnsureForDeletion writes no further snapshots and succeeds. It stores the
+// snapshot at the first remaining segment's base offset in the field pending. Deleting the segments
+// frees space for writing it later.
 func (p *Files) EnsureForDeletion(handles []*segmentlist.Handle, count int) error {
 	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
@@ -200,14 +199,14 @@ func (p *Files) EnsureForDeletion(handles []*segmentlist.Handle, count int) erro
 	return nil
 }
 
-// WritePending writes the snapshot that could not be written because the disk was full. first is
-// the base offset of the log's first segment.
+// WritePending writes a snapshot that could not be written because the disk was full. first is the
+// base offset of the log's first segment.
 //
-// Until it is written, a crash loses the state of the producers whose batches are all deleted. The
-// log then accepts the next batch of such a producer with any sequence number, as after the
-// producer has expired. There is one exception: if a transaction marker of the producer arrives
-// before the batch, the batch must have sequence number 0, as in Kafka. Clients recover from that
-// rejection with a higher producer epoch (KIP-360).
+// Until the snapshot is written, a crash loses the state of the producers whose batches are all
+// deleted. The log then accepts the next batch of such a producer with any sequence number, as
+// after the producer has expired. There is one exception: if a transaction marker of the producer
+// arrives before the batch, the batch must have sequence number 0, as in Kafka. Clients recover
+// from that rejection with a higher producer epoch (KIP-360).
 func (p *Files) WritePending(first int64) error {
 	if p.pending == nil {
 		return nil
@@ -224,7 +223,7 @@ func (p *Files) WritePending(first int64) error {
 	return nil
 }
 
-// RemoveAbove durably removes the snapshots above an offset. files are the segment files of the
+// RemoveAbove durably removes the snapshots above an offset. files are the segment files in the
 // directory.
 func (p *Files) RemoveAbove(files []swap.File, offset int64) error {
 	_, err := swap.RemoveFiles(p.dir.FS, p.dir.Path, files,
@@ -235,10 +234,10 @@ func (p *Files) RemoveAbove(files []swap.File, offset int64) error {
 	return p.dir.Sync()
 }
 
-// Prune removes the snapshots that are no longer needed. It keeps the snapshots above the offset
-// limit, the newest snapshotsKept at or below this offset, and those at the base offset of a
-// segment. The producer state at an offset does not depend on how the log is divided into segments,
-// so cleaning and retention need not consider snapshots.
+// Prune removes the snapshots that are no longer needed. It keeps the snapshots above limit, the
+// newest snapshotsKept snapshots at or below limit, and the snapshots at base offsets of segments.
+// The producer state at an offset does not depend on how the log is divided into segments, so
+// cleaning and retention do not have to consider snapshots.
 func (p *Files) Prune(handles []*segmentlist.Handle, limit int64) error {
 	files, err := swap.List(p.dir.FS, p.dir.Path)
 	if err != nil {
@@ -255,8 +254,8 @@ func (p *Files) Prune(handles []*segmentlist.Handle, limit int64) error {
 	return err
 }
 
-// Replay applies a batch whose header was read to the producer state. It reads a control
-// batch completely, because only the record in the batch shows whether the transaction was
+// Replay applies a batch to the producer state, after the batch's header was read. It reads a
+// control batch completely, because only the record in the batch shows whether the transaction was
 // committed or aborted.
 func Replay(state *producer.State, h *segmentlist.Handle, header segment.Header,
 	seen time.Time) (ended *producer.EndedTxn, err error) {
@@ -287,7 +286,7 @@ func readBatch(h *segmentlist.Handle, header segment.Header) (record.Batch, erro
 	return batch, nil
 }
 
-// Aborted returns those of the given ended transactions that were aborted.
+// Aborted returns the aborted transactions among the given ended transactions.
 func Aborted(ended []producer.EndedTxn) (aborted []segment.AbortedTxn) {
 	for _, e := range ended {
 		if e.Aborted {

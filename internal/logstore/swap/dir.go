@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Dir executes the file operations on the segments of one log: create, mark as deleted, and the
-// steps of a swap. It has no access to the state of the log in memory.
+// Dir executes the file operations on the segments of one log: creating, marking as deleted, and
+// the steps of a swap. It has no access to the log's state in memory.
 type Dir struct {
 	FS     vfs.FS
 	Path   string
@@ -36,16 +36,16 @@ func (d Dir) HandleOf(s *segment.Segment) *segmentlist.Handle {
 	return segmentlist.NewHandle(s, d.Logger)
 }
 
-// afford calls do, which opens a directory. If the process has no file descriptor left, afford
-// closes idle segment files first.
+// afford calls do, which opens a directory. If the process has no free file descriptor, afford
+// first closes idle segment files.
 func (d Dir) afford(do func() error) error { return d.Config.Handles.WithDescriptor(do) }
 
-// Sync makes the names of files in the directory durable.
+// Sync makes the names of the files in the directory durable.
 func (d Dir) Sync() error {
 	return d.afford(func() error { return d.FS.SyncDir(d.Path) })
 }
 
-// List returns the segment files of the directory.
+// List returns the segment files in the directory.
 func (d Dir) List() (files []File, err error) {
 	err = d.afford(func() error {
 		files, err = List(d.FS, d.Path)
@@ -54,14 +54,14 @@ func (d Dir) List() (files []File, err error) {
 	return files, err
 }
 
-// Commit makes the cleaned segments durable under the suffix .swap. The last step, a sync of
-// the directory, is the commit point.
+// Commit makes the cleaned segments durable under the suffix .swap. Its last step, a sync of the
+// directory, is the commit point.
 func (d Dir) Commit(sources, cleaned []*segment.Segment) error {
 	if err := d.removeStrays(cleaned); err != nil {
 		return err
 	}
 	// Retention and lag use the modification time of a segment without timestamps. So the cleaned
-	// segments keep the modification time of the last source.
+	// segments get the modification time of the last source.
 	modified := sources[len(sources)-1].ModTime()
 	for _, s := range cleaned {
 		if err := s.SetModTime(modified); err != nil {
@@ -75,8 +75,8 @@ func (d Dir) Commit(sources, cleaned []*segment.Segment) error {
 		return err
 	}
 	// As long as any .cleaned file exists on disk, recovery reverts the swap. Before the sync, the
-	// disk may keep any subset of these renames. Kafka renames in the same descending order, on
-	// which Kafka's own recovery relies.
+	// disk may keep any subset of these renames. Kafka renames in the same descending order, and
+	// Kafka's own recovery relies on this order.
 	for _, s := range slices.Backward(cleaned) {
 		if err := s.Rename(SwapSuffix); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (d Dir) Commit(sources, cleaned []*segment.Segment) error {
 }
 
 // checkSwapFile compares the size of a file that is about to be committed with the number of bytes
-// written to it. It must match, because the sources are deleted after the commit point.
+// written to it. The two must be equal, because the sources are deleted after the commit point.
 func (d Dir) checkSwapFile(s *segment.Segment) error {
 	name := segment.Name(s.Base(), segment.LogExtension, SwapSuffix)
 	info, err := d.FS.Stat(filepath.Join(d.Path, name))
@@ -104,7 +104,7 @@ func (d Dir) checkSwapFile(s *segment.Segment) error {
 
 // removeStrays removes the files that a failed swap or pass has left, except the files of the
 // segments in cleaned. If such a .cleaned file remained, recovery would revert the current swap
-// even after its sources were renamed.
+// even after the swap's sources were renamed.
 func (d Dir) removeStrays(cleaned []*segment.Segment) error {
 	files, err := List(d.FS, d.Path)
 	if err != nil {
@@ -132,8 +132,8 @@ func (d Dir) removeStrays(cleaned []*segment.Segment) error {
 	return err
 }
 
-// Finish renames the sources and the cleaned segments after the commit point. If a crash
-// interrupts it, .swap files exist and no .cleaned file. Recovery treats the .swap files as
+// Finish renames the sources and the cleaned segments after the commit point. If a crash interrupts
+// Finish, .swap files exist, but no .cleaned file. Recovery then treats the .swap files as
 // committed and finishes the swap (repair.go).
 func (d Dir) Finish(sources, cleaned []*segment.Segment) error {
 	for _, s := range sources {
@@ -149,8 +149,8 @@ func (d Dir) Finish(sources, cleaned []*segment.Segment) error {
 			return err
 		}
 		// Each rename is durable before the next one. Recovery removes files without a suffix in
-		// the range of the .swap files, because it treats them as sources (swapRange). A renamed
-		// file must not be among them.
+		// the range of the .swap files, because it treats these files as sources (swapRange). A
+		// renamed file must not be among them.
 		if err := d.FS.SyncDir(d.Path); err != nil {
 			return err
 		}
@@ -158,8 +158,8 @@ func (d Dir) Finish(sources, cleaned []*segment.Segment) error {
 	return nil
 }
 
-// Withdraw removes the files of a swap that was not committed, the .swap files first, for the
-// same reason as in removeStrays.
+// Withdraw removes the files of a swap that was not committed. It removes the .swap files first,
+// for the same reason as removeStrays.
 func (d Dir) Withdraw(cleaned []*segment.Segment) error {
 	return errors.Join(d.removeStrays(nil), Discard(cleaned))
 }
@@ -192,7 +192,7 @@ func Discard(cleaned []*segment.Segment) error {
 	return errors.Join(err, CloseSegments(cleaned))
 }
 
-// CloseSegments closes all of the segments, even if closing one of them fails.
+// CloseSegments closes all given segments, even if closing one of them fails.
 func CloseSegments(segments []*segment.Segment) error {
 	var err error
 	for _, s := range segments {

@@ -24,8 +24,8 @@ const (
 // SnapshotSuffix is the extension of a producer snapshot file, <offset>.snapshot.
 const SnapshotSuffix = ".snapshot"
 
-// indexKinds are the extensions of the files that belong to a .log file and can be rebuilt from it.
-// These files are renamed and removed together with the .log file.
+// indexKinds lists the extensions of the files that belong to a .log file and can be rebuilt from
+// it. These files are renamed and removed together with the .log file.
 var indexKinds = []string{segment.IndexExtension, segment.TimeIndexExtension,
 	segment.TxnIndexExtension, segment.KeysExtension, segment.DeadExtension, keys.SpoolExtension}
 
@@ -34,7 +34,7 @@ type File struct {
 	Name   string
 	Base   int64
 	Kind   string // segment.LogExtension, one of indexKinds, or SnapshotSuffix
-	Suffix string // "" or one of the suffixes above
+	Suffix string // empty, or one of the suffixes above
 }
 
 // ParseFile parses a file name. ok is false if the file does not belong to a segment; the
@@ -56,16 +56,16 @@ func ParseFile(name string) (f File, ok bool) {
 // IsLog reports whether the file is a data file.
 func (f File) IsLog() bool { return f.Kind == segment.LogExtension }
 
-// List returns the segment files of a directory in ascending order of their base
-// offsets. Of the files with the same base offset, the .log file is first. Callers that rename or
-// remove files use this order, or descending base offsets; docs/format/swap.md relies on it.
+// List returns the segment files in a directory in ascending order of their base offsets. Among the
+// files with the same base offset, the .log file is first. Callers rename or remove files in this
+// order, or in descending order of base offsets; docs/format/swap.md relies on the order.
 func List(fsys vfs.FS, dir string) ([]File, error) {
 	files, _, err := listDirectory(fsys, dir)
 	return files, err
 }
 
-// listDirectory returns the same files as List. It also returns the names of the
-// temporary files: spools, and files that an interrupted vfs.WriteFileAtomic did not rename.
+// listDirectory returns the same files as List. It also returns the names of the temporary files:
+// spools, and files that an interrupted vfs.WriteFileAtomic has not renamed.
 func listDirectory(fsys vfs.FS, dir string) (files []File, temporary []string, err error) {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -79,7 +79,7 @@ func listDirectory(fsys vfs.FS, dir string) (files []File, temporary []string, e
 			files = append(files, f)
 		}
 		// A spool is both a segment file and a temporary file. It is removed together with its
-		// segment, or else by the next start, which cannot continue the spool.
+		// segment, or by the next start, which cannot continue the spool.
 		if isTemporaryFile(entry.Name()) {
 			temporary = append(temporary, entry.Name())
 		}
@@ -101,7 +101,7 @@ func listDirectory(fsys vfs.FS, dir string) (files []File, temporary []string, e
 
 // isTemporaryFile reports whether a file is a leftover of vfs.WriteFileAtomic or of a build of a
 // sidecar. Recovery removes these files. A file with another name and the same suffix belongs to
-// somebody else.
+// another program.
 func isTemporaryFile(name string) bool {
 	name, found := strings.CutSuffix(name, vfs.TemporarySuffix)
 	if _, _, ofSegment := segment.ParseName(name); !found || ofSegment {
@@ -113,8 +113,8 @@ func isTemporaryFile(name string) bool {
 }
 
 // RemoveFiles removes the files that match, in the given order. It returns the number of files that
-// it has removed, also if it fails. It does not sync the directory, because only some callers need
-// that.
+// it has removed, even if it fails. It does not sync the directory, because only some callers need
+// a sync.
 func RemoveFiles(fsys vfs.FS, dir string, files []File,
 	matches func(File) bool) (removed int, err error) {
 	for _, f := range files {

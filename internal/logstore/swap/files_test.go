@@ -42,8 +42,8 @@ func names(t *testing.T, fsys vfs.FS) (all []string) {
 	return all
 }
 
-// A crash during vfs.WriteFileAtomic leaves a temporary file. A start removes those of every file
-// that a broker writes into the directory of a log, and no other file.
+// A crash during vfs.WriteFileAtomic leaves a temporary file. A start removes the temporary file of
+// each file that a broker writes into a log's directory, but no other file.
 func TestRepairRemovesTemporaryFiles(t *testing.T) {
 	mem := newDir(t)
 	small := []string{datadir.PartitionFile, datadir.PolicyFile, datadir.RetainedFile,
@@ -54,7 +54,7 @@ func TestRepairRemovesTemporaryFiles(t *testing.T) {
 		write(t, mem, name)
 		write(t, mem, name+vfs.TemporarySuffix)
 	}
-	write(t, mem, "notes.txt"+vfs.TemporarySuffix) // of another program
+	write(t, mem, "notes.txt"+vfs.TemporarySuffix) // belongs to another program
 	write(t, mem, "00000000000000000010.snapshot"+vfs.TemporarySuffix)
 	if _, err := Repair(mem, dir); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestRepairRemovesTemporaryFiles(t *testing.T) {
 	}
 }
 
-// The order of the list decides the order in which files are renamed and removed.
+// Files are renamed and removed in the order of the list.
 func TestListSortsDataFilesFirst(t *testing.T) {
 	mem := newDir(t)
 	for _, name := range []string{"00000000000000000020.index", "00000000000000000020.log",

@@ -14,11 +14,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Repair completes what a crash interrupted (see the table in docs/format/swap.md): it
-// reverts or finishes a swap, and removes leftover files. It can be interrupted at any step and
-// repeated. It returns the segment files of the directory by base offset. The result includes the
-// files that Repair removed because they had no .log file. An intact directory is listed
-// only once, because it may contain thousands of files.
+// Repair completes what a crash has interrupted (see the table in docs/format/swap.md): it reverts
+// or finishes a swap, and removes leftover files. It can be interrupted at any step and repeated.
+// It returns the segment files in the directory, by base offset. The result also contains the files
+// that Repair has removed because they had no .log file. An intact directory is listed only once,
+// because it may contain thousands of files.
 func Repair(fsys vfs.FS, dir string) ([]File, error) {
 	files, temporary, err := listDirectory(fsys, dir)
 	if err != nil {
@@ -60,7 +60,7 @@ func Repair(fsys vfs.FS, dir string) ([]File, error) {
 	return files, nil
 }
 
-// BasesOf returns the base offsets of the segments, ascending.
+// BasesOf returns the base offsets of the segments in ascending order.
 func BasesOf(files []File) []int64 {
 	var bases []int64
 	for _, f := range files {
@@ -73,8 +73,8 @@ func BasesOf(files []File) []int64 {
 
 // revertSwap removes the files that are marked as deleted, and the files of a swap that did not
 // reach its commit point. As long as any .cleaned file exists, no .swap file is committed.
-// revertSwap removes the files of an uncommitted swap under either name. The disk may have kept any
-// subset of the renames that precede the commit point (ADR 0070).
+// revertSwap removes the files of an uncommitted swap under both possible names, because the disk
+// may have kept any subset of the renames before the commit point (ADR 0070).
 func revertSwap(fsys vfs.FS, dir string) error {
 	files, err := List(fsys, dir)
 	if err != nil {
@@ -104,7 +104,7 @@ func revertSwap(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// Finish completes a committed swap: it removes the replaced files, and then renames the new
+// finishSwap completes a committed swap: it removes the replaced files, and then renames the new
 // files to their final names.
 func finishSwap(fsys vfs.FS, dir string) error {
 	files, err := List(fsys, dir)
@@ -126,8 +126,8 @@ func finishSwap(fsys vfs.FS, dir string) error {
 			return err
 		}
 	}
-	renamed := int64(-1)      // base of the segment whose files were renamed last
-	for _, f := range files { // ascending by base offset, the .log file first
+	renamed := int64(-1)      // base offset of the segment whose files were renamed last
+	for _, f := range files { // in ascending order of base offsets, the .log file first
 		if f.Suffix != SwapSuffix {
 			continue
 		}
@@ -150,12 +150,11 @@ func finishSwap(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(dir)
 }
 
-// swapRange returns the range of offsets [from, to) that the .log.swap files cover, or [-1, 0),
-// which contains no segment, if there are no such files. The segments without a suffix that begin
-// in this range are the ones that the swap replaces. None of them is a new segment, because the new
-// segments are renamed in ascending order, each durably before the next. A replaced segment that
-// begins behind the end of the last new segment is not detected. It stays in the log and is cleaned
-// again.
+// swapRange returns the range of offsets [from, to) that the .log.swap files cover. If there are no
+// such files, it returns [-1, 0), which contains no segment. The swap replaces the segments without
+// a suffix that begin in this range. None of them is a new segment, because the new segments are
+// renamed in ascending order, each durably before the next. A replaced segment that begins above
+// the end of the last new segment is not detected. It stays in the log and is cleaned again.
 func swapRange(fsys vfs.FS, dir string, files []File) (from, to int64, err error) {
 	from = -1
 	for _, f := range files {
@@ -174,7 +173,7 @@ func swapRange(fsys vfs.FS, dir string, files []File) (from, to int64, err error
 	return from, to, nil
 }
 
-// nextOffset reads the batch headers of a data file and returns the offset behind the last batch.
+// nextOffset reads the batch headers in a data file and returns the offset after the last batch.
 // The file was sealed and synced before the commit point, so it must consist of complete batches.
 // If it does not, nextOffset fails, and the log stays offline. Otherwise the segments that the swap
 // replaces would be lost.
@@ -183,7 +182,7 @@ func nextOffset(fsys vfs.FS, name string, base int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// the file was only read, so an error of Close is irrelevant
+	// The file was only read, so an error of Close is irrelevant.
 	defer func() { _ = file.Close() }()
 	next := base
 	header := make(record.Batch, record.HeaderBytes)

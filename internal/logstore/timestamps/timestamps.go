@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// Result is an offset with the timestamp (ms) of its record.
+// Result is the offset of a record and the record's timestamp (ms).
 type Result struct {
 	Timestamp   int64
 	Offset      int64
-	LeaderEpoch int32 // of the record's batch
+	LeaderEpoch int32 // leader epoch of the record's batch
 }
 
 // Search finds records of a log by their timestamps.
@@ -24,13 +24,12 @@ type Search struct {
 	Offsets *offsets.Offsets
 }
 
-// First returns the first record below the offset limit whose timestamp is at least
-// ms. ok is false if there is no such record (ListOffsets, KIP-79). It fails with ErrStorage or
-// ErrClosed.
+// First returns the first record below the offset limit whose timestamp is at least ms. ok is false
+// if there is no such record (ListOffsets, KIP-79). It fails with ErrStorage or ErrClosed.
 //
-// Clients choose the timestamps, so timestamps need not ascend. The result is the first such record
-// in the order of offsets. The search therefore begins at the first segment, and skips each segment
-// whose largest timestamp is below ms without reading it.
+// Clients choose the timestamps, so timestamps do not necessarily ascend. The result is the first
+// matching record in the order of offsets. The search therefore begins at the first segment, and
+// skips each segment whose largest timestamp is below ms without reading it.
 func (s Search) First(ms, limit int64) (result Result, ok bool, err error) {
 	limit = min(limit, s.Offsets.LogEnd())
 	list := s.List.Acquire()
@@ -38,7 +37,8 @@ func (s Search) First(ms, limit int64) (result Result, ok bool, err error) {
 		return result, false, segmentlist.ErrClosed
 	}
 	defer list.Release()
-	// A truncation lowers the log end before it publishes its list.
+	// The log end is loaded after the list, because a truncation lowers the log end before it
+	// publishes its list.
 	limit = min(limit, s.Offsets.LogEnd())
 	logStart := s.Offsets.LogStart()
 	for _, h := range list.Handles {
@@ -59,10 +59,10 @@ func (s Search) First(ms, limit int64) (result Result, ok bool, err error) {
 	return result, false, nil
 }
 
-// firstSince returns the segment's first record in the offsets [from, limit) whose timestamp is at
-// least ms. A batch may contain no such record although its header has such a timestamp: cleaning
-// keeps the timestamp of the header when it removes records (LogAppendTime), and records below the
-// offset from are ignored.
+// firstSince returns the segment's first record with an offset in [from, limit) whose timestamp is
+// at least ms. A batch may contain no such record although its header has such a timestamp.
+// Cleaning keeps the header's timestamp when it removes records (LogAppendTime), and records below
+// from are ignored.
 func firstSince(h *segmentlist.Handle, ms, from, limit int64) (result Result, ok bool,
 	err error) {
 	position, found, err := h.PositionForTimestamp(ms)
@@ -89,9 +89,9 @@ func firstSince(h *segmentlist.Handle, ms, from, limit int64) (result Result, ok
 	return result, ok, nil
 }
 
-// firstRecordSince returns the batch's first record in the offsets [from, limit) whose timestamp is
-// at least ms. It stops reading at that record. The caller has checked that the batch's
-// largest timestamp is at least ms.
+// firstRecordSince returns the batch's first record with an offset in [from, limit) whose timestamp
+// is at least ms. It stops reading at that record. The caller has checked that the batch's largest
+// timestamp is at least ms.
 func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (result Result, ok bool,
 	err error) {
 	for r, err := range b.Records() {
@@ -111,18 +111,20 @@ func firstRecordSince(b segmentlist.Batch, ms, from, limit int64) (result Result
 }
 
 // byHeader returns the result for a batch that contains a record larger than
-// segmentlist.DecompressedBytesMax: the batch's first offset at or above the offset from, and its
-// largest timestamp. Such a record exists if its topic allows larger messages, or if another broker
+// segmentlist.DecompressedBytesMax: the batch's first offset at or above from, and the batch's
+// largest timestamp. Such a batch exists if its topic allows larger messages, or if another broker
 // wrote the batch. A consumer that begins at this offset may receive some records that are too old,
-// but misses none. An error instead would fail every lookup that ends in this batch.
+// but misses no record. Returning an error instead would make every lookup that ends in this batch
+// fail.
 func byHeader(b segmentlist.Batch, from int64) Result {
 	return Result{b.Header.MaxTimestamp(), max(b.Header.BaseOffset(), from),
 		b.Header.LeaderEpoch()}
 }
 
 // Largest returns the first record with the largest timestamp; ok is false if the log is empty
-// (ListOffsets with -3, KIP-734). The largest timestamp of each segment is in memory, so
-// Largest reads only segments whose largest timestamp exceeds those of all segments before it.
+// (ListOffsets with -3, KIP-734). The largest timestamp of each segment is in memory, so Largest
+// reads a segment only if its largest timestamp exceeds the largest timestamps of all earlier
+// segments.
 func (s Search) Largest() (result Result, ok bool, err error) {
 	list := s.List.Acquire()
 	if list == nil {
@@ -147,13 +149,13 @@ func (s Search) Largest() (result Result, ok bool, err error) {
 	return result, ok, nil
 }
 
-// latest returns the record with the largest timestamp among the segment's records at or above the
-// offset from, the first one if several have this timestamp. largest is the largest timestamp of
-// the segment.
+// latest returns the record with the largest timestamp among the segment's records at or above
+// from. If several records have this timestamp, it returns the first one. largest is the largest
+// timestamp in the segment.
 func latest(h *segmentlist.Handle, largest, from int64) (result Result, ok bool,
 	err error) {
 	if h.Base() < from {
-		// the record with the timestamp largest may be below the offset from
+		// The record with the timestamp largest may be below from.
 		return latestByHeaders(h, from)
 	}
 	position, found, err := h.PositionForTimestamp(largest)
@@ -165,16 +167,17 @@ func latest(h *segmentlist.Handle, largest, from int64) (result Result, ok bool,
 	case err != nil:
 		return result, false, err
 	case header.Count() == 0:
-		// Cleaning removed all records of this batch, and its header kept the timestamp.
+		// Cleaning has removed all records of this batch, and the batch's header has kept the
+		// timestamp.
 		return latestByHeaders(h, from)
 	}
 	return latestRecord(segmentlist.Batch{Handle: h, Header: header}, from)
 }
 
-// latestByHeaders returns the same as latest, even if no record at or above the offset from has the
-// largest timestamp of the segment. It reads the header of each batch from that offset on. It reads
-// the records of two batches at most: of the batch that begins below the offset, and of the one
-// with the largest timestamp in its header.
+// latestByHeaders returns the same as latest, even if no record at or above from has the segment's
+// largest timestamp. It reads the header of each batch from that offset on. It reads the records of
+// at most two batches: the batch that begins below from, and the batch with the largest timestamp
+// in its header.
 func latestByHeaders(h *segmentlist.Handle, from int64) (result Result, ok bool,
 	err error) {
 	position, err := h.Position(from)
@@ -209,7 +212,7 @@ func latestByHeaders(h *segmentlist.Handle, from int64) (result Result, ok bool,
 }
 
 // latestRecord returns the record with the largest timestamp among the batch's records at or above
-// the offset from, the first one if several have this timestamp.
+// from. If several records have this timestamp, it returns the first one.
 func latestRecord(b segmentlist.Batch, from int64) (result Result, ok bool, err error) {
 	for r, err := range b.Records() {
 		switch {

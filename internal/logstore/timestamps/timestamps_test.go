@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Timestamps need not ascend: the first record by offset is found, and of equal largest timestamps
-// the first one.
+// Timestamps do not necessarily ascend. First finds the first matching record by offset, and among
+// equal largest timestamps Largest finds the first record.
 func TestRecordsAreFoundInTheOrderOfOffsets(t *testing.T) {
 	batch := func(ms int64) []byte {
 		return storetest.Batch{Keys: []string{"k"}, Timestamp: time.UnixMilli(ms)}.Bytes(t)
@@ -27,7 +27,7 @@ func TestRecordsAreFoundInTheOrderOfOffsets(t *testing.T) {
 	o.Restore(0, 7, 7, &producer.State{})
 	s := Search{List: &list, Offsets: &o}
 	for _, test := range []struct {
-		ms, limit, offset int64 // offset -1: none
+		ms, limit, offset int64 // offset is -1 if no record is expected
 	}{{0, 7, 0}, {10, 7, 0}, {11, 7, 1}, {41, 7, 4}, {90, 7, 4}, {91, 7, -1}, {41, 4, -1},
 		{15, 1, -1}} {
 		found, ok, err := s.First(test.ms, test.limit)
