@@ -105,7 +105,7 @@ type Segment struct {
 		// succeeds because the pages are clean (ADR 0051).
 		mustRewrite byteRange
 		removed     bool  // true if the files are or will be deleted; Close syncs nothing
-		broken      error // if not nil, the files may differ from the view
+		broken      error // not nil if the files may differ from the view
 	}
 }
 

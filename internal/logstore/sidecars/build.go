@@ -42,7 +42,7 @@ func (s Slot) unlock() {
 // read, and Options.Throttle before n bytes of any other file are read or written.
 type Options struct {
 	keys.Options
-	Scanned    func(ctx context.Context, n int) error // may be nil
+	Scanned    func(ctx context.Context, n int) error // optional
 	Slot       Slot
 	Background bool // true if the log counts the bytes; false if the pass counts them
 }
