@@ -60,26 +60,26 @@ spec:
   segment: {size: 1Ki}
 `
 
-// cluster is a development cluster in processes.
+// cluster is a development cluster that runs each broker in a process.
 type cluster struct {
 	t         *testing.T
 	dir       string
-	segment   string // size of the segments of customers
+	segment   string // segment size of topic customers
 	bootstrap []string
-	http      string // address; the brokers serve HTTP at the next ports
+	http      string // address of the cluster; the brokers serve HTTP at the next ports
 	console   string // URL
 
 	mu   sync.Mutex
-	pids map[int]int // of the brokers
+	pids map[int]int // pid of each broker
 }
 
-// startCluster runs the built binary. limit is the I/O rate of the cleaner; "" for none.
+// startCluster runs the built binary. limit is the cleaner's I/O rate; "" for no limit.
 func startCluster(t *testing.T, limit string) *cluster {
 	t.Helper()
 	return startClusterOf(t, limit, "1Mi")
 }
 
-// startClusterOf is startCluster with a size of the segments of customers.
+// startClusterOf is startCluster with a segment size for topic customers.
 func startClusterOf(t *testing.T, limit, segment string) *cluster {
 	t.Helper()
 	binary := os.Getenv("HEARTWOOD_BINARY")
@@ -117,7 +117,7 @@ func startClusterOf(t *testing.T, limit, segment string) *cluster {
 
 func (c *cluster) manifests() string { return filepath.Join(c.dir, "manifests.yaml") }
 
-// limit sets the I/O rate of the cleaner; "" for none. A cluster that runs applies it.
+// limit sets the cleaner's I/O rate; "" for no limit. A running cluster applies the change.
 func (c *cluster) limit(rate string) {
 	c.t.Helper()
 	if rate != "" {
@@ -128,7 +128,7 @@ func (c *cluster) limit(rate string) {
 	}
 }
 
-// read reads the output of the cluster: the pids of the brokers and the ready line.
+// read reads the cluster's output: the brokers' pids and the ready line.
 func (c *cluster) read(out io.Reader, ready chan<- struct{}) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var broker, pid int
@@ -156,7 +156,7 @@ func (c *cluster) brokerHTTP() (addresses []string) {
 	return addresses
 }
 
-// kill ends a broker by SIGKILL. The cluster starts it again.
+// kill ends a broker with SIGKILL. The cluster restarts the broker.
 func (c *cluster) kill(broker int) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -180,7 +180,7 @@ func free(first, n int) bool {
 // produce writes records and waits until they are acknowledged.
 func (c *cluster) produce(records ...*kgo.Record) { c.t.Helper(); c.produceWith(nil, records) }
 
-// produceWith is produce by a client with options.
+// produceWith is like produce, with options for the client.
 func (c *cluster) produceWith(opts []kgo.Opt, records []*kgo.Record) {
 	c.t.Helper()
 	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(c.bootstrap...))...)
@@ -193,11 +193,11 @@ func (c *cluster) produceWith(opts []kgo.Opt, records []*kgo.Record) {
 	}
 }
 
-// customers returns n updates of customers: most of them of a few customers, so that old segments
-// have much garbage and others little. Some are deletions.
+// customers returns n updates of customers. Most of them update a few customers, so old segments
+// have much garbage and others have little. Some updates are deletions.
 func customers(n int, seed uint64) []*kgo.Record { return updates(n, 60_000, seed) }
 
-// updates is customers with a number of customers.
+// updates is like customers, with the given number of customers.
 func updates(n, keys int, seed uint64) []*kgo.Record {
 	random := rand.New(rand.NewPCG(seed, 0))
 	records := make([]*kgo.Record, n)
@@ -220,8 +220,8 @@ func updates(n, keys int, seed uint64) []*kgo.Record {
 	return records
 }
 
-// many returns n records of topic many. Two of them do not fit into a segment, and a broker refuses
-// a batch that is larger than a segment, so each needs a batch of its own.
+// many returns n records of topic many. Two of them do not fit into a segment. A broker refuses a
+// batch that is larger than a segment, so each record needs its own batch.
 func many(n int) []*kgo.Record {
 	records := make([]*kgo.Record, n)
 	random := rand.New(rand.NewPCG(1, 1))
@@ -257,8 +257,8 @@ func (c *cluster) logFiles(broker int, partition string) map[int64]int64 {
 	return files
 }
 
-// deadBytes returns the garbage that the .dead files of a partition state, by base offset
-// (docs/format/dead.md).
+// deadBytes returns the garbage in each segment according to the .dead files of a partition, by
+// base offset (docs/format/dead.md).
 func (c *cluster) deadBytes(broker int, partition string) map[int64]int64 {
 	c.t.Helper()
 	names, err := filepath.Glob(filepath.Join(c.partitionDir(broker, partition), "*.dead"))

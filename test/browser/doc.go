@@ -1,16 +1,17 @@
 // Package browser tests the web console in a real browser: headless Chromium, driven by chromedp,
-// against the built binary with `heartwood dev --processes`. `make browser` runs it. It is a module
-// of its own, so that the browser's protocol is no dependency of Heartwood.
+// against the built binary with `heartwood dev --processes`. `make browser` runs it. The package
+// has its own module, so the browser's protocol is no dependency of Heartwood.
 //
 // The tests need Debian's package chromium, or any Chromium or Chrome that chromedp finds:
 //
 //	apt-get install --no-install-recommends chromium
 //
-// Without a browser they are skipped, and say so. The check of accessibility needs the script of
-// npm's axe-core, which `make browser` fetches; its path is in the environment variable AXE.
+// Without a browser they are skipped with a message. The accessibility check needs the script of
+// npm's axe-core, which `make browser` downloads. The environment variable AXE contains the
+// script's path.
 //
-// TestLogin also runs etcd and kube-apiserver, which hack/kubetools builds; their directory is in
-// the environment variable KUBEBUILDER_ASSETS.
+// TestLogin also runs etcd and kube-apiserver, which hack/kubetools builds. The environment
+// variable KUBEBUILDER_ASSETS contains their directory.
 //
 // With PICTURES=1 the tests also write the pictures of docs/console.md and docs/story.md.
 package browser

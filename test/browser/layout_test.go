@@ -10,15 +10,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// pageHeightMax is how high the list of 50 long records may be on a telephone, in pixels.
+// pageHeightMax is the maximum height of the list of 50 long records on a telephone, in pixels.
 const pageHeightMax = 20_000
 
-// overflow is how many pixels of a page or of a table are cut off.
+// overflow is a JavaScript expression for the number of pixels of a page or a table that are cut
+// off.
 const overflow = `Math.max(document.documentElement.scrollWidth - innerWidth,
 	...[...document.querySelectorAll(".scroll")].map((e) => e.scrollWidth - e.clientWidth))`
 
-// pagesFit: no column of Topics and Messages is cut off in a window of a usual width, short keys
-// are not broken, and long records do not make the page of a telephone endless.
+// pagesFit checks that a window of a usual width cuts off no column of Topics and Messages, that
+// short keys are not broken, and that long records do not make a page endless on a telephone.
 func pagesFit(t *testing.T, c *cluster, b *browser) {
 	records := make([]*kgo.Record, 60)
 	for i := range records {
@@ -46,7 +47,7 @@ func pagesFit(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// garbageHasAPattern: garbage differs from clean segments by more than its colour.
+// garbageHasAPattern checks that garbage differs from clean segments by more than its colour.
 func garbageHasAPattern(t *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "map?topic=customers")
 	fill := eval[string](b, `getComputedStyle(document.querySelector(".legend .garbage")).fill`)
@@ -56,7 +57,7 @@ func garbageHasAPattern(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// unknownPathHasStyles opens a path that does not exist, and a page from there.
+// unknownPathHasStyles opens a path that does not exist, and then another page from there.
 func unknownPathHasStyles(_ *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "no/such/page")
 	b.await(`getComputedStyle(document.body).margin === "0px"`)
@@ -64,7 +65,7 @@ func unknownPathHasStyles(_ *testing.T, c *cluster, b *browser) {
 	b.await(`location.pathname.endsWith("/console/topics") && document.querySelector("table.topics")`)
 }
 
-// tablesAreSorted clicks the head of a column twice, without scripts.
+// tablesAreSorted clicks a column's header twice, without scripts.
 func tablesAreSorted(t *testing.T, c *cluster, b *browser) {
 	call(b, emulation.SetScriptExecutionDisabled,
 		emulation.SetScriptExecutionDisabledParams{Value: true})
@@ -80,7 +81,8 @@ func tablesAreSorted(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// recordPage walks from a record to its neighbours and back to the list, and copies its value.
+// recordPage goes from a record to the neighbouring records and back to the list, and copies the
+// record's value.
 func recordPage(_ *testing.T, c *cluster, b *browser) {
 	for i := range 3 {
 		c.produce(&kgo.Record{Topic: "orders", Key: []byte("json"),

@@ -23,15 +23,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/ports"
 )
 
-// tokens are the users of the API server: an administrator, one who may see everything and clean,
-// one who may see reports only, and one without rights.
+// tokens are the API server's users: an administrator, one who can see everything and clean, one
+// who can see only reports, and one without permissions.
 const tokens = `admin-token,admin,1,system:masters
 alice-token,alice,2,
 bob-token,bob,3,
 eve-token,eve,4,
 `
 
-// apiServer is an API server with these users: etcd and kube-apiserver of KUBEBUILDER_ASSETS.
+// apiServer is an API server with these users: etcd and kube-apiserver from KUBEBUILDER_ASSETS.
 type apiServer struct {
 	t   *testing.T
 	url string
@@ -104,7 +104,7 @@ func (s *apiServer) run(name string, args ...string) {
 	})
 }
 
-// send sends a request of the administrator and returns the status, or 0 without a response.
+// send sends a request as the administrator. It returns the status, or 0 without a response.
 func (s *apiServer) send(method, path, body string) int {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path,
@@ -115,7 +115,7 @@ func (s *apiServer) send(method, path, body string) int {
 	request.Header.Set("Authorization", "Bearer admin-token")
 	request.Header.Set("Content-Type", "application/json")
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its own certificate
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // self-signed certificate
 	response, err := client.Do(request)
 	if err != nil {
 		return 0
@@ -125,7 +125,7 @@ func (s *apiServer) send(method, path, body string) int {
 	return response.StatusCode
 }
 
-// grant gives a user rights on LogCluster demo and its topics.
+// grant gives a user permissions on LogCluster demo and its topics.
 func (s *apiServer) grant(user, rules string) {
 	s.t.Helper()
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"
@@ -142,8 +142,8 @@ func (s *apiServer) grant(user, rules string) {
 	}
 }
 
-// startConsole runs `heartwood console --auth=kubernetes` for the brokers of a cluster, and returns
-// its address.
+// startConsole runs `heartwood console --auth=kubernetes` for a cluster's brokers, and returns the
+// console's address.
 func (s *apiServer) startConsole(c *cluster) (url string) {
 	s.t.Helper()
 	s.write("kubeconfig", fmt.Appendf(nil, `apiVersion: v1
@@ -175,12 +175,12 @@ current-context: test
 		conn.Close()
 		return ""
 	})
-	// Browsers send a cookie with attribute Secure over HTTP to localhost only.
+	// Over HTTP, browsers send a cookie with attribute Secure only to localhost.
 	_, port, _ := net.SplitHostPort(listen)
 	return "http://localhost:" + port + "/"
 }
 
-// TestLogin logs users in by the login page, as the API server of Kubernetes permits.
+// TestLogin logs users in with the login page. The Kubernetes API server decides what they can do.
 func TestLogin(t *testing.T) {
 	b := open(t)
 	s := startAPIServer(t)

@@ -18,7 +18,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// block is a block of the map as the browser has it.
+// block is a block of the map, as read from the browser.
 type block struct {
 	Key           string
 	Class         string
@@ -27,7 +27,7 @@ type block struct {
 	Label         string
 }
 
-// blocks is the expression of the blocks of a row.
+// blocks returns a JavaScript expression for the blocks in a row.
 func blocks(row string) string {
 	return `[...document.querySelectorAll('[data-row="` + row + `"] a.b')].map((a) => ({
 		key: a.dataset.k, class: a.getAttribute("class"), label: a.getAttribute("aria-label"),
@@ -36,7 +36,7 @@ func blocks(row string) string {
 		width: parseFloat(a.querySelector(".body").getAttribute("width"))}))`
 }
 
-// TestConsole runs the steps on one cluster.
+// TestConsole runs its steps on one cluster.
 func TestConsole(t *testing.T) {
 	b := open(t)
 	c := startCluster(t, "")
@@ -69,12 +69,12 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// idle waits until no pass runs or is queued.
+// idle is a JavaScript expression that is true when no pass runs or is queued.
 const idle = `document.querySelector("#live").dataset.state === "live" &&
 	![...document.querySelectorAll(".status strong")].some((e) => /run|wait/.test(e.className))`
 
-// mapEqualsFiles compares the blocks with the segment files and the .dead files of the leaders. If
-// the passes have left no garbage, it makes some: too little in each segment for a rewrite.
+// mapEqualsFiles compares the blocks with the leaders' segment files and .dead files. If the passes
+// have left no garbage, it creates some: too little in each segment for a rewrite.
 func mapEqualsFiles(t *testing.T, c *cluster, b *browser) {
 	garbage := comparePartitions(t, c, b)
 	for seed := uint64(10); garbage == 0 && seed < 15; seed++ {
@@ -91,13 +91,14 @@ func mapEqualsFiles(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// comparePartitions compares the blocks of each partition, and returns how many have garbage.
+// comparePartitions compares the blocks of each partition, and returns the number of blocks with
+// garbage.
 func comparePartitions(t *testing.T, c *cluster, b *browser) (garbage int) {
 	b.visit(c.console + "map?topic=customers")
 	b.await(idle)
 	for partition := range 4 {
 		id := strconv.Itoa(partition)
-		// Segments are deleted a moment after the event of their pass.
+		// Segments are deleted shortly after the event of their pass.
 		await.For(t, func() string {
 			var broker int
 			leads := eval[string](b, `document.querySelector('[data-row="`+id+`"] .note').innerText`)
@@ -115,7 +116,8 @@ func comparePartitions(t *testing.T, c *cluster, b *browser) (garbage int) {
 	return garbage
 }
 
-// compare returns how the blocks differ from the files, and the number of blocks with garbage.
+// compare returns a difference between the blocks and the files, and the number of blocks with
+// garbage.
 func compare(c *cluster, found []block, broker int, partition string) (fault string, garbage int) {
 	files, dead := c.logFiles(broker, partition), c.deadBytes(broker, partition)
 	if len(found) != len(files) {
@@ -137,7 +139,7 @@ func compare(c *cluster, found []block, broker int, partition string) (fault str
 			garbage++
 		}
 		if size < 512<<10 || strings.Contains(of.Class, "blocked") {
-			continue // has the smallest width, or grows
+			continue // blocks of minimum width and growing blocks are not compared
 		}
 		if perByte == 0 {
 			perByte = of.Width / float64(size)
@@ -193,7 +195,7 @@ func keyboard(t *testing.T, c *cluster, b *browser) {
 	b.await(`location.pathname.endsWith("/segment") && document.querySelector("h1").innerText.startsWith("Segment")`)
 }
 
-// replayPlays plays a pass to its end: the row becomes shorter, as the pass frees bytes.
+// replayPlays plays a pass to its end. The row becomes shorter, because the pass frees bytes.
 func replayPlays(t *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "map?topic=customers")
 	b.await(`document.querySelector("a.play")`)
@@ -221,7 +223,7 @@ func replayPlays(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// cleanDialog requests a pass by the dialog.
+// cleanDialog requests a pass with the dialog.
 func cleanDialog(_ *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "map?topic=customers")
 	b.await(idle)
@@ -237,8 +239,8 @@ func cleanDialog(_ *testing.T, c *cluster, b *browser) {
 		(location.reload(), false)`)
 }
 
-// killShowsAndHeals: the page names a broker after kill -9, and the notice disappears
-// when the broker has restarted.
+// killShowsAndHeals checks that the page names a broker after kill -9, and that the notice
+// disappears when the broker has restarted.
 func killShowsAndHeals(t *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "map?topic=customers")
 	b.await(idle)
@@ -281,10 +283,10 @@ func worksWithoutScripts(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// manySegments: a log of 10,000 segments is drawn within a second.
+// manySegments checks that a log of 10,000 segments is drawn within a second.
 func manySegments(t *testing.T, c *cluster, b *browser) {
 	c.produceWith([]kgo.Opt{kgo.ProducerBatchMaxBytes(1 << 10)}, many(10_000))
-	b.visit(c.console + "map?topic=many") // the first page reads the headers of all segments
+	b.visit(c.console + "map?topic=many") // the first visit reads the headers of all segments
 	b.await(`document.querySelector("#live").dataset.state === "live"`)
 	b.visit(c.console + "map?topic=many")
 	b.await(`performance.getEntriesByName("first-contentful-paint").length > 0`)
@@ -300,10 +302,10 @@ func manySegments(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// TestSlowPassFillsBlocks: while a pass runs at a limited rate, the block that it reads fills.
+// TestSlowPassFillsBlocks checks that the block that a slow pass is reading fills gradually.
 func TestSlowPassFillsBlocks(t *testing.T) {
 	b := open(t)
-	// A pass replaces several groups of segments. A batch must fit into a segment.
+	// A pass must replace several groups of segments, and a batch must fit into a segment.
 	c := startClusterOf(t, "1Mi", "256Ki")
 	for seed := range uint64(2) {
 		for part := range slices.Chunk(customers(60_000, seed), 1_000) {

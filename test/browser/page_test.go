@@ -28,7 +28,7 @@ type browser struct {
 	faults []string // uncaught errors and violations of the Content-Security-Policy
 }
 
-// watchPolicy collects violations of the Content-Security-Policy in a page.
+// watchPolicy is a script that collects a page's violations of the Content-Security-Policy.
 const watchPolicy = `window.violations = [];
 addEventListener("securitypolicyviolation", (e) => window.violations.push(e.violatedDirective + " " + e.blockedURI));`
 
@@ -65,7 +65,7 @@ func open(t *testing.T) *browser {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// Without it, a page has no focus before the first key, and focus() causes no event.
+	// Without focus emulation, a page has no focus before the first key, and focus() causes no event.
 	call(b, emulation.SetFocusEmulationEnabled,
 		emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	call(b, page.AddScriptToEvaluateOnNewDocument,
@@ -123,8 +123,8 @@ func eval[T any](b *browser, expression string) T {
 	return value(b, chromedp.Evaluate[T](expression))
 }
 
-// await waits until an expression in the page is true, and returns how long it took. While the
-// browser opens another page, the expression may fail, as its elements are not there yet.
+// await waits until an expression in the page is true, and returns the waiting time. While the
+// browser opens another page, the expression can fail, because its elements do not exist yet.
 func (b *browser) await(expression string) time.Duration {
 	b.t.Helper()
 	began := time.Now()
@@ -156,7 +156,7 @@ func (b *browser) checkFaults() {
 	}
 }
 
-// dark sets the preferred palette of the browser.
+// dark sets the browser's preferred palette.
 func (b *browser) dark(dark bool) {
 	b.t.Helper()
 	palette := "light"
@@ -168,7 +168,7 @@ func (b *browser) dark(dark bool) {
 			{Name: "prefers-reduced-motion", Value: "reduce"}}})
 }
 
-// quote returns text as a literal of JavaScript.
+// quote returns text as a JavaScript literal.
 func quote(text string) string {
 	encoded, _ := json.Marshal(text)
 	return string(encoded)

@@ -14,11 +14,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// hostile is a key and a value that would change a page that shows it as HTML.
+// hostile is a key and a value that would change a page if the page showed them as HTML.
 const hostile = `<script>window.stolen = 1</script><img src=x onerror="window.stolen = 1">` +
 	"\x00\x1b[2J\u202e"
 
-// hostileRecords: keys, values and headers are text, whatever they contain.
+// hostileRecords checks that keys, values and headers are shown as text, whatever they contain.
 func hostileRecords(t *testing.T, c *cluster, b *browser) {
 	c.produce(&kgo.Record{Topic: "orders", Key: []byte(hostile), Value: []byte(hostile),
 		Headers: []kgo.RecordHeader{{Key: hostile, Value: []byte(hostile)}}},
@@ -53,7 +53,7 @@ func hostileRecords(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// focus moves the focus by Tab until it is on an element.
+// focus presses Tab until an element has the focus.
 func (b *browser) focus(selector string) {
 	b.t.Helper()
 	for range 200 {
@@ -68,7 +68,7 @@ func (b *browser) focus(selector string) {
 	b.t.Fatalf("Tab does not lead to %s", selector)
 }
 
-// keyboardOnly finds a record of a key without a pointer, from the first page on.
+// keyboardOnly finds a record by its key without a pointer, starting on the first page.
 func keyboardOnly(_ *testing.T, c *cluster, b *browser) {
 	b.visit(c.console)
 	follow := func(selector, arrived string) {
@@ -95,8 +95,8 @@ func keyboardOnly(_ *testing.T, c *cluster, b *browser) {
 	b.await(`document.querySelector("h1").innerText.includes("of customers-")`)
 }
 
-// worksBehindProxies opens the console below other paths: of a proxy that removes the prefix, as an
-// Ingress with a rewrite and kubectl proxy do.
+// worksBehindProxies opens the console through proxies that remove a path prefix, like an Ingress
+// with a rewrite and like kubectl proxy.
 func worksBehindProxies(t *testing.T, c *cluster, b *browser) {
 	target, err := url.Parse(strings.TrimSuffix(c.console, "/console/"))
 	if err != nil {
@@ -106,11 +106,11 @@ func worksBehindProxies(t *testing.T, c *cluster, b *browser) {
 	proxy.FlushInterval = -1
 	server := httptest.NewServer(http.StripPrefix("/team/a", proxy))
 	t.Cleanup(func() {
-		b.visit("about:blank") // ends the stream of updates, for which Close would wait
+		b.visit("about:blank") // ends the stream of updates; otherwise Close would wait for it
 		server.Close()
 	})
 	root := server.URL + "/team/a/console"
-	b.visit(root) // leads to console/
+	b.visit(root) // redirects to console/
 	if got := eval[string](b, `location.pathname`); got != "/team/a/console/" {
 		t.Errorf("the root leads to %s", got)
 	}
@@ -126,7 +126,7 @@ func worksBehindProxies(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// visited are the pages that the tests of accessibility open.
+// visited are the pages that the accessibility tests open.
 var visited = []string{"", "topics", "map?topic=customers", "map?topic=customers&replicas=1",
 	"topic?name=customers&tab=messages", "topic?name=customers&tab=replicas",
 	"topic?name=customers&position=tail", "topic?name=customers&tab=settings", "topic?name=customers&tab=groups", "groups", "brokers",
@@ -136,7 +136,7 @@ var visited = []string{"", "topics", "map?topic=customers", "map?topic=customers
 	"deletegroup?group=readers", "group?name=readers", "unknown", "un/known/path", "topics?sort=-size&internal=1",
 	"message?topic=customers&partition=0&offset=100000&go=previous"}
 
-// accessibility checks each page, light and dark, by axe-core.
+// accessibility checks each page with axe-core, in the light and the dark palette.
 func accessibility(t *testing.T, c *cluster, b *browser) {
 	script, err := os.ReadFile(os.Getenv("AXE"))
 	if err != nil {
@@ -152,7 +152,8 @@ func accessibility(t *testing.T, c *cluster, b *browser) {
 	for i, path := range pages {
 		pages[i] = c.console + path
 	}
-	// The golden pages have states that the cluster lacks, such as the login page and failures.
+	// The golden pages have states that the cluster does not have, such as the login page and
+	// failures.
 	golden := httptest.NewServer(goldenPages())
 	defer golden.Close()
 	names, err := filepath.Glob(filepath.Join(consoleDir, "testdata", "golden", "*.html"))
@@ -176,10 +177,10 @@ func accessibility(t *testing.T, c *cluster, b *browser) {
 	b.dark(false)
 }
 
-// consoleDir is the package of the console.
+// consoleDir is the directory of the console's package.
 const consoleDir = "../../internal/console"
 
-// goldenPages serves the golden files of the console's pages with its assets.
+// goldenPages serves the golden files of the console's pages, with the console's assets.
 func goldenPages() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServer(http.Dir(filepath.Join(consoleDir, "testdata", "golden"))))
@@ -187,7 +188,7 @@ func goldenPages() http.Handler {
 	return mux
 }
 
-// checkAccess returns the findings of axe-core, one line each.
+// checkAccess returns axe-core's findings, one per line.
 func checkAccess(b *browser) []string {
 	b.js(`window.findings = undefined; axe.run().then((r) => window.findings =
 		r.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.target + " " +

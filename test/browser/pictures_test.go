@@ -17,17 +17,17 @@ const (
 	pictureMax  = 300 << 10 // bytes
 )
 
-// wanted reports whether pictures are written.
+// wanted reports whether the test must write pictures.
 func wanted() bool { return os.Getenv("PICTURES") != "" }
 
-// picture writes what the window shows.
+// picture writes a picture of the window.
 func (b *browser) picture(name string, width, height int64) {
 	b.t.Helper()
 	b.size(width, height)
 	b.write(name, call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data)
 }
 
-// size sets the size of the window.
+// size sets the window's size.
 func (b *browser) size(width, height int64) {
 	b.t.Helper()
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
@@ -43,7 +43,7 @@ func TestPictures(t *testing.T) {
 	c := startClusterOf(t, "", "256Ki")
 	const keys = 120_000
 	small := []kgo.Opt{kgo.ProducerBatchMaxBytes(32 << 10)} // a batch must fit into a segment
-	// The first passes are not limited. They leave a clean log with some garbage.
+	// The first passes run without a limit. They leave a clean log with some garbage.
 	for seed := range uint64(3) {
 		c.produceWith(small, updates(100_000, keys, seed))
 	}
@@ -63,7 +63,7 @@ func TestPictures(t *testing.T) {
 	unfoldedPicture(b, c, updates(40_000, keys, 4))
 }
 
-// mostUpdated returns the key with the most records among the last ones.
+// mostUpdated returns the key with the most records among the given records.
 func mostUpdated(records []*kgo.Record) (key string) {
 	times := map[string]int{}
 	for _, r := range records[len(records)-20_000:] {
@@ -75,7 +75,7 @@ func mostUpdated(records []*kgo.Record) (key string) {
 	return key
 }
 
-// palette sets the palette of the browser and returns the suffix of its pictures.
+// palette sets the browser's palette and returns the suffix for the names of its pictures.
 func (b *browser) palette(dark bool) (suffix string) {
 	b.t.Helper()
 	b.dark(dark)
@@ -85,9 +85,9 @@ func (b *browser) palette(dark bool) (suffix string) {
 	return ""
 }
 
-// allKinds finds a row with blocks that a pass has written, reads and will rewrite, while every row
-// has dirty blocks and another row has garbage. Its value is a block, whose details the picture
-// shows.
+// allKinds is a JavaScript expression that finds a row with blocks that a pass has written, is
+// reading and will rewrite. Every row must have dirty blocks, and another row must have garbage.
+// The value is a block; the picture shows its details.
 const allKinds = `(() => {
 	const all = (row, what) => [...row.querySelectorAll(what)];
 	const red = (b) => +b.querySelector(".garbage").getAttribute("height") > 6;
@@ -100,7 +100,7 @@ const allKinds = `(() => {
 	return all(rows.at(-1), ".b.clean, .b.dirty").filter(red)[4]; // its details hide no row
 })()`
 
-// mapPicture writes the map while passes run.
+// mapPicture writes a picture of the map while passes run.
 func mapPicture(b *browser, c *cluster, dark bool) {
 	suffix := b.palette(dark)
 	b.size(1440, 900)
@@ -111,7 +111,8 @@ func mapPicture(b *browser, c *cluster, dark bool) {
 	b.picture("console-map"+suffix, 1440, 860)
 }
 
-// unfoldedPicture writes the map of logs of a thousand small segments, with an unfolded block.
+// unfoldedPicture writes a picture of the map with logs of a thousand small segments and an
+// unfolded block.
 func unfoldedPicture(b *browser, c *cluster, records []*kgo.Record) {
 	c.segment = "1Ki"
 	c.limit("")
@@ -119,7 +120,7 @@ func unfoldedPicture(b *browser, c *cluster, records []*kgo.Record) {
 	b.size(1440, 900)
 	b.visit(c.console + "map?topic=customers")
 	b.await(idle + ` && document.querySelectorAll("a.b.folded").length > 300`)
-	// the block with the most garbage
+	// Choose the block with the most garbage.
 	b.js(`const garbage = (a) => +a.querySelector(".garbage").getAttribute("height");
 		[...document.querySelectorAll('[data-row="1"] a.b.folded')].sort((x, y) =>
 			garbage(y) - garbage(x))[0].dispatchEvent(
@@ -132,7 +133,7 @@ func unfoldedPicture(b *browser, c *cluster, records []*kgo.Record) {
 	}
 }
 
-// keysPicture writes the tab Keys with a key of several records.
+// keysPicture writes a picture of the tab Keys with a key that has several records.
 func keysPicture(b *browser, c *cluster, dark bool, key string) {
 	suffix := b.palette(dark)
 	b.size(1200, 640)
@@ -140,7 +141,7 @@ func keysPicture(b *browser, c *cluster, dark bool, key string) {
 	b.picture("console-keys"+suffix, 1200, 640)
 }
 
-// story writes the five frames of docs/story.md: the replay of the pass with the most segments.
+// story writes the five frames of docs/story.md from the replay of the pass with the most segments.
 func story(t *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "map?topic=customers")
 	b.await(`document.querySelector("a.play")`)
@@ -171,8 +172,8 @@ func story(t *testing.T, c *cluster, b *browser) {
 	}
 }
 
-// storySteps returns the steps of five frames: the announcement, the first group, a segment that is
-// half read, the last replacement, and the end.
+// storySteps returns the steps of the five frames: the announcement, the first group, a half-read
+// segment, the last replacement, and the end.
 func storySteps(kinds []string) []int {
 	at := [5]int{0, -1, -1, -1, len(kinds) - 1}
 	for i, kind := range kinds {
@@ -195,7 +196,7 @@ func storySteps(kinds []string) []int {
 	return at[:]
 }
 
-// pictureOf writes a part of the page: left, top, width and height.
+// pictureOf writes a picture of a part of the page. The argument at is left, top, width and height.
 func (b *browser) pictureOf(name string, at []float64) {
 	b.t.Helper()
 	content := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Clip: &page.Viewport{

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab opens a further tab of the browser.
+// tab opens another tab in the browser.
 func (b *browser) tab() *browser {
 	b.t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx)
@@ -22,13 +22,13 @@ func (b *browser) tab() *browser {
 	return other
 }
 
-// show makes a tab the visible one of its window, as a click on it does.
+// show makes a tab visible in its window, like a click on the tab.
 func (b *browser) show() {
 	b.t.Helper()
 	call(b, page.BringToFront, cdp.Empty{})
 }
 
-// hide makes the page believe that its tab is not the visible one.
+// hide makes the page believe that its tab is hidden.
 func (b *browser) hide(hidden bool) {
 	b.t.Helper()
 	b.js(fmt.Sprintf(`Object.defineProperty(document, "hidden", {configurable: true, value: %t});
@@ -36,9 +36,9 @@ func (b *browser) hide(hidden bool) {
 }
 
 // sevenTabs opens more tabs than a browser opens connections to one origin over HTTP/1.1, which is
-// six. A tab that is not visible must have no stream of updates, or the seventh page would not load.
+// six. If a hidden tab had a stream of updates, the seventh page would not load.
 func sevenTabs(t *testing.T, c *cluster, b *browser) {
-	// Focus emulation makes the first tab visible whatever the window shows.
+	// Focus emulation makes the first tab visible, regardless of the window's state.
 	focus := func(enabled bool) {
 		call(b, emulation.SetFocusEmulationEnabled,
 			emulation.SetFocusEmulationEnabledParams{Enabled: enabled})
@@ -68,7 +68,7 @@ func sevenTabs(t *testing.T, c *cluster, b *browser) {
 		tabs[0].hide(false)
 	}
 	tabs[0].await(state + ` === "live"`)
-	// The page is up to date again: it shows what it would show after a reload.
+	// The page must be up to date again, which means that a reload would not change it.
 	shown := `[...document.querySelectorAll(".b.clean, .b.dirty")].map((b) => b.dataset.k).join()`
 	before := eval[string](tabs[0], shown)
 	tabs[0].visit(c.console + "map?topic=customers")

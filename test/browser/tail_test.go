@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// tailFollows: the page shows records that are appended while it is open, as text, and marks those
-// that they supersede. It has no stream while it is paused or hidden, and then misses no record.
+// tailFollows checks that an open page shows appended records as text, and marks the records that
+// they supersede. While the page is paused or hidden, it has no stream. It still misses no record.
 func tailFollows(t *testing.T, c *cluster, b *browser) {
 	order := func(key, value string) {
 		t.Helper()
@@ -77,8 +77,8 @@ func tailFollows(t *testing.T, c *cluster, b *browser) {
 	})
 }
 
-// tooManyTails: a page that is one too many says why it is not live, and becomes live when another
-// one is closed.
+// tooManyTails checks a page beyond the limit of live pages. It says why it is not live, and
+// becomes live when another page is closed.
 func tooManyTails(t *testing.T, c *cluster, b *browser) {
 	var streams []io.Closer
 	defer func() {

@@ -9,11 +9,11 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// opened is the expression of the number of blocks that an unfolded block shows.
+// opened is a JavaScript expression for the number of blocks that an unfolded block shows.
 const opened = `document.querySelectorAll("a.b.open").length`
 
-// unfoldsInPlace: in a log of 10,000 segments a folded block unfolds in its row, by
-// Enter and by a click, and folds again. Its segments are wide enough to be seen.
+// unfoldsInPlace checks a log of 10,000 segments. A folded block unfolds in its row, by Enter and
+// by a click, and folds again. Its segments are wide enough to be visible.
 func unfoldsInPlace(t *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "map?topic=many")
 	b.await(`document.querySelector("#live").dataset.state === "live" &&
@@ -35,7 +35,7 @@ func unfoldsInPlace(t *testing.T, c *cluster, b *browser) {
 	b.await(`/^Segment \d+ of many-0/.test(document.querySelector("#box:not([hidden]) h1")?.innerText)`)
 	checkUnfolded(t, b)
 	n := eval[int](b, opened)
-	b.visit(eval[string](b, "location.href")) // the URL contains what is unfolded
+	b.visit(eval[string](b, "location.href")) // the URL contains the unfolded blocks
 	if again := eval[int](b, opened); again != n {
 		t.Errorf("the page shows %d unfolded segments after a reload, %d before", again, n)
 	}
@@ -60,7 +60,7 @@ func unfoldsInPlace(t *testing.T, c *cluster, b *browser) {
 	unfoldsWithoutScripts(t, c, b)
 }
 
-// checkUnfolded checks the accessibility of the map with an unfolded block.
+// checkUnfolded checks the map's accessibility with an unfolded block.
 func checkUnfolded(t *testing.T, b *browser) {
 	script, err := os.ReadFile(os.Getenv("AXE"))
 	if err != nil {
@@ -72,8 +72,9 @@ func checkUnfolded(t *testing.T, b *browser) {
 	}
 }
 
-// unfoldsWithoutScripts: a folded block leads to the list of its segments, and that to the map with
-// them unfolded, which leads to the map without.
+// unfoldsWithoutScripts checks links that work without scripts. A folded block links to the list of
+// its segments. The list links to the map with these segments unfolded, which links back to the map
+// without them.
 func unfoldsWithoutScripts(t *testing.T, c *cluster, b *browser) {
 	call(b, emulation.SetScriptExecutionDisabled,
 		emulation.SetScriptExecutionDisabledParams{Value: true})

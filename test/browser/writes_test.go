@@ -7,8 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// changes makes each change of the console as a person does: produces a record, moves the offsets
-// of a group, and aborts a transaction. The pages of their results stay for accessibility.
+// changes makes each change that the console offers, as a user would: it produces a record, moves
+// the offsets of a group, and aborts a transaction. The accessibility test later opens the
+// resulting pages.
 func changes(t *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "topic?name=orders")
 	b.click(`a[href^="produce"]`)
@@ -35,10 +36,11 @@ func changes(t *testing.T, c *cluster, b *browser) {
 	if text := b.text(".where"); !strings.Contains(text, "may clean") {
 		t.Errorf("the head says %q", text)
 	}
-	openTransaction(t, c) // of the pages for accessibility
+	openTransaction(t, c) // shown on pages of the accessibility test
 }
 
-// commitOffsets makes the group readers, which has read one record of orders and has no members.
+// commitOffsets creates the group readers. The group has read one record of orders and has no
+// members.
 func commitOffsets(t *testing.T, c *cluster) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.bootstrap...), kgo.ConsumerGroup("readers"),
 		kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -52,7 +54,8 @@ func commitOffsets(t *testing.T, c *cluster) {
 	}
 }
 
-// openTransaction begins a transaction of the id payments, whose client has then gone.
+// openTransaction begins a transaction with the id payments. The transaction's client then
+// disconnects.
 func openTransaction(t *testing.T, c *cluster) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.bootstrap...), kgo.TransactionalID("payments"))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// alertCases is config/prometheus/rules_test.yaml, a file of promtool.
+// alertCases is the content of config/prometheus/rules_test.yaml, a test file for promtool.
 type alertCases struct {
 	RuleFiles          []string `json:"rule_files"`
 	EvaluationInterval string   `json:"evaluation_interval"`
@@ -29,7 +29,7 @@ type alertCases struct {
 	}
 }
 
-// TestEachAlertHasACase checks that each alert has a case in which it first does not fire, and
+// TestEachAlertHasACase checks that each alert has a case in which it does not fire at first, and
 // later is the only alert that fires.
 func TestEachAlertHasACase(t *testing.T) {
 	var all rules
@@ -72,8 +72,8 @@ func TestEachAlertHasACase(t *testing.T) {
 	}
 }
 
-// TestAlertsFire runs the cases with promtool, the binary that the environment variable PROMTOOL or
-// PATH names.
+// TestAlertsFire runs the cases with promtool. The environment variable PROMTOOL names the binary;
+// without it, PATH is searched.
 func TestAlertsFire(t *testing.T) {
 	promtool, err := exec.LookPath(cmp.Or(os.Getenv("PROMTOOL"), "promtool"))
 	if err != nil {

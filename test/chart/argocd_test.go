@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestHealthOfArgoCD runs the health check of config/argocd with the interpreter of Argo CD.
+// TestHealthOfArgoCD runs the health check in config/argocd with the Lua interpreter that Argo CD
+// uses.
 func TestHealthOfArgoCD(t *testing.T) {
 	script := healthScript(t)
 	for _, test := range []struct{ name, object, status, message string }{

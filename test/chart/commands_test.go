@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// inPod is a command that a page runs in a container: kubectl exec POD -- COMMAND.
+// inPod matches a command in a page that runs in a container: kubectl exec POD -- COMMAND.
 var inPod = regexp.MustCompile(`kubectl [^\n]*exec [^\n]*? -- ([^\s]+)(?: ([a-z-]+))?`)
 
-// TestCommandsInPodsExist: the image contains only the program heartwood, so that a page must run
-// no other one in a container, and only subcommands that the program has.
+// TestCommandsInPodsExist checks the commands that pages run in containers. The image contains only
+// the program heartwood, so the pages must run no other program there, and only subcommands that
+// exist.
 func TestCommandsInPodsExist(t *testing.T) {
 	subcommands := map[string]bool{}
 	var sources []string

@@ -13,12 +13,12 @@ import (
 
 const root = "../../"
 
-// metric matches the names of metrics in a query or in a page of the documentation.
+// metric matches the names of metrics in a query or in a documentation page.
 var metric = regexp.MustCompile(`\b(?:heartwood|process|controller_runtime)_[a-z_]+\b`)
 
-// documented returns the names of the metrics in docs/metrics.md that are exported by default.
-// test/smoke checks that the running binary exports exactly these metrics. For a histogram the
-// names of its _bucket, _sum and _count series are included.
+// documented returns the names of those metrics in docs/metrics.md that brokers export by default.
+// test/smoke checks that the running binary exports exactly these metrics. For a histogram, the
+// result includes the names of its _bucket, _sum and _count series.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile(root + "docs/metrics.md")
@@ -118,8 +118,7 @@ func TestDashboardsUseDocumentedMetrics(t *testing.T) {
 	}
 }
 
-// requiredOnDashboards are the metrics that show the state of the cleaner. Each must be on a
-// dashboard.
+// requiredOnDashboards are the metrics of the cleaner's state. Each must be on a dashboard.
 var requiredOnDashboards = []string{
 	"cleaner_phase", "cleaner_reason", "cleaner_progress_ratio", "cleaner_eta_seconds",
 	"log_dirty_ratio", "broker_log_clean_bytes", "broker_log_dirty_bytes",
@@ -140,8 +139,8 @@ func readFile(t *testing.T, name string) string {
 	return string(content)
 }
 
-// checkVariables checks that the dashboard defines every variable that its panels' queries use, and
-// that each has a present value: Grafana's schema requires one.
+// checkVariables checks that the dashboard defines every variable in its panels' queries. Each
+// variable must have a present value, because Grafana's schema requires it.
 func checkVariables(t *testing.T, file string, board dashboard, known map[string]bool) {
 	t.Helper()
 	found := map[string]bool{}
@@ -250,7 +249,7 @@ func TestAlertsUseDocumentedMetricsAndHaveARunbook(t *testing.T) {
 	checkRunbooks(t, alerts, known)
 }
 
-// checkRunbooks checks that every alert has a page and every page an alert, and that pages use
+// checkRunbooks checks that every alert has a page and every page has an alert. The pages must use
 // documented metrics and have the required sections.
 func checkRunbooks(t *testing.T, alerts, known map[string]bool) {
 	t.Helper()

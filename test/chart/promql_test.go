@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// query is the type of a PromQL expression. The parser in this file supports the part of PromQL
-// that the dashboards and alerts use, and returns an error for everything else. A query that uses
-// more of PromQL requires an extension of the parser first.
+// query is the type of a PromQL expression. The parser in this file supports only the part of
+// PromQL that the dashboards and alerts use, and returns an error for everything else. If a query
+// uses more of PromQL, the parser must be extended first.
 type query struct {
 	sorted []string // labels of the result, in alphabetical order
 	scalar bool
-	ranged bool   // a range vector, which only range functions accept
-	kind   string // of a selector: "counter", "gauge" or "histogram"
+	ranged bool   // true for a range vector, which only range functions accept
+	kind   string // kind of a selector: "counter", "gauge" or "histogram"
 }
 
 // metricOf describes a metric in docs/metrics.md.
@@ -145,7 +145,7 @@ func (p *promParser) expression() query {
 var (
 	aggregations = []string{"sum", "max", "min", "avg", "count"}
 	rangeFuncs   = []string{"rate", "increase"}
-	// gaugeFuncs require a range vector of a gauge.
+	// gaugeFuncs are functions that require a range vector of a gauge.
 	gaugeFuncs    = []string{"changes", "max_over_time"}
 	timelessFuncs = []string{"time"}
 )
@@ -197,20 +197,21 @@ func (p *promParser) operand() query {
 		if inner.scalar || inner.ranged {
 			p.fail("topk requires an instant vector")
 		}
-		return inner // with all its labels
+		return inner // keeps all labels
 	case token == "absent":
 		p.expect("(")
 		if inner := p.expression(); inner.scalar || inner.ranged {
 			p.fail("absent requires an instant vector")
 		}
 		p.expect(")")
-		return query{} // it has the labels of the matchers, which the checks do not need
+		return query{} // labels of the matchers only, which the checks do not need
 	default:
 		return p.selector(token)
 	}
 }
 
-// quantile parses the arguments of histogram_quantile(0.99, buckets). The result has no label le.
+// quantile parses the arguments of histogram_quantile(0.99, buckets). The result does not have the
+// label le.
 func (p *promParser) quantile() query {
 	p.expect("(")
 	if !p.operand().scalar {
@@ -311,7 +312,7 @@ func (p *promParser) selector(name string) query {
 
 var legendLabel = regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
 
-// checkLegend checks that every label in a legend is a label of the query's result.
+// checkLegend checks that every label in a legend is a label in the query's result.
 func checkLegend(legend string, q query) error {
 	for _, label := range legendLabel.FindAllStringSubmatch(legend, -1) {
 		if !slices.Contains(q.sorted, label[1]) {

@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// releases runs Helm on a real API server without CRDs. Nothing starts pods there.
+// releases runs Helm with a real API server that has no CRDs and starts no pods.
 type releases struct {
 	program, kubeconfig, directory string
 	api                            client.Client
@@ -59,7 +59,7 @@ func buildHelm(t *testing.T) string {
 	return strings.TrimSpace(string(program))
 }
 
-// each calls a function with each object of the manifests that patterns match.
+// each calls a function for each object in the manifests whose paths match the patterns.
 func each(t *testing.T, do func(*unstructured.Unstructured), patterns ...string) {
 	t.Helper()
 	for _, pattern := range patterns {
@@ -80,10 +80,10 @@ func each(t *testing.T, do func(*unstructured.Unstructured), patterns ...string)
 	}
 }
 
-// kept are the objects that an uninstall keeps.
+// kept are the files with the objects that an uninstall keeps.
 var kept = []string{"config/crd/*.yaml", "config/admission/*.yaml"}
 
-// applyAs creates the objects that an uninstall keeps, as a client with a field manager does.
+// applyAs creates the objects that an uninstall keeps, as a client with the given field manager.
 func (r *releases) applyAs(t *testing.T, manager string) {
 	t.Helper()
 	each(t, func(object *unstructured.Unstructured) {
@@ -107,7 +107,7 @@ func (r *releases) handOver(t *testing.T, release string) {
 	}, kept...)
 }
 
-// helm runs a command of Helm and returns its output, and whether it succeeded.
+// helm runs a Helm command. It returns the command's output, and whether it succeeded.
 func (r *releases) helm(t *testing.T, args ...string) (string, bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), r.program, args...)
@@ -118,7 +118,7 @@ func (r *releases) helm(t *testing.T, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// ok runs a command that must succeed.
+// ok runs a Helm command that must succeed.
 func (r *releases) ok(t *testing.T, args ...string) {
 	t.Helper()
 	if out, ok := r.helm(t, args...); !ok {
@@ -126,8 +126,9 @@ func (r *releases) ok(t *testing.T, args ...string) {
 	}
 }
 
-// TestKeptObjectsAfterAFailedInstall: an uninstall keeps the CRDs and policies. The next install
-// succeeds under the same name; under another name it says so, and prints the commands.
+// TestKeptObjectsAfterAFailedInstall checks that an uninstall keeps the CRDs and policies. The next
+// install succeeds under the same name. Under another name, it fails with a message that contains
+// the commands to run.
 func TestKeptObjectsAfterAFailedInstall(t *testing.T) {
 	r := newReleases(t)
 	install := func(name string, more ...string) []string {
@@ -150,9 +151,10 @@ func TestKeptObjectsAfterAFailedInstall(t *testing.T) {
 	r.ok(t, install("first")...)
 }
 
-// TestInstallAfterKubectlApply: kubectl has applied the CRDs and policies of config. The refused
-// install prints commands after which an install and an upgrade succeed. Helm applies server-side,
-// and kubectl owns the fields: without the flag that the message names, they are conflicts.
+// TestInstallAfterKubectlApply checks an install after kubectl has applied the CRDs and policies of
+// config. The refused install prints commands. After these commands, an install and an upgrade
+// succeed. Helm applies server-side, and kubectl owns the fields, so without the flag in the
+// message there would be conflicts.
 func TestInstallAfterKubectlApply(t *testing.T) {
 	r := newReleases(t)
 	r.applyAs(t, "kubectl-client-side-apply")

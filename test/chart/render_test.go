@@ -16,10 +16,10 @@ import (
 type object struct {
 	Kind     string
 	Metadata struct{ Name string }
-	Spec     rules // of a PrometheusRule
+	Spec     rules // rules of a PrometheusRule
 }
 
-// render returns the objects of release heartwood, or Helm's error.
+// render returns the objects of the release heartwood, or Helm's error.
 func render(t *testing.T, program string, args ...string) (objects []object, failure string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program,
@@ -40,7 +40,7 @@ func render(t *testing.T, program string, args ...string) (objects []object, fai
 	return objects, ""
 }
 
-// mustRender returns the objects of release heartwood.
+// mustRender returns the objects of the release heartwood.
 func mustRender(t *testing.T, program string, args ...string) []object {
 	t.Helper()
 	objects, failure := render(t, program, args...)
@@ -50,7 +50,7 @@ func mustRender(t *testing.T, program string, args ...string) []object {
 	return objects
 }
 
-// TestPagesNameExistingConfigMaps: a ConfigMap that a page names is one that the chart installs.
+// TestPagesNameExistingConfigMaps checks that the chart installs every ConfigMap that a page names.
 func TestPagesNameExistingConfigMaps(t *testing.T) {
 	known := map[string]bool{}
 	for _, o := range mustRender(t, buildHelm(t)) {
@@ -76,8 +76,8 @@ func TestPagesNameExistingConfigMaps(t *testing.T) {
 	}
 }
 
-// TestExcludedRulesAreAbsent: monitoring.excludeRules leaves out the named alerts and no other one,
-// also all of a group, and refuses a name that no alert has.
+// TestExcludedRulesAreAbsent checks that monitoring.excludeRules removes the named alerts and no
+// others, even if it removes a whole group. It refuses a name that no alert has.
 func TestExcludedRulesAreAbsent(t *testing.T) {
 	program := buildHelm(t)
 	alerts := func(args ...string) (groups int, names []string) {
@@ -133,7 +133,7 @@ func TestExcludedRulesAreAbsent(t *testing.T) {
 	}
 }
 
-// TestExcludeRulesIsDocumented: the page of the metrics describes the value.
+// TestExcludeRulesIsDocumented checks that the metrics page describes the value.
 func TestExcludeRulesIsDocumented(t *testing.T) {
 	if !strings.Contains(readFile(t, "docs/metrics.md"), "monitoring.excludeRules") {
 		t.Error("docs/metrics.md does not describe monitoring.excludeRules")

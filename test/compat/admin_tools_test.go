@@ -65,7 +65,8 @@ func TestJavaAdminTools(t *testing.T) {
 }
 
 // checkAssignments creates a topic with assigned replicas, and adds partitions with assigned
-// replicas. The tool rejects some assignments itself, but not brokers that do not exist.
+// replicas. The tool itself rejects some assignments, but does not reject brokers that do not
+// exist.
 func checkAssignments(t *testing.T, topics func(args ...string) string) {
 	t.Helper()
 	topics("--create", "--topic", "placed", "--replica-assignment", "2:0,1:2")
@@ -77,8 +78,8 @@ func checkAssignments(t *testing.T, topics func(args ...string) string) {
 	topics("--delete", "--topic", "placed")
 }
 
-// checkConfigs sets, describes and deletes a topic's properties with kafka-configs, and describes
-// the properties of brokers.
+// checkConfigs sets, describes and deletes a topic's settings with kafka-configs, and describes the
+// brokers' settings.
 func checkConfigs(t *testing.T, tool func(class string, args ...string) string) {
 	t.Helper()
 	configs := func(args ...string) string { return tool("org.apache.kafka.tools.ConfigCommand", args...) }
@@ -109,7 +110,7 @@ func checkConfigs(t *testing.T, tool func(class string, args ...string) string) 
 }
 
 // TestJavaBrokerConfigs sets, describes and deletes settings of all brokers with kafka-configs. The
-// cluster has no manifest of a LogCluster, which would reject the change.
+// cluster has no LogCluster manifest, with which the change would be rejected.
 func TestJavaBrokerConfigs(t *testing.T) {
 	java, classes := need(t, "java", "-version"), jars(t)
 	t.Parallel()
@@ -129,7 +130,7 @@ func TestJavaBrokerConfigs(t *testing.T) {
 }
 
 // checkMoves moves a partition to other brokers, and waits until the tool reports that the move is
-// complete. Then it requests the election of the preferred leader.
+// complete. Then it requests a preferred leader election.
 func checkMoves(t *testing.T, tool func(class string, args ...string) string,
 	topics func(args ...string) string, file func(string) string) {
 	t.Helper()
@@ -146,7 +147,7 @@ func checkMoves(t *testing.T, tool func(class string, args ...string) string,
 		}
 		expect(t, reassign("--execute"), `Successfully started partition reassignment`)
 		verified := ""
-		// no pause is necessary between two polls, because starting Java takes a second
+		// No pause is needed between two polls, because starting Java takes a second.
 		for range 20 {
 			if verified = reassign("--verify"); strings.Contains(verified, "is completed") {
 				break

@@ -23,8 +23,8 @@ metadata: {name: compat}
 spec: {brokers: 1}
 `
 
-// topicManifest is a topic without a retention time, because the programs send records with old
-// timestamps.
+// topicManifest describes a topic without a retention time, because the programs send records with
+// old timestamps.
 const topicManifest = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: ` + topic + `}
@@ -42,8 +42,8 @@ func startCluster(t *testing.T, topics string) (process.Setup, string) {
 	return s, bootstrap[0]
 }
 
-// need returns the path of a program. It skips the test if the program is missing, or if running it
-// with the arguments try fails.
+// need returns the path of a program. It skips the test if the program is missing, or if the
+// program fails with the arguments try.
 func need(t *testing.T, name string, try ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -74,7 +74,8 @@ func jars(t *testing.T) string {
 }
 
 // javaTool returns the command line that runs one of Kafka's classes. It disables Java's optimizing
-// compiler, which would cost more time than it saves in the second or two that a tool runs.
+// compiler. During the second or two that a tool runs, this compiler would cost more time than it
+// saves.
 func javaTool(java, classes, class string) []string {
 	return []string{java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classes, class}
 }
@@ -94,9 +95,9 @@ func requests(t *testing.T, s process.Setup) map[string]int {
 }
 
 // checkIdle checks the number of requests that a consumer sent while it waited at the end of the
-// topic. It should send a fetch request every 500 ms, and sometimes a metadata request. A client
-// that gets responses too early sends thousands. A slow machine only reduces the number, so the
-// limit applies on every machine.
+// topic. A consumer should send a fetch request every 500 ms, and sometimes a metadata request. A
+// client that gets responses too early sends thousands. A slow machine only reduces the number, so
+// the limit applies on every machine.
 func checkIdle(t *testing.T, before, after map[string]int) {
 	t.Helper()
 	if before == nil || after == nil {

@@ -27,16 +27,16 @@ func TestConnectStandalone(t *testing.T) {
 	testConnect(t, proof, false)
 }
 
-// TestConnectDistributed: the worker stores its connectors, their offsets and their status in
-// topics, and creates them.
+// TestConnectDistributed checks that the worker creates topics for its connectors, their offsets
+// and their status, and stores these there.
 func TestConnectDistributed(t *testing.T) {
 	proof := newRow(t, "Kafka Connect",
 		"distributed worker, with topics for configs, offsets and status: "+connectChecks)
 	testConnect(t, proof, true)
 }
 
-// connect is a worker with a source connector, which reads the file in, and a sink connector, which
-// writes the file out.
+// connect is a worker with two connectors. The source connector reads the file in, and the sink
+// connector writes the file out.
 type connect struct {
 	t       *testing.T
 	command []string
@@ -119,7 +119,7 @@ func (c *connect) write(lines int) {
 	}
 }
 
-// check compares the file that the sink connector has written with the lines.
+// check compares the file that the sink connector has written with the expected lines.
 func (c *connect) check() string {
 	got, _ := os.ReadFile(c.out) // the file does not exist at first
 	if string(got) != c.wanted.String() {
@@ -129,7 +129,7 @@ func (c *connect) check() string {
 	return ""
 }
 
-// create creates a connector through the worker's REST interface.
+// create creates a connector with the worker's REST interface.
 func (c *connect) create(running *service, name string, config []string) {
 	c.t.Helper()
 	var fields []string

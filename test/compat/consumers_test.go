@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// consumerChecks describes the steps of a scenario in the table of docs/compatibility.md.
+// consumerChecks describes a scenario's steps in the table of docs/compatibility.md.
 const consumerChecks = "consumer protocol, three brokers: members come, die, come back as static ones; coordinator killed; expression and a later topic; offsets continue"
 
 // consumerSession is the consumerSessionTimeout in consumerManifest. It is longer than the time
@@ -65,8 +65,8 @@ func TestConfluentConsumers(t *testing.T) {
 	startScenario(t, proof, []string{python, "testdata/member.py"}).run()
 }
 
-// scenario is a sequence of events in a consumer group. All members of the group use the same
-// client library.
+// scenario is a sequence of events in a consumer group whose members all use the same client
+// library.
 type scenario struct {
 	t         *testing.T
 	proof     *row
@@ -74,7 +74,7 @@ type scenario struct {
 	bootstrap string
 	pids      map[int]int // process ids of the brokers, by broker id
 	client    *kgo.Client
-	tools     func(args ...string) string // runs kafka-consumer-groups; nil if it is not installed
+	tools     func(args ...string) string // runs kafka-consumer-groups; nil if not installed
 	dump      func(files []string) string
 	dataDir   string
 	sent      int
@@ -83,7 +83,7 @@ type scenario struct {
 func startScenario(t *testing.T, proof *row, command []string) *scenario {
 	t.Helper()
 	setup := process.NewSetup(t, 3, consumerManifest)
-	setup.HTTP = ports.Free(t, 4) // one for the cluster and one for each broker
+	setup.HTTP = ports.Free(t, 4) // one port for the cluster and one for each broker
 	running := process.Start(t, append(setup.Args(), "--processes")...)
 	bootstrap, before := running.Ready(t)
 	s := &scenario{t: t, proof: proof, command: command, bootstrap: strings.Join(bootstrap, ","),
@@ -95,7 +95,7 @@ func startScenario(t *testing.T, proof *row, command []string) *scenario {
 		}
 	}
 	go func() {
-		for range running.Lines { // discard the output, so that the process never blocks
+		for range running.Lines { // discards the output, because otherwise the process would block
 		}
 	}()
 	var err error
@@ -129,7 +129,7 @@ func (s *scenario) send(n int) {
 	}
 }
 
-// committed waits until the offsets of all produced records are committed.
+// committed waits until all produced records' offsets are committed.
 func (s *scenario) committed() {
 	s.t.Helper()
 	await.For(s.t, func() string {
@@ -164,8 +164,8 @@ func (s *scenario) run() {
 }
 
 // rejoin restarts the static member third. The restarted member must get the same partitions as
-// before, and the assignment of the member first must not change. Then rejoin kills the
-// coordinator, and both members must continue to read.
+// before, and the assignment of member first must not change. Then rejoin kills the coordinator;
+// both members must continue to read.
 func (s *scenario) rejoin(first, third *member) {
 	had, changes := third.observed().owned, first.observed().changes
 	third.leave()
@@ -203,7 +203,7 @@ func (s *scenario) rejoin(first, third *member) {
 }
 
 // end stops all members. A member that joins later must read only new records. A second group
-// subscribes to a regular expression, and must be assigned the partitions of a matching topic that
+// subscribes to a regular expression. It must be assigned the partitions of a matching topic that
 // is created later.
 func (s *scenario) end(first, third *member) {
 	share(s.t, 3, first, third)
@@ -212,8 +212,8 @@ func (s *scenario) end(first, third *member) {
 	third.leave()
 	before := s.sent
 	s.send(6)
-	// The new member has the instance id of static member "first", because the partitions of this
-	// member are still reserved for this id.
+	// The new member uses the instance id of the static member "first", because this member's
+	// partitions are still reserved for this id.
 	watcher, last := s.member("watchers", "", "^made-.*"), s.member("readers", "first", topic)
 	read(s.t, before, s.sent, last)
 	for number, n := range last.observed().read {
@@ -232,7 +232,7 @@ func (s *scenario) end(first, third *member) {
 	s.committed()
 }
 
-// describe runs kafka-consumer-groups to describe the group while two members share the partitions.
+// describe describes the group with kafka-consumer-groups while two members share the partitions.
 func (s *scenario) describe() {
 	if s.tools == nil {
 		return
@@ -254,8 +254,7 @@ func (s *scenario) describe() {
 	expect(s.t, s.tools("--list", "--type", "--state"), `readers\s+Consumer\s+Stable`)
 }
 
-// stored checks that Kafka's dump-log tool can decode the records of the groups that all brokers
-// have stored.
+// stored checks that Kafka's dump-log tool can decode the groups' records on all brokers.
 func (s *scenario) stored() {
 	logs, err := filepath.Glob(filepath.Join(s.dataDir, "broker-*", "__consumer_offsets-*",
 		"*.log"))

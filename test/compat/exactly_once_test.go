@@ -22,12 +22,12 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// The tests in this file run transactional programs on three broker processes, and end one of them
-// with SIGKILL every few seconds. That broker is coordinator of some transactions and groups, and
-// leader of some partitions. `heartwood dev` restarts it.
+// The tests in this file run transactional programs on three broker processes. Every few seconds,
+// they end one of these processes with SIGKILL. This broker coordinates some transactions and
+// groups, and leads some partitions. `heartwood dev` restarts it.
 
 const (
-	copied         = 3000 // records
+	copied         = 3000 // number of records
 	killEvery      = 4 * time.Second
 	copyDeadline   = 4 * time.Minute
 	exactlyOnceRow = "copy a topic in transactions while brokers are killed: each record once"
@@ -70,11 +70,11 @@ func (b *brokers) killOne() {
 		return
 	}
 	pid, _ := strconv.Atoi(pids[int(b.kills.Load())%len(pids)])
-	_ = syscall.Kill(pid, syscall.SIGKILL) // the process may just be restarting
+	_ = syscall.Kill(pid, syscall.SIGKILL) // fails if the process is restarting, which is harmless
 	b.kills.Add(1)
 }
 
-// killing kills one broker after each interval until the test calls the returned function, or ends.
+// killing kills one broker after each interval until the test ends or calls the returned function.
 func (b *brokers) killing(every time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -93,7 +93,7 @@ func (b *brokers) killing(every time.Duration) (stop func()) {
 		cancel()
 		<-done
 	}
-	b.t.Cleanup(stop) // a failed test does not call it
+	b.t.Cleanup(stop) // needed because a failed test does not call stop
 	return stop
 }
 
@@ -127,8 +127,9 @@ func TestCopierKafkaPython(t *testing.T) {
 	})
 }
 
-// testCopier runs two instances of a program that copies a topic of three partitions. They share
-// one group, and each has its own transactional ID. An instance that exits is started again.
+// testCopier runs two instances of a program that copies a topic with three partitions. The
+// instances share one group, but each has its own transactional id. An instance that exits is
+// restarted.
 func testCopier(t *testing.T, proof *row,
 	command func(b *brokers, id, group, from, to string) []string) {
 	t.Helper()
@@ -173,8 +174,8 @@ func testCopier(t *testing.T, proof *row,
 	}
 }
 
-// produceNumbers creates the topics, and writes the numbers below copied to the first topic, in
-// transactions of which every fourth is aborted.
+// produceNumbers creates the topics, and writes the numbers below copied to the first topic. It
+// writes in transactions, and aborts every fourth one.
 func (b *brokers) produceNumbers(from string, others ...string) {
 	t := b.t
 	t.Helper()
@@ -211,7 +212,7 @@ func (b *brokers) produceNumbers(from string, others ...string) {
 	}
 }
 
-// createTopic creates a topic of three partitions, once all brokers have registered.
+// createTopic creates a topic with three partitions, once all brokers have registered.
 func (b *brokers) createTopic(name string) {
 	b.t.Helper()
 	admin := kadm.NewClient(b.client())
@@ -244,7 +245,7 @@ func (r *reader) poll(d time.Duration) {
 	}
 }
 
-// check checks that each number was read once.
+// check checks that each number was read exactly once.
 func (r *reader) check(t *testing.T) {
 	t.Helper()
 	r.poll(3 * time.Second)

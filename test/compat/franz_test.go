@@ -14,15 +14,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// franzTests are franz-go's own tests that need a broker. TestFranzGoSecurity runs TestSCRAM.
-// TestShareGroup is excluded, because it needs an unsupported feature.
+// franzTests selects franz-go's own tests that need a broker. TestSCRAM is missing, because
+// TestFranzGoSecurity runs it. TestShareGroup is missing, because it needs an unsupported feature.
 const franzTests = "TestProcessHooks|TestPing|TestIssue|TestConsumeTopic|TestConsumeRegex|TestDirectPartitionPurge|TestAddRemovePartitions|TestPause|" +
 	"TestPooling|TestGroup|TestTxnEtl|TestHookPollStart$|TestPollWait|TestClient_"
 
 // franzResult matches a result line of `go test -v`.
 var franzResult = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+)`)
 
-// TestFranzGo runs franz-go's own tests, in the version that this repository depends on. They
+// TestFranzGo runs franz-go's own tests, in the version on which this repository depends. They
 // include consumer groups that rebalance under load with each of franz-go's balancers, and
 // regression tests of the client.
 func TestFranzGo(t *testing.T) {

@@ -16,16 +16,16 @@ func TestJavaGroup(t *testing.T) {
 	testJavaGroup(t, "classic", `"protocolType":"consumer"`, `"subscription":\{"topics":\["`+topic)
 }
 
-// TestJavaConsumerProtocolGroup uses the consumer protocol (KIP-848). The coordinator stores such
-// groups in other kinds of records than groups of the classic protocol.
+// TestJavaConsumerProtocolGroup uses the consumer protocol (KIP-848). The coordinator stores groups
+// of this protocol in other kinds of records than groups of the classic protocol.
 func TestJavaConsumerProtocolGroup(t *testing.T) {
 	testJavaGroup(t, "consumer", `"subscribedTopicNames":\["`+topic, `"assignmentEpoch"`)
 }
 
-// testJavaGroup runs Java's console consumer in a group. The consumer reads and commits; after the
-// broker was killed and restarted, it must read no record again. Kafka's tools must describe, list
-// and delete the group. Kafka's dump-log must decode the stored records of the group, and its
-// output must match the expressions in dumped.
+// testJavaGroup runs Java's console consumer in a group. The consumer reads and commits. After the
+// broker was killed and restarted, the consumer must read no record again. Kafka's tools must
+// describe, list and delete the group. Kafka's dump-log must decode the group's stored records, and
+// its output must match the expressions in dumped.
 func testJavaGroup(t *testing.T, protocol string, dumped ...string) {
 	t.Helper()
 	proof := newRow(t, "Kafka's command line tools",

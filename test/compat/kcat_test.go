@@ -17,7 +17,7 @@ import (
 // kcatVersion matches the versions of kcat and of librdkafka in the output of kcat -V.
 var kcatVersion = regexp.MustCompile(`(Version|librdkafka) [0-9.]+`)
 
-// kcatRecord is a record as kcat -J prints it.
+// kcatRecord is a record in the JSON output of kcat -J.
 type kcatRecord struct {
 	Offset    int64
 	Timestamp int64 `json:"ts"`
@@ -26,8 +26,8 @@ type kcatRecord struct {
 	Headers   []string // alternating names and values
 }
 
-// TestKcat runs the steps of the other clients as far as kcat supports them. kcat cannot change
-// topic settings or set the timestamps of records.
+// TestKcat runs the same steps as the other clients' tests, as far as kcat supports them. kcat
+// cannot change topic settings or set records' timestamps.
 func TestKcat(t *testing.T) {
 	proof := newRow(t, "kcat",
 		"list topics; produce and read with keys, nulls and headers in five codecs")
@@ -46,7 +46,7 @@ func TestKcat(t *testing.T) {
 	var sent []line
 	for _, codec := range codecs {
 		key, value := codec+"-key", strings.Repeat(codec+" ", 100)
-		// With -Z kcat sends an empty value as null.
+		// With option -Z, kcat sends an empty value as null.
 		run(key+":"+value+"\n"+key+":\n", "-P", "-t", topic, "-p", "0", "-K:", "-Z", "-z", codec,
 			"-H", "codec="+codec,
 			"-X", "enable.idempotence=true", "-X", "linger.ms=200")
@@ -64,7 +64,7 @@ func TestKcat(t *testing.T) {
 	compareKcat(t, "beginning", all, sent)
 	compareKcat(t, "offset", consume("-o", "7", "-e"), sent[7:])
 	if len(all) == len(sent) {
-		// Records before all[7] may have the same timestamp, because kcat sets the timestamps.
+		// Records before all[7] can have the same timestamp as all[7], because kcat sets the timestamps.
 		index := slices.IndexFunc(all, func(l line) bool { return l.Timestamp >= all[7].Timestamp })
 		compareKcat(t, "timestamp", consume("-o", fmt.Sprint("s@", all[7].Timestamp), "-e"),
 			sent[index:])
@@ -78,7 +78,7 @@ func TestKcat(t *testing.T) {
 	}
 }
 
-// checkLongPoll starts a consumer at the end of the topic, and sends a record when the consumer
+// checkLongPoll starts a consumer at the end of the topic, and sends a record while the consumer
 // waits there. The consumer must receive this record.
 func checkLongPoll(t *testing.T, kcat, bootstrap string) {
 	t.Helper()
@@ -122,7 +122,7 @@ func kcatLines(t *testing.T, text string) []line {
 	return lines
 }
 
-// compareKcat compares the records that kcat has read with the sent ones. It ignores timestamps,
+// compareKcat compares the records that kcat has read with the sent records. It ignores timestamps,
 // because kcat sets them itself.
 func compareKcat(t *testing.T, source string, got, want []line) {
 	t.Helper()

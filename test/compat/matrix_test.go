@@ -18,12 +18,12 @@ import (
 // table in docs/compatibility.md, including failed and skipped tests.
 var matrix struct {
 	sync.Mutex
-	rows map[string]*row // by name of the test
+	rows map[string]*row // rows by test name
 }
 
 type row struct {
 	client, version, checked, result string
-	// notes are the steps that failed, with the reasons. They are appended to the result.
+	// notes are the failed steps with their reasons. They are appended to the result.
 	notes []string
 }
 
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newRow returns the row of a test. At the end of the test it adds the row with the test's result
-// to matrix. A test calls it first, so that a skipped test has a row too.
+// newRow returns a test's row. At the end of the test, it adds the row with the test's result to
+// matrix. A test must call newRow first, because a skipped test needs a row, too.
 func newRow(t *testing.T, client, checked string) *row {
 	t.Helper()
 	r := &row{client: client, checked: checked, version: "-"}

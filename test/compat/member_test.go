@@ -17,10 +17,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// partitions is the number of partitions of the topic.
+// partitions is the topic's number of partitions.
 const partitions = 6
 
-// member is a running program of testdata that is a member of a group. It prints its assignments
+// member is a running program from testdata that is a member of a group. It prints its assignments
 // and the records that it reads, as lines of JSON. When its standard input ends, it leaves the
 // group.
 type member struct {
@@ -32,16 +32,16 @@ type member struct {
 	state observations
 }
 
-// observations are the contents of the lines that a member has printed so far.
+// observations are the data in the lines that a member has printed so far.
 type observations struct {
 	version string
 	owned   []string    // assigned partitions, as "topic-partition"
 	changes int         // number of changes of owned
-	read    map[int]int // by number of the record (scenario.send): how often the member has read it
+	read    map[int]int // how often the member has read each record, by number (scenario.send)
 }
 
-// startMember starts a member. With a non-empty instance it is a static member with this group
-// instance id.
+// startMember starts a member. If instance is not empty, the member is a static member with this
+// group instance id.
 func startMember(t *testing.T, command []string, bootstrap, group, instance,
 	subscription string) *member {
 	t.Helper()
@@ -65,7 +65,7 @@ func startMember(t *testing.T, command []string, bootstrap, group, instance,
 	go func() {
 		defer close(m.ended)
 		m.listen(json.NewDecoder(stdout))
-		_ = m.cmd.Wait() // returns an error for a killed member, which is expected
+		_ = m.cmd.Wait() // error for a killed member is expected
 	}()
 	t.Cleanup(func() {
 		m.kill()
@@ -108,7 +108,7 @@ func (m *member) observed() observations {
 }
 
 func (m *member) kill() {
-	_ = m.cmd.Process.Kill() // returns an error if the process has ended, which is harmless
+	_ = m.cmd.Process.Kill() // error for a process that has ended is harmless
 	<-m.ended
 }
 
@@ -124,8 +124,8 @@ func (m *member) leave() {
 	}
 }
 
-// share waits until no partition has two owners and each member owns the expected number of
-// partitions, which is the parameter each.
+// share waits until no partition has two owners and each member owns the given number of
+// partitions.
 func share(t *testing.T, each int, members ...*member) {
 	t.Helper()
 	await.For(t, func() string {
@@ -148,7 +148,7 @@ func share(t *testing.T, each int, members ...*member) {
 	})
 }
 
-// read waits until the members together have read all records with numbers in the range [from, to).
+// read waits until the members together have read all records with numbers in [from, to).
 func read(t *testing.T, from, to int, members ...*member) {
 	t.Helper()
 	await.For(t, func() string {

@@ -25,11 +25,12 @@ func TestMirrorMakerFromKafka(t *testing.T) {
 	testMirror(t, proof, func(t *testing.T) string { return startKafka(t) })
 }
 
-// mirrored is the number of partitions of the topic that is mirrored.
+// mirrored is the number of partitions of the mirrored topic.
 const mirrored = 3
 
-// testMirror runs MirrorMaker 2 in dedicated mode. It copies the topic orders from a source cluster
-// to the topic a.orders of another cluster, and the offsets of the group readers.
+// testMirror runs MirrorMaker 2 in dedicated mode. MirrorMaker copies the topic orders from a
+// source cluster to the topic a.orders of another cluster. It also copies the offsets of the group
+// readers.
 func testMirror(t *testing.T, proof *row, startSource func(*testing.T) string) {
 	t.Helper()
 	java, classes, version := ecosystem(t)
@@ -119,7 +120,7 @@ func checkMirrored(sent, got map[int32][]*kgo.Record) string {
 	return ""
 }
 
-// checkGroup returns "" if the translated offsets of the group readers are the ends of the topic.
+// checkGroup returns "" if the translated offsets of the group readers are the topic's end offsets.
 func checkGroup(t *testing.T, bootstrap string, sent map[int32][]*kgo.Record) string {
 	t.Helper()
 	offsets, err := newAdmin(t, bootstrap).FetchOffsets(t.Context(), "readers")

@@ -28,7 +28,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// oauthManifest is a cluster whose clients authenticate by tokens of the issuer at a URL.
+// oauthManifest describes a cluster whose clients authenticate with tokens of the issuer at a URL.
 const oauthManifest = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: compat}
@@ -46,17 +46,17 @@ spec:
   authorization: {type: Simple, superUsers: [service, other]}
 `
 
-// oauthCases are the tokens with which each client authenticates.
+// oauthCases are the kinds of tokens with which each client authenticates.
 var oauthCases = []string{"valid", "expired", "audience", "issuer", "forged"}
 
-// identityProvider is an OIDC issuer: it serves its keys and tokens.
+// identityProvider is an OIDC issuer that serves its keys and tokens.
 type identityProvider struct {
 	t      *testing.T
 	issuer *jwts.Issuer
-	forger *jwts.Issuer // another key with the same id
+	forger *jwts.Issuer // issuer with another key that has the same id
 	ca     *certs.CA
-	keys   *httptest.Server // HTTPS
-	tokens *httptest.Server // the token endpoint of each case: /valid, ...
+	keys   *httptest.Server // HTTPS server of the keys
+	tokens *httptest.Server // token endpoint of each case: /valid, ...
 	dir    string
 }
 
@@ -85,7 +85,7 @@ func (p *identityProvider) token(name, subject string) string {
 	now, later := time.Now(), time.Now().Add(time.Hour)
 	claims := map[string]any{"iat": now.Add(-time.Hour).Unix(), "scope": "all"}
 	switch name {
-	case "expired": // longer ago than the clocks may differ
+	case "expired": // expired for longer than the allowed clock skew
 		return p.issuer.Token(subject, "kafka", now.Add(-10*time.Minute), claims)
 	case "audience":
 		return p.issuer.Token(subject, "another", later, claims)
@@ -141,8 +141,8 @@ func (p *identityProvider) startOAuthKafka(t *testing.T, java, classes string) o
 
 const oauthModule = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
-// TestTokensOfAnIdentityProvider authenticates real clients with the tokens of an OIDC issuer, on
-// Apache Kafka and on a broker of this repository: both accept and refuse the same tokens.
+// TestTokensOfAnIdentityProvider authenticates real clients with an OIDC issuer's tokens, on Apache
+// Kafka and on a broker of this repository. It checks that both accept and refuse the same tokens.
 func TestTokensOfAnIdentityProvider(t *testing.T) {
 	proof := newRow(t, "OAUTHBEARER", "Java, librdkafka (callback and OIDC), kafka-python, franz-go: "+
 		"valid, expired and forged tokens, another audience and issuer; re-authentication as "+
@@ -197,7 +197,7 @@ func (p *identityProvider) write(name string, content []byte) string {
 	return file
 }
 
-// keysURL is the URL from which Kafka reads the keys. It is not HTTPS, because Kafka's HTTPS client
+// keysURL is the URL from which Kafka reads the keys. It uses HTTP, because Kafka's HTTPS client
 // cannot be configured with a CA.
 func (p *identityProvider) keysURL() string {
 	return "file://" + filepath.Join(p.dir, "keys.json")
@@ -212,7 +212,7 @@ func (p *identityProvider) allowedURLs() []string {
 	return urls
 }
 
-// java lists the topics by kafka-topics, whose login callback requests the token.
+// java lists the topics with kafka-topics. The tool's login callback requests the token.
 func (p *identityProvider) java(java, classes string, s oauthServer, name string) string {
 	p.t.Helper()
 	config := writeProperties(p.t, p.t.TempDir(), "client.properties",
@@ -258,7 +258,7 @@ func (p *identityProvider) franz(s oauthServer, name string) string {
 	return "ok"
 }
 
-// connect returns a client of franz-go. It does not retry, so that a refusal is reported at once.
+// connect returns a franz-go client. The client does not retry, so it reports a refusal at once.
 func (p *identityProvider) connect(s oauthServer, name string) *kgo.Client {
 	p.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.bootstrap), kgo.RetryTimeout(10*time.Second),
@@ -280,7 +280,7 @@ func poolOf(t *testing.T, file string) *x509.CertPool {
 
 // compareMessages authenticates again on a connection, as KIP-368 permits: with a new token of the
 // same principal, with a token of another principal, and with an invalid token. It compares the
-// responses of the servers.
+// servers' responses.
 func (p *identityProvider) compareMessages(servers []oauthServer) {
 	p.t.Helper()
 	for name, token := range map[string]string{
@@ -301,7 +301,7 @@ func (p *identityProvider) compareMessages(servers []oauthServer) {
 }
 
 // again authenticates, waits until another authentication is permitted, and authenticates again on
-// the same connection. It describes the answers to the second authentication.
+// the same connection. It returns a description of the responses to the second authentication.
 func (p *identityProvider) again(s oauthServer, token string) string {
 	p.t.Helper()
 	client := p.connect(s, "valid")
@@ -311,7 +311,7 @@ func (p *identityProvider) again(s oauthServer, token string) string {
 	if err := client.Ping(ctx); err != nil {
 		p.t.Fatalf("%s: %v", s.name, err)
 	}
-	time.Sleep(1100 * time.Millisecond) // the minimum time between two authentications in Kafka
+	time.Sleep(1100 * time.Millisecond) // Kafka's minimum time between two authentications
 	// The client sends these requests on the same connection, like any other requests.
 	broker := client.SeedBrokers()[0]
 	handshake := kmsg.NewPtrSASLHandshakeRequest()
@@ -336,7 +336,7 @@ func (p *identityProvider) again(s oauthServer, token string) string {
 		if answer.ErrorCode != 0 || len(answer.SASLAuthBytes) == 0 {
 			break
 		}
-		authenticate.SASLAuthBytes = []byte{1} // the client has understood the refusal (RFC 7628)
+		authenticate.SASLAuthBytes = []byte{1} // confirms the receipt of the refusal (RFC 7628)
 	}
 	return text
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // line is an observation that a program in testdata prints as a line of JSON. Each program executes
-// these steps with a topic of one partition:
+// these steps with a topic that has one partition:
 //
 //  1. list the topics
 //  2. create <topic>-made (2 partitions, compact, zstd), describe its settings, delete it
@@ -41,9 +41,9 @@ type line struct {
 	Plain     bool              // client: the library has no idempotent producer
 	Topics    []string          // list: names of all topics
 	Configs   map[string]string // describe: settings of the created topic
-	Codec     string            // missing: the client lacks this codec
-	Error     string            // error, transaction: the message of the client
-	Seconds   float64           // transaction: the time that it took
+	Codec     string            // missing: codec that the client does not support
+	Error     string            // error, transaction: error message of the client
+	Seconds   float64           // transaction: time in seconds to begin it
 	Source    string            // record: beginning, timestamp or end
 	Offset    int64
 	Timestamp int64
@@ -63,7 +63,7 @@ var codecs = []string{"none", "gzip", "snappy", "lz4", "zstd"}
 // attributes are the numbers of the codecs in a batch (KIP-110).
 var attributes = map[string]uint8{"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
-// programChecks describes the steps of these programs in the table of docs/compatibility.md.
+// programChecks describes these programs' steps in the table of docs/compatibility.md.
 const programChecks = "list, create, describe and delete topics; five codecs, idempotent; read from " +
 	"the beginning and a timestamp; idle at the end; a transaction begins"
 
@@ -110,7 +110,7 @@ func TestRustRdkafka(t *testing.T) {
 }
 
 // rustClient builds the program testdata/rustclient and returns its path. The folder of compiled
-// crates is kept, because compiling librdkafka takes minutes.
+// crates is kept between runs, because compiling librdkafka takes minutes.
 func rustClient(t *testing.T) string {
 	t.Helper()
 	cargo := need(t, "cargo", "--version")
@@ -179,8 +179,8 @@ func testProgram(t *testing.T, proof *row, command ...string) {
 	}
 }
 
-// run runs a program until it exits, sends the lines that it prints to the channel, and closes the
-// channel.
+// run runs a program until it exits. It sends the lines that the program prints to the channel, and
+// finally closes the channel.
 func run(ctx context.Context, command []string, lines chan<- line) error {
 	defer close(lines)
 	ctx, cancel := context.WithTimeout(ctx, await.Limit)
@@ -226,8 +226,8 @@ func checkAdmin(t *testing.T, observed map[string][]line) {
 	}
 }
 
-// checkTransaction checks that the client has begun a transaction, and adds the time that it took
-// to the row. The time is not compared with a limit, because it depends on the machine.
+// checkTransaction checks that the client has begun a transaction, and adds the duration to the
+// row. There is no limit for the duration, because it depends on the machine.
 func checkTransaction(t *testing.T, proof *row, observed []line) {
 	t.Helper()
 	if len(observed) != 1 || observed[0].Error != "" {
@@ -238,8 +238,8 @@ func checkTransaction(t *testing.T, proof *row, observed []line) {
 		fmt.Sprintf("transaction begun after %.2f s", observed[0].Seconds))
 }
 
-// expected returns the records that a program sends, in order. It omits the codecs that the client
-// lacks.
+// expected returns the records that a program sends, in order. It omits codecs that the client does
+// not support.
 func expected(t *testing.T, missing []line) []line {
 	t.Helper()
 	var all []line
@@ -302,8 +302,8 @@ func show(l line) string {
 	return string(text)
 }
 
-// checkStored reads the topic with franz-go, which reports the codec of each stored batch. It must
-// be the codec that the producer used. Except for the last record, the batches have a producer id
+// checkStored reads the topic with franz-go, which reports each stored batch's codec. This must be
+// the codec that the producer used. All batches except the last record's must have a producer id,
 // unless the producer is plain, which means not idempotent.
 func checkStored(t *testing.T, bootstrap string, sent []line, plain bool) {
 	t.Helper()

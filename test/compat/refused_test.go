@@ -36,7 +36,7 @@ func TestTransactionalProducerJava(t *testing.T) {
 	testTransactional(t, proof, java, "-cp", classes, "testdata/Transactional.java")
 }
 
-// testTransactional runs a program that starts a transactional producer on the bootstrap address,
+// testTransactional runs a program that starts a transactional producer. The bootstrap address is
 // its last argument.
 func testTransactional(t *testing.T, proof *row, command ...string) {
 	t.Helper()
@@ -57,9 +57,9 @@ func testTransactional(t *testing.T, proof *row, command ...string) {
 	}
 }
 
-// TestToolsReportMissingFeatures runs Kafka's tools for features that the cluster lacks. Each must
-// end and name the reason. Unlike most tools, kafka-acls and others print a stack trace behind it,
-// here as with Apache Kafka.
+// TestToolsReportMissingFeatures runs Kafka's tools for features that the cluster does not have.
+// Each tool must exit and name the reason. Some tools, such as kafka-acls, also print a stack trace
+// after it, here and with Apache Kafka.
 func TestToolsReportMissingFeatures(t *testing.T) {
 	proof := newRow(t, "Kafka's command line tools",
 		"features that the cluster lacks are named: ACLs, delegation tokens, feature levels, "+

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// securedManifest is a cluster that authorizes requests. The clients of its plain listener are
-// super users, so that the tools need no credentials.
+// securedManifest describes a cluster that authorizes requests. The clients of its plain listener
+// are super users, so the tools need no credentials.
 const securedManifest = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: compat}
@@ -38,8 +38,8 @@ metadata: {name: tester}
 spec: {cluster: compat, authentication: {type: Tls}}
 `
 
-// startSecured starts one broker of securedManifest. It returns the addresses of the listeners and
-// the directories of the users' files, by name.
+// startSecured starts one broker with securedManifest. It returns the listeners' addresses and the
+// directories of the users' files, by name.
 func startSecured(t *testing.T) (listeners, users map[string]string) {
 	t.Helper()
 	s := process.NewSetup(t, 1, securedManifest)
@@ -60,14 +60,14 @@ func startSecured(t *testing.T) (listeners, users map[string]string) {
 	return listeners, users
 }
 
-// Kafka's tools, and what is compared of their output.
+// Kafka's tools, and the patterns for the compared parts of their output.
 const (
 	aclTool    = "org.apache.kafka.tools.AclCommand"
 	configTool = "org.apache.kafka.tools.ConfigCommand"
 )
 
-// securitySteps are commands of kafka-acls and kafka-configs in this order. Values with spaces are
-// not possible.
+// securitySteps are commands of kafka-acls and kafka-configs, in this order. Their values cannot
+// contain spaces.
 var securitySteps = []string{
 	aclTool + " --list",
 	aclTool + " --add --allow-principal User:alice --operation Read --operation Write --topic orders",
@@ -113,13 +113,13 @@ var securitySteps = []string{
 // stackLine matches a line of a stack trace, and a line of the logging framework.
 var stackLine = regexp.MustCompile(`^\s+at |^\s+\.\.\. \d+ more|^SLF4J|^\[|^WARNING`)
 
-// compared returns the lines of a tool's output, sorted, because Kafka prints sets in the order
-// of hashes, and without stack traces and addresses.
+// compared returns the lines of a tool's output, without stack traces and addresses. The lines are
+// sorted, because Kafka prints sets in the order of hashes.
 func compared(out, bootstrap string) []string {
 	var lines []string
 	for line := range strings.Lines(strings.ReplaceAll(out, bootstrap, "HOST:PORT")) {
 		if line = strings.TrimRight(line, " \n"); line != "" && !stackLine.MatchString(line) {
-			// The end of a sentence is not compared, and neither is the order of parts.
+			// Neither the end of a sentence nor the order of its parts is compared.
 			parts := strings.Split(strings.TrimRight(line, "."), ", ")
 			if head, first, found := strings.Cut(parts[0], " are "); found {
 				parts[0] = first
@@ -134,7 +134,7 @@ func compared(out, bootstrap string) []string {
 }
 
 // TestSecurityToolsPrintTheSame runs kafka-acls and kafka-configs on Apache Kafka with its
-// StandardAuthorizer and on a broker of this repository, and compares what they print.
+// StandardAuthorizer, and on a broker of this repository. It checks that the outputs are equal.
 func TestSecurityToolsPrintTheSame(t *testing.T) {
 	proof := newRow(t, "kafka-acls and kafka-configs",
 		"ACLs, SCRAM credentials and quotas of users: the same output as on Apache Kafka")
@@ -160,9 +160,9 @@ func TestSecurityToolsPrintTheSame(t *testing.T) {
 	}
 }
 
-// franzSecurityTests are tests of franz-go for SCRAM, and some for the whole client, which run with
-// a certificate.
-// TestIssue769 is not among them, because it sets a dialer, which cannot be combined with TLS.
+// franzSecurityTests selects franz-go's tests for SCRAM, and some tests of the whole client, which
+// run with a certificate. TestIssue769 is missing, because it sets a dialer, which cannot be
+// combined with TLS.
 const franzSecurityTests = "TestSCRAM|TestPing|TestConsumeTopic|" +
 	"TestIssue(325|337|434|523|810|831|865|1034|1377)"
 

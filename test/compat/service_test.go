@@ -23,7 +23,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// service is a program that works until it receives SIGTERM, such as a worker of Kafka Connect.
+// service is a program that runs until it receives SIGTERM, such as a worker of Kafka Connect.
 type service struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -49,7 +49,7 @@ func (l *serviceLog) String() string {
 	return l.text.String()
 }
 
-// startService starts a program. If it still runs at the end of the test, it is killed.
+// startService starts a program. It kills the program at the end of the test.
 func startService(t *testing.T, command ...string) *service {
 	t.Helper()
 	s := &service{t: t, cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
@@ -60,10 +60,10 @@ func startService(t *testing.T, command ...string) *service {
 	}
 	go func() {
 		defer close(s.ended)
-		_ = s.cmd.Wait() // returns an error after a signal, which is expected
+		_ = s.cmd.Wait() // error after a signal is expected
 	}()
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // returns an error if the process has ended, which is harmless
+		_ = s.cmd.Process.Kill() // error for a process that has ended is harmless
 		<-s.ended
 		if t.Failed() {
 			text := s.log.String()
@@ -73,7 +73,7 @@ func startService(t *testing.T, command ...string) *service {
 	return s
 }
 
-// stop stops the program by SIGTERM, and waits until it has exited.
+// stop stops the program with SIGTERM, and waits until it has exited.
 func (s *service) stop() {
 	s.t.Helper()
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
@@ -84,7 +84,7 @@ func (s *service) stop() {
 	}
 }
 
-// await waits until check returns "". It fails at once if the program exits before.
+// await waits until check returns "". It fails at once if the program exits earlier.
 func (s *service) await(check func() string) {
 	s.t.Helper()
 	await.For(s.t, func() string {
@@ -112,7 +112,7 @@ func (s *service) version() string {
 }
 
 // startBroker starts one broker without topics and returns its bootstrap address. With
-// COMPAT_ON_KAFKA=1 it is a broker of Apache Kafka, so that the same test shows Kafka's outcome.
+// COMPAT_ON_KAFKA=1, this is an Apache Kafka broker, so the same test shows Kafka's outcome.
 func startBroker(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("COMPAT_ON_KAFKA") != "" {
@@ -123,8 +123,8 @@ func startBroker(t *testing.T) string {
 	return bootstrap[0]
 }
 
-// startKafka starts one broker of Apache Kafka, with more properties, and returns its bootstrap
-// address.
+// startKafka starts one Apache Kafka broker with the given additional properties, and returns its
+// bootstrap address.
 func startKafka(t *testing.T, properties ...string) string {
 	t.Helper()
 	java, classes := need(t, "java", "-version"), jars(t)
@@ -137,7 +137,7 @@ func startKafka(t *testing.T, properties ...string) string {
 	return bootstrap
 }
 
-// runKafka starts a broker of Apache Kafka with a listener without TLS at bootstrap. A property
+// runKafka starts an Apache Kafka broker with a listener without TLS at bootstrap. A property
 // "listeners=NAME://HOST:PORT" adds another listener.
 func runKafka(t *testing.T, java, classes, bootstrap string, properties []string) {
 	t.Helper()
@@ -208,7 +208,7 @@ func createTopic(t *testing.T, bootstrap, name string, partitions int32) {
 // readAll returns all records of a topic, by partition and in the order of their offsets.
 func readAll(t *testing.T, bootstrap, name string) map[int32][]*kgo.Record {
 	t.Helper()
-	// The context of the test has ended when a cleanup reads a topic.
+	// t.Context has already ended when a cleanup reads a topic.
 	ctx, cancel := context.WithTimeout(context.Background(), await.Limit)
 	defer cancel()
 	ends, err := newAdmin(t, bootstrap).ListEndOffsets(ctx, name)
@@ -240,7 +240,7 @@ func readAll(t *testing.T, bootstrap, name string) map[int32][]*kgo.Record {
 }
 
 // ecosystem returns the Java class path of Kafka Connect, MirrorMaker 2 and Kafka Streams, and
-// their version. Maven downloads the jars into its repository when they are not there yet.
+// their version. Maven downloads missing jars into its repository.
 func ecosystem(t *testing.T) (java, classes, version string) {
 	t.Helper()
 	java = need(t, "java", "-version")

@@ -52,7 +52,7 @@ func TestKafkaPythonSmoke(t *testing.T) {
 }
 
 // testSmoke runs a program that prints the client's version and then a line for each step, such as
-// "PASS step seconds". The steps in unsupported must fail; its values are the reasons.
+// "PASS step seconds". The steps in unsupported must fail; the map's values are the reasons.
 func testSmoke(t *testing.T, proof *row, unsupported map[string]string, command ...string) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, clusterManifest)

@@ -23,7 +23,7 @@ func TestJavaTools(t *testing.T) {
 	java, classes := need(t, "java", "-version"), jars(t)
 	proof.version = toolsVersion(classes)
 	t.Parallel()
-	// The segments are small, so that some are sealed and have index entries.
+	// The segments are small, which makes some of them sealed, with index entries.
 	s, bootstrap := startCluster(t,
 		topicManifest+"  segment: {size: 64Ki}\n  compression: {type: zstd}\n")
 	tool := func(stdin, class string, args ...string) string {
@@ -77,8 +77,8 @@ func TestJavaTools(t *testing.T) {
 	checkDump(t, s.DataDir, tool, count)
 }
 
-// checkDump runs Kafka's dump-log on the files of the topic. The tool must decode all batches with
-// their records, and find no fault in the offset and time indexes.
+// checkDump runs Kafka's dump-log on the topic's files. The tool must decode all batches with their
+// records, and find no fault in the offset and time indexes.
 func checkDump(t *testing.T, dataDir string, tool func(stdin, class string, args ...string) string,
 	count int) {
 	t.Helper()

@@ -23,8 +23,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestStreamsSmokeTest runs the smoke test of Kafka Streams with exactly_once_v2: two instances of
-// its application, and its driver, which writes the input for 90 s and then verifies all outputs.
+// TestStreamsSmokeTest runs the smoke test of Kafka Streams with exactly_once_v2. It consists of
+// two instances of the test's application, and of its driver. The driver writes the input for 90 s
+// and then verifies all outputs.
 func TestStreamsSmokeTest(t *testing.T) {
 	proof := newRow(t, "Kafka Streams", "its smoke test with exactly_once_v2 while brokers are killed")
 	java, classes, version := ecosystem(t)
@@ -50,7 +51,7 @@ func TestStreamsSmokeTest(t *testing.T) {
 		startService(t, command("b", "process")...)}
 	driver := startService(t, command("driver", "run")...)
 	stop := b.killing(20 * time.Second)
-	time.AfterFunc(100*time.Second, stop) // the input ends then; each kill costs a rebalance
+	time.AfterFunc(100*time.Second, stop) // after the input, each kill costs a rebalance
 	driver.awaitEnd(8 * time.Minute)
 	for _, app := range apps {
 		app.stop()
@@ -73,8 +74,8 @@ func (s *service) awaitEnd(limit time.Duration) {
 	}
 }
 
-// TestFranzTxnEtl runs franz-go's own test of exactly-once. It takes every failed fetch as a fault,
-// so no broker is killed; TestCopierFranz does that.
+// TestFranzTxnEtl runs franz-go's own exactly-once test. It treats every failed fetch as a fault,
+// so no broker is killed; TestCopierFranz covers kills.
 func TestFranzTxnEtl(t *testing.T) {
 	proof := newRow(t, "franz-go", "its test TestTxnEtl on three brokers")
 	clone, version := franzClone(t)
@@ -96,8 +97,8 @@ func TestFranzTxnEtl(t *testing.T) {
 	}
 }
 
-// TestCopierFranz copies a topic with three sessions of franz-go in one group, while brokers are
-// killed. A session that fails is replaced by another one with its transactional id.
+// TestCopierFranz copies a topic with three franz-go sessions in one group while brokers are
+// killed. If a session fails, a new one with the same transactional id replaces it.
 func TestCopierFranz(t *testing.T) {
 	newRow(t, "franz-go", exactlyOnceRow)
 	b := startBrokers(t)
@@ -157,7 +158,7 @@ func (b *brokers) copySession(ctx context.Context, id string) error {
 }
 
 // TestCommitsAfterKill measures the time from the kill of a transaction's coordinator, and of the
-// leader of its partition, to the next commit. No transaction may be aborted by it.
+// partition's leader, to the next commit. The kill must abort no transaction.
 func TestCommitsAfterKill(t *testing.T) {
 	proof := newRow(t, "franz-go", "kill the coordinator: the open transaction is committed")
 	b := startBrokers(t)
@@ -196,7 +197,7 @@ func TestCommitsAfterKill(t *testing.T) {
 		longest = max(longest, took)
 	}
 	proof.notes = append(proof.notes, "at most "+longest.Round(100*time.Millisecond).String())
-	if longest > 20*time.Second { // the goal is 3 s; the machine may be busy
+	if longest > 20*time.Second { // the goal is 3 s, but the machine may be busy
 		t.Errorf("the next commit took %s", longest)
 	}
 }
@@ -219,7 +220,7 @@ func (b *brokers) killBroker(id int32) {
 	b.t.Fatalf("no process of broker %d in %s", id, out)
 }
 
-// TestTransactionsTool runs kafka-transactions, and DumpLogSegments on __transaction_state.
+// TestTransactionsTool runs kafka-transactions, and runs DumpLogSegments on __transaction_state.
 func TestTransactionsTool(t *testing.T) {
 	proof := newRow(t, "Kafka's command line tools",
 		"kafka-transactions: list, describe, describe-producers, find-hanging, abort; "+
@@ -250,7 +251,7 @@ func TestTransactionsTool(t *testing.T) {
 	}
 	running.Stop(t, syscall.SIGTERM)
 	dumpTransactionState(t, s, java, classes)
-	for _, lost := range transactionLogs(t, s) { // its loss leaves the transaction to nobody
+	for _, lost := range transactionLogs(t, s) { // then no coordinator knows the transaction
 		if err := os.RemoveAll(lost); err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +269,7 @@ func TestTransactionsTool(t *testing.T) {
 	})
 }
 
-// openTransaction leaves a transaction of the transactional id payments open.
+// openTransaction begins a transaction with the transactional id payments and leaves it open.
 func openTransaction(t *testing.T, bootstrap string) {
 	t.Helper()
 	client := newClient(t, bootstrap, kgo.TransactionalID("payments"),
@@ -292,7 +293,7 @@ func transactionLogs(t *testing.T, s process.Setup) []string {
 	return found
 }
 
-// dumpTransactionState lets Kafka read the records of __transaction_state.
+// dumpTransactionState reads the records of __transaction_state with Kafka's tool.
 func dumpTransactionState(t *testing.T, s process.Setup, java, classes string) {
 	t.Helper()
 	var dumped string

@@ -28,18 +28,19 @@ func TestQuixStreams(t *testing.T) {
 	testWordCount(t, proof, 0, streamsPython(t, "quixstreams"), "testdata/quix_wordcount.py")
 }
 
-// TestFaust: when Faust is stopped, it may have committed an offset before the last lines that it
-// has processed. The next process counts these lines again, which happened in 3 of 18 runs. It did
-// not happen in 11 runs with Apache Kafka 4.3.1, where the test takes twice as long, so that more
-// time passes between the last line and the stop. Faust is not exact there either: stopped in the
-// middle of 200 lines, it lost 3 of them in one of two runs.
+// TestFaust runs testWordCount with Faust. When Faust is stopped, it may not have committed the
+// offsets of the last lines that it has processed. The next process counts these lines again, which
+// happened in 3 of 18 runs. It did not happen in 11 runs with Apache Kafka 4.3.1, where the test
+// takes twice as long, so more time passes between the last line and the stop. Faust is not exact
+// there either: when it was stopped in the middle of 200 lines, it lost 3 lines in one of two runs.
 func TestFaust(t *testing.T) {
 	proof := newRow(t, "Faust", wordCountChecks)
 	testWordCount(t, proof, 20, streamsPython(t, "faust"), "testdata/faust_wordcount.py")
 }
 
-// streamsPython returns the Python that has a module. STREAMS_PYTHON names one other than python3,
-// because Quix Streams requires an older confluent-kafka than the other tests.
+// streamsPython returns the Python interpreter that has a module. STREAMS_PYTHON can name an
+// interpreter other than python3, because Quix Streams requires an older confluent-kafka than the
+// other tests.
 func streamsPython(t *testing.T, module string) string {
 	t.Helper()
 	python := os.Getenv("STREAMS_PYTHON")
@@ -49,11 +50,11 @@ func streamsPython(t *testing.T, module string) string {
 	return need(t, python, "-c", "import "+module)
 }
 
-// testWordCount runs a program that counts the words of the topic lines, which has two partitions,
-// and writes each new count to the topic counts, with the word as the key. Its group is
-// "wordcount". The program starts twice; the second time with more lines and an empty state
-// directory, so that it must restore the counts from its changelog topic. No line is lost, and at
-// most the given number of lines is counted twice.
+// testWordCount runs a program that counts the words in the topic lines, which has two partitions.
+// The program writes each new count to the topic counts, with the word as the key. Its group is
+// "wordcount". The program starts twice. The second time, there are more lines and an empty state
+// directory, so it must restore the counts from its changelog topic. No line must be lost, and at
+// most twice lines may be counted twice.
 func testWordCount(t *testing.T, proof *row, twice int, command ...string) {
 	t.Helper()
 	t.Parallel()
@@ -82,7 +83,7 @@ func testWordCount(t *testing.T, proof *row, twice int, command ...string) {
 	}
 }
 
-// logTopics logs the records of all topics of a test that has failed, so that the log shows where a
+// logTopics logs the records of all topics if the test has failed. The log then shows where a
 // record was lost.
 func logTopics(t *testing.T, bootstrap string) {
 	t.Helper()
@@ -106,11 +107,12 @@ func logTopics(t *testing.T, bootstrap string) {
 	}
 }
 
-// sendLines sends lines with three words each to both partitions, and adds the words to want.
+// sendLines sends lines with three words each to both partitions, and adds the number of each word
+// to want.
 func sendLines(t *testing.T, bootstrap string, lines int, want map[string]int) {
 	t.Helper()
 	client := newClient(t, bootstrap, kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerBatchCompression(kgo.NoCompression())) // Faust may lack codecs
+		kgo.ProducerBatchCompression(kgo.NoCompression())) // Faust may not have other codecs
 	var records []*kgo.Record
 	for i := range lines {
 		words := []string{"Every", "line" + strconv.Itoa(i%7), "WORD" + strconv.Itoa(i%11)}
@@ -125,8 +127,8 @@ func sendLines(t *testing.T, bootstrap string, lines int, want map[string]int) {
 	}
 }
 
-// checkCounts returns "" if the counts of each word grow, and the last ones equal want. If lines
-// may be counted twice, the last counts may be higher, and a count may occur twice.
+// checkCounts returns "" if the counts of each word grow, and the last counts equal want. If lines
+// can be counted twice, the last counts can be higher, and a count can occur twice.
 func checkCounts(t *testing.T, bootstrap string, want map[string]int, twice int) string {
 	t.Helper()
 	last, extra := map[string]int{}, 0

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// fsyncTopic is a topic whose records are acknowledged only after a sync.
+// fsyncTopic describes a topic whose records are acknowledged only after a sync.
 const fsyncTopic = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: tickets}
@@ -29,8 +29,8 @@ spec:
 
 // TestFsyncAcknowledgementIsSyncedAndSurvivesKill checks a topic with durability Fsync: each
 // acknowledgement must wait for a sync, and acknowledged records must survive kill -9. A kill does
-// not discard the page cache, so survival does not prove that a record was synced. The test
-// therefore sends single records, and the metric of syncs must grow by one for each record.
+// not discard the page cache, so survival does not prove that a record was synced. Therefore the
+// test sends single records and checks that each record increases the metric of syncs by one.
 func TestFsyncAcknowledgementIsSyncedAndSurvivesKill(t *testing.T) {
 	t.Parallel()
 	seed := seed.New(t)
@@ -72,7 +72,7 @@ func TestFsyncAcknowledgementIsSyncedAndSurvivesKill(t *testing.T) {
 		streamed := make(chan int64, 1)
 		go func() { streamed <- traffic.Stream(ctx, r.client, r.book, r.load) }()
 		r.acknowledged(r.load.Keys)
-		// The process is killed at a random moment of a pass, as in killOnce.
+		// Kill the process at a random time during a pass, as in killOnce.
 		<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond))))
 		r.p.Stop(t, syscall.SIGKILL)
 		r.start()

@@ -16,15 +16,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// consumed stores which offsets the members of a group have read and committed.
+// consumed stores the offsets that the members of a group have read and committed.
 type consumed struct {
 	mu sync.Mutex
-	// by partition: the offsets of records that a member has read
+	// read contains the offsets of the records that a member has read, by partition.
 	read      map[int32]map[int64]bool
-	committed map[int32]int64 // by partition: the highest offset in an acknowledged commit
+	committed map[int32]int64 // highest offset in an acknowledged commit, by partition
 }
 
-// add stores the offset of a record that was read. It is called before the offset is committed.
+// add stores the offset of a record that was read. It must be called before the offset is
+// committed.
 func (c *consumed) add(r *kgo.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,9 +81,9 @@ func (c *consumed) member(ctx context.Context, client *kgo.Client) {
 	}
 }
 
-// check compares c with the committed offsets that the coordinator returns at the end of the test.
-// The coordinator must have stored every acknowledged commit, and the members must have read every
-// record below a committed offset.
+// check compares c with the coordinator's committed offsets at the end of the test. The coordinator
+// must have stored every acknowledged commit, and the members must have read every record below a
+// committed offset.
 func (c *consumed) check(offsets kadm.OffsetResponses) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,10 +103,10 @@ func (c *consumed) check(offsets kadm.OffsetResponses) error {
 	return nil
 }
 
-// TestKilledCoordinatorKeepsCommits runs a consumer group on three brokers and kills the broker
-// that coordinates the group, twice. The members must continue to commit at another coordinator. At
-// the end no acknowledged commit may be lost, and the members must have read every record below the
-// committed offsets.
+// TestKilledCoordinatorKeepsCommits runs a consumer group on three brokers, and twice kills the
+// broker that coordinates the group. The members must continue to commit at another coordinator. At
+// the end, no acknowledged commit must be lost, and the members must have read every record below
+// the committed offsets.
 func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -149,7 +150,7 @@ func TestKilledCoordinatorKeepsCommits(t *testing.T) {
 	r.end()
 }
 
-// awaitCommits waits until an offset of every partition has been committed since the call.
+// awaitCommits waits until every partition has had a commit since the call.
 func (c *consumed) awaitCommits(t *testing.T) {
 	t.Helper()
 	from := c.now()
@@ -165,7 +166,7 @@ func (c *consumed) awaitCommits(t *testing.T) {
 	})
 }
 
-// coordinator returns the broker that coordinates a group.
+// coordinator returns the id of the broker that coordinates a group.
 func (r *replicated) coordinator(group string) (id int) {
 	r.t.Helper()
 	r.retry(func(ctx context.Context, admin *kadm.Client) error {

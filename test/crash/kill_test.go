@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// Segments are so small and minDirtyPercent is so low that the cleaner always has work. The
+// Segments are so small, and minDirtyPercent is so low, that the cleaner always has work. The
 // tombstone retention is so short that tombstones are removed during the test.
 const (
 	cluster = `apiVersion: heartwood.dev/v1alpha1
@@ -40,8 +40,7 @@ spec:
 `
 )
 
-// number returns the number in the environment variable name, or the parameter standard if the
-// variable is unset.
+// number returns the number in the environment variable name, or standard if the variable is unset.
 func number(t *testing.T, name string, standard uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -66,9 +65,9 @@ type run struct {
 	chance *rand.Rand
 }
 
-// TestKillDuringCleaningLosesAndRestoresNothing kills the process at random moments of passes of
-// the cleaner, while it reads, writes, renames or removes files. No acknowledged record may be
-// lost, and no deleted key may reappear.
+// TestKillDuringCleaningLosesAndRestoresNothing kills the process at random times during the
+// cleaner's passes, while the cleaner reads, writes, renames or removes files. No acknowledged
+// record must be lost, and no deleted key must reappear.
 func TestKillDuringCleaningLosesAndRestoresNothing(t *testing.T) {
 	t.Parallel()
 	rounds, seed := number(t, "HEARTWOOD_CRASH_ROUNDS", 2), seed.New(t)
@@ -88,8 +87,8 @@ func TestKillDuringCleaningLosesAndRestoresNothing(t *testing.T) {
 	}
 	t.Cleanup(r.client.Close)
 	for round := range rounds {
-		// Stream starts at this round number, which is part of each value. So no two values are
-		// equal.
+		// Stream starts at this round number, which is part of each value. Therefore all values are
+		// different.
 		r.load.Rounds = int(round) * 1000
 		r.killOnce()
 	}
@@ -110,9 +109,9 @@ func (r *run) killOnce() {
 	defer cancel()
 	streamed := make(chan int64, 1)
 	go func() { streamed <- traffic.Stream(ctx, r.client, r.book, r.load) }()
-	r.acknowledged(r.load.Keys) // so that the log contains new garbage
+	r.acknowledged(r.load.Keys) // ensures that the log contains new garbage
 	phase := r.cleaning()
-	// The process is killed at a random moment of the pass, which takes tens of milliseconds.
+	// Kill the process at a random time during the pass, which takes tens of milliseconds.
 	<-time.After(time.Duration(r.chance.Int64N(int64(60 * time.Millisecond))))
 	r.p.Stop(r.t, syscall.SIGKILL)
 
@@ -169,12 +168,12 @@ func (r *run) check() int {
 	return stored
 }
 
-// settle waits until the log is fully cleaned after the last update: it then contains one record
+// settle waits until the log is fully cleaned after the last update. It then contains one record
 // for each key and no tombstones.
 func (r *run) settle() {
 	r.t.Helper()
 	await.For(r.t, func() string {
-		// The record that marks the end for ReadAll makes the active segment roll.
+		// The record that marks the end for ReadAll causes the active segment to be rolled.
 		read, err := traffic.ReadAll(process.WithDeadline(r.t), []string{r.Listen}, "tickets")
 		if err != nil {
 			return err.Error()

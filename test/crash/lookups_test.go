@@ -32,14 +32,14 @@ spec:
   segment: {size: 128Ki, maxAge: 2s}
 `
 
-// lookedUpKeys is the number of keys of topic profiles.
+// lookedUpKeys is the number of keys in topic profiles.
 const lookedUpKeys = 40
 
-// deletes reports whether the record with this number of its key is a tombstone.
+// deletes reports whether the record with number n of a key is a tombstone.
 func deletes(n int) bool { return n%5 == 0 }
 
-// numbers stores for each key the number of the last record that was sent, and of the last record
-// that was acknowledged. The numbers of a key ascend with the offsets of its records.
+// numbers stores, for each key, the number of the last sent record and the number of the last
+// acknowledged record. A key's numbers ascend with the offsets of its records.
 type numbers struct {
 	mu          sync.Mutex
 	sent, acked [lookedUpKeys]int
@@ -52,7 +52,7 @@ func (n *numbers) of(key int) (sent, acked int) {
 }
 
 // produce writes records with ascending numbers for each key until ctx ends. Each key has at most
-// one record in flight, so a retried record is never written after a later one.
+// one record in flight. So a retried record is never written after a later record of its key.
 func (n *numbers) produce(ctx context.Context, client *kgo.Client) error {
 	random := rand.New(rand.NewPCG(1, 1))
 	for next := 1; ctx.Err() == nil; next++ {
@@ -87,9 +87,9 @@ func (n *numbers) produce(ctx context.Context, client *kgo.Client) error {
 	return nil
 }
 
-// judge returns the fault in the output of a lookup, or "". known is true if the command found the
-// state of the key. before is the last record that was acknowledged when the command began, and
-// after the last record that had been sent when it ended.
+// judge returns the fault in a lookup's output, or "". known is true if the command found the key's
+// state. before is the number of the last record that was acknowledged when the command began.
+// after is the number of the last record that had been sent when it ended.
 func judge(before, after, code int, out, errOut string) (fault string, known bool) {
 	deleted := false
 	for n := max(1, before); n <= after; n++ {
@@ -112,7 +112,8 @@ func judge(before, after, code int, out, errOut string) (fault string, known boo
 	return "", gone
 }
 
-// TestJudgeFindsWrongLookups: records 3 and 4 have values, record 5 is a tombstone.
+// TestJudgeFindsWrongLookups checks judge with a key whose records 3 and 4 have values and whose
+// record 5 is a tombstone.
 func TestJudgeFindsWrongLookups(t *testing.T) {
 	const none, gone = "topic profiles has no record of key", "key was deleted by offset 7"
 	for _, test := range []struct {
@@ -139,10 +140,10 @@ func TestJudgeFindsWrongLookups(t *testing.T) {
 	}
 }
 
-// TestLookupsDuringKillsAreCurrent runs `heartwood get` while a producer writes, passes of the
-// cleaner run and brokers are killed. A lookup may fail while a partition has no leader. If a
-// record was acknowledged before the lookup began, a successful lookup must return this record or a
-// later one of the key.
+// TestLookupsDuringKillsAreCurrent runs `heartwood get` while a producer writes, the cleaner runs
+// and brokers are killed. A lookup can fail while a partition has no leader. A successful lookup
+// must return the last record that was acknowledged before the lookup began, or a later record of
+// the key.
 func TestLookupsDuringKillsAreCurrent(t *testing.T) {
 	t.Parallel()
 	setup := process.NewSetup(t, 3, cluster, lookedUpTopic)
@@ -217,7 +218,7 @@ func TestLookupsDuringKillsAreCurrent(t *testing.T) {
 	}
 }
 
-// brokerAddresses returns the HTTP addresses of the brokers of a cluster with --processes.
+// brokerAddresses returns the brokers' HTTP addresses in a cluster with --processes.
 func brokerAddresses(t *testing.T, clusterHTTP string, brokers int) string {
 	t.Helper()
 	host, text, err := net.SplitHostPort(clusterHTTP)

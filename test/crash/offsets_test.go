@@ -13,10 +13,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// everyOffset fetches at every offset of the cleaned log with a limit of one batch. Even if the
-// record at the offset was removed, the response must contain the next record. A consumer that
-// receives no record would fetch the same offset forever (invariants I43 and I44 of
-// docs/cleaner-invariants.md, KAFKA-15388).
+// everyOffset fetches at every offset of the cleaned log, with a limit of one batch. Even if the
+// record at the offset was removed, the response must contain the next record. Otherwise a consumer
+// would fetch the same offset forever (invariants I43 and I44 of docs/cleaner-invariants.md,
+// KAFKA-15388).
 func (r *run) everyOffset() {
 	r.t.Helper()
 	ctx := process.WithDeadline(r.t)
@@ -41,9 +41,8 @@ func (r *run) everyOffset() {
 			r.t.Fatalf("fetch at offset %d of [%d, %d) returns no record at or above it", offset,
 				start.Offset, end.Offset)
 		}
-		// If the next record is more than 64 offsets away, the test skips all but the last 32
-		// offsets before it. Fetches in a long gap between two records take the same path, so
-		// checking a part of the gap is enough.
+		// If the next record is more than 64 offsets away, skip all but the last 32 offsets before it.
+		// Checking a part of a long gap is enough, because all fetches in the gap take the same path.
 		if offset++; next-offset > 64 {
 			offset = next - 32
 		}
@@ -54,8 +53,8 @@ func (r *run) everyOffset() {
 // above this offset, or -1.
 func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	r.t.Helper()
-	// process.WithDeadline would keep a context for each of thousands of requests until the test
-	// ends.
+	// process.WithDeadline would keep a context until the test ends, for each of thousands of
+	// requests.
 	ctx, cancel := context.WithTimeout(r.t.Context(), await.Limit)
 	defer cancel()
 	request := kmsg.NewPtrFetchRequest()
@@ -64,7 +63,7 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	part := kmsg.NewFetchRequestTopicPartition()
 	part.FetchOffset, part.PartitionMaxBytes, part.CurrentLeaderEpoch = offset, 1, -1
 	request.Topics = []kmsg.FetchRequestTopic{{
-		// The client sends the latest version of the request, which contains the topic's id and not
+		// The client sends the latest version of the request, which contains the topic's id instead of
 		// its name.
 		Topic: "tickets", TopicID: topic,
 		Partitions: []kmsg.FetchRequestTopicPartition{part},
@@ -82,7 +81,7 @@ func (r *run) fetchAt(topic kadm.TopicID, offset int64) int64 {
 	for rest := found.RecordBatches; len(rest) > 0 && first < 0; {
 		batch, following, err := record.Next(rest)
 		if err != nil {
-			break // the last batch of a response may be truncated at the size limit
+			break // the last batch in a response may be truncated at the size limit
 		}
 		if err := batch.CheckCRC(); err != nil {
 			r.t.Fatalf("fetch at offset %d: %v", offset, err)

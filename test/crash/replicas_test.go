@@ -35,15 +35,15 @@ spec:
   segment: {size: 1Mi}
 `
 
-// stallMax is the longest time for which a partition may acknowledge no write.
+// stallMax is the longest time for which a partition can go without acknowledging a write.
 const stallMax = 4 * time.Minute
 
 // promises stores the acknowledged records and the times of their acknowledgements.
 type promises struct {
 	mu    sync.Mutex
-	acked map[string][]int        // by key: the acknowledged numbers
-	last  map[int32]time.Time     // by partition: time of the last acknowledgement
-	gaps  map[int32]time.Duration // by partition: longest time between two acknowledgements
+	acked map[string][]int        // acknowledged numbers, by key
+	last  map[int32]time.Time     // time of the last acknowledgement, by partition
+	gaps  map[int32]time.Duration // longest time between two acknowledgements, by partition
 	count int
 }
 
@@ -60,8 +60,8 @@ func (p *promises) acknowledge(r *kgo.Record) {
 	p.count++
 }
 
-// takeGaps returns the longest time without an acknowledgement of each partition, since the
-// previous call of takeGaps.
+// takeGaps returns each partition's longest time without an acknowledgement since the previous call
+// of takeGaps.
 func (p *promises) takeGaps() []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *promises) takeGaps() []time.Duration {
 	return gaps
 }
 
-// silent describes a partition that has acknowledged no record after the time since. It returns ""
+// silent describes a partition that has acknowledged no record since the given time. It returns ""
 // if there is no such partition.
 func (p *promises) silent(partitions int, since time.Time) string {
 	p.mu.Lock()
@@ -83,11 +83,10 @@ func (p *promises) silent(partitions int, since time.Time) string {
 	return ""
 }
 
-// errInFlight is the error of a producer whose records are neither acknowledged nor rejected in
-// time.
+// errInFlight means that a producer's records were neither acknowledged nor rejected in time.
 var errInFlight = errors.New("records are still in flight four minutes after the last record was produced")
 
-// produce writes ascending numbers for each key until ctx ends, then waits for the records in
+// produce writes ascending numbers for each key until ctx ends. Then it waits for the records in
 // flight, for at most stallMax.
 func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 	const keys, inFlightMax = 60, 600
@@ -98,7 +97,7 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 		for key := range keys {
 			select {
 			case slots <- struct{}{}:
-			case <-ctx.Done(): // the test has ended, and all slots are still in use
+			case <-ctx.Done(): // the test has ended, but all slots are still in use
 				return errors.Join(drain(client), refused)
 			}
 			record := &kgo.Record{Topic: "orders", Partition: int32(key % 6),
@@ -112,7 +111,7 @@ func (p *promises) produce(ctx context.Context, client *kgo.Client) error {
 				p.acknowledge(r)
 			})
 		}
-		// At most 3,000 records a second, because other tests run in parallel.
+		// Write at most 3,000 records a second, because other tests run in parallel.
 		time.Sleep(20 * time.Millisecond)
 	}
 	return errors.Join(drain(client), refused)
@@ -129,8 +128,8 @@ func drain(client *kgo.Client) error {
 	return nil
 }
 
-// check compares the acknowledged records with the records that were read from the topic. The
-// numbers of each key must ascend, and every acknowledged number must be present.
+// check compares the acknowledged records with the records that were read from the topic. Each
+// key's numbers must ascend, and every acknowledged number must be present.
 func (p *promises) check(read []*kgo.Record) error {
 	held := map[string][]int{}
 	for _, r := range read {
@@ -158,8 +157,8 @@ func (p *promises) check(read []*kgo.Record) error {
 	return nil
 }
 
-// replicated is a cluster of three broker processes, with a producer that writes with acks=all
-// until the method end is called.
+// replicated is a cluster of three broker processes. Its producer writes with acks=all until the
+// method end is called.
 type replicated struct {
 	*promises
 	t         *testing.T
@@ -173,7 +172,7 @@ type replicated struct {
 func startReplicated(t *testing.T) *replicated {
 	t.Helper()
 	setup := process.NewSetup(t, 3, cluster, replicatedTopic)
-	setup.HTTP = ports.Free(t, 4) // one for the cluster and one for each broker
+	setup.HTTP = ports.Free(t, 4) // one port for the cluster and one for each broker
 	r := &replicated{
 		t: t, p: process.Start(t, append(setup.Args(), "--processes")...), pids: map[int]int{},
 		produced: make(chan error, 1),
@@ -189,8 +188,8 @@ func startReplicated(t *testing.T) *replicated {
 		kgo.SeedBrokers(r.bootstrap...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(0), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordRetries(1<<30),
-		// A process that was stopped by SIGSTOP sends no response, so the client needs a short
-		// timeout.
+		// The client needs a short timeout, because a process that was stopped with SIGSTOP sends no
+		// response.
 		kgo.ProduceRequestTimeout(2*time.Second), kgo.RequestTimeoutOverhead(time.Second),
 		kgo.RecordDeliveryTimeout(stallMax),
 	)
@@ -216,8 +215,8 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 		r.t.Fatalf("signal %s to broker %d, pid %d: %v", signal, id, r.pids[id], err)
 	}
 	if signal == syscall.SIGSTOP {
-		// Responses that the broker sent before the signal may still arrive, so acknowledgements
-		// alone do not show that its Lease has expired.
+		// Responses that the broker sent before the signal may still arrive. So acknowledgements alone do
+		// not show that the broker's Lease has expired.
 		r.awaitExpiry(id)
 		r.settled(r.t)
 		if err := syscall.Kill(r.pids[id], syscall.SIGCONT); err != nil {
@@ -230,8 +229,8 @@ func (r *replicated) signal(id int, signal syscall.Signal) {
 		signal, r.takeGaps(), time.Since(sent))
 }
 
-// awaitExpiry waits until the Lease of the broker has expired, so that the other brokers no longer
-// list it.
+// awaitExpiry waits until the broker's Lease has expired, which means that the other brokers no
+// longer list the broker.
 func (r *replicated) awaitExpiry(id int) {
 	r.t.Helper()
 	others := slices.Delete(slices.Clone(r.bootstrap), id, id+1)
@@ -243,7 +242,8 @@ func (r *replicated) awaitExpiry(id int) {
 			return err.Error()
 		}
 		defer client.Close()
-		// A new client knows its seed brokers only, so it does not ask the broker that is stopped.
+		// A new client knows only its seed brokers, so it does not send the request to the stopped
+		// broker.
 		brokers, err := kadm.NewClient(client).ListBrokers(ctx)
 		switch {
 		case err != nil:
@@ -295,24 +295,24 @@ func (r *replicated) awaitExit() {
 }
 
 // TestKilledBrokersLoseNothing kills single brokers of three while a producer writes with acks=all
-// and minInSyncReplicas 2. Every partition must accept writes again after each kill. At the end
-// every acknowledged record must be stored once and in order. HEARTWOOD_CRASH_ROUNDS=n sets the
-// number of kills.
+// and minInSyncReplicas 2. Every partition must accept writes again after each kill. At the end,
+// every acknowledged record must be stored exactly once and in order. HEARTWOOD_CRASH_ROUNDS=n sets
+// the number of kills.
 func TestKilledBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	rounds := number(t, "HEARTWOOD_CRASH_ROUNDS", 3)
 	r := startReplicated(t)
 	first := rand.New(rand.NewPCG(seed.New(t), 1)).IntN(3)
 	for round := range rounds {
-		// Each round kills a different broker, because a broker that was killed in the previous
-		// round leads few partitions.
+		// Each round kills a different broker, because a broker that was killed in the previous round
+		// still leads few partitions.
 		r.signal((first+int(round))%3, syscall.SIGKILL)
 	}
 	r.end()
 }
 
-// TestControlledShutdownLosesNothing stops each broker with SIGTERM. The broker hands over
-// leadership before it exits, and no acknowledged record may be lost.
+// TestControlledShutdownLosesNothing stops each broker with SIGTERM. The broker must transfer its
+// leadership before it exits, and no acknowledged record must be lost.
 func TestControlledShutdownLosesNothing(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -323,8 +323,8 @@ func TestControlledShutdownLosesNothing(t *testing.T) {
 }
 
 // TestHungBrokersLoseNothing stops a broker process with SIGSTOP until its Lease has expired and
-// other brokers lead its partitions. When the process continues, the broker must acknowledge no
-// record as a leader, so no acknowledged record may be lost.
+// other brokers lead its partitions. When the process continues, the broker must not acknowledge a
+// record as a leader. So no acknowledged record must be lost.
 func TestHungBrokersLoseNothing(t *testing.T) {
 	t.Parallel()
 	r := startReplicated(t)
@@ -392,7 +392,7 @@ func recordPID(pids map[int]int, line string) (id int, ok bool) {
 	return id, true
 }
 
-// restarted waits for the line of the output that reports a new process of the broker.
+// restarted waits for the output line that reports a new process of the broker.
 func restarted(t *testing.T, p *process.Process, id int, pids map[int]int) {
 	t.Helper()
 	expired := time.After(await.Limit)

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// shortened lists what differs in the rules of the test, besides `for`: pairs of a text and its
-// replacement, by alert. All other expressions are those of the chart.
+// shortened contains the differences between the test's rules and the chart's rules, besides `for`.
+// For each alert it lists pairs of a text and its replacement. All other expressions are unchanged.
 var shortened = map[string][]string{
 	"HeartwoodCleanerOverdue":        {"> 3600", "> 5"},
 	"HeartwoodRebalanceStuck":        {"[10m]", "[30s]"},
@@ -23,13 +23,13 @@ var shortened = map[string][]string{
 	"HeartwoodVolumeFullSoon":        {"[6h], 86400", "[30s], 60"},
 }
 
-// waits contains `for` in the rules of the test where it is not 4 s. The operator reports the bytes
-// that a run of moves has copied every 15 s. The partitions of a new topic have no leader until the
-// operator has elected one.
+// waits contains the values of `for` in the test's rules that differ from 4 s. The first is longer
+// because the operator reports the bytes copied by a run of moves only every 15 s. The second is
+// longer because a new topic's partitions have no leader until the operator has elected one.
 var waits = map[string]string{"HeartwoodRebalanceStuck": "30s",
 	"HeartwoodPartitionWithoutLeader": "15s"}
 
-// shortRules returns the rules of the chart with shorter times, and the names of all alerts.
+// shortRules returns the chart's rules with shorter times, and the names of all alerts.
 func shortRules(t *testing.T) (rules string, alerts []string) {
 	t.Helper()
 	content, err := os.ReadFile("../../config/prometheus/rules.yaml")

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// board is the part of a dashboard that the test evaluates.
+// board contains the parts of a dashboard that the test evaluates.
 type board struct {
 	Title      string
 	Templating struct {
@@ -55,11 +55,11 @@ type panel struct {
 
 type target struct{ RefID, Expr, LegendFormat, Format string }
 
-// rateInterval is $__rate_interval of Grafana: four times the scrape interval.
+// rateInterval is the value of Grafana's $__rate_interval: four times the scrape interval.
 var rateInterval = (4 * scrapeInterval).String()
 
-// units contains the range of the values of each unit. The time since an event may be negative: a
-// broker computes the time of the event after the begin of the scrape.
+// units contains the range of values for each unit. The time since an event can be negative,
+// because a broker can compute the event's time after the start of the scrape.
 var units = map[string][2]float64{
 	"percentunit": {0, 1}, "short": {0, 1e9}, "bytes": {0, 1e15}, "Bps": {0, 1e12},
 	"s": {-scrapeInterval.Seconds(), 1e9}, "cps": {0, 1e9}, "ops": {0, 1e9}, "reqps": {0, 1e9},
@@ -86,7 +86,7 @@ func readBoards(t *testing.T) map[string]board {
 	return boards
 }
 
-// results are the series of each query of a panel, by refId.
+// results contains the series of each query in a panel, by refId.
 type results map[string][]series
 
 // checkBoards evaluates all dashboards for cluster main, and draws them if PICTURES is 1.
@@ -120,7 +120,7 @@ type shown struct {
 }
 
 // variables returns the values of a dashboard's variables: cluster main, all topics. Every query of
-// a variable must have the chosen value.
+// a variable must return the chosen value.
 func (b board) variables(t *testing.T, p *prometheus, namespace string) *strings.Replacer {
 	chosen := map[string]string{"namespace": namespace, "logcluster": "main"}
 	with := func() *strings.Replacer {
@@ -153,7 +153,7 @@ func (b board) variables(t *testing.T, p *prometheus, namespace string) *strings
 	return with()
 }
 
-// evaluate runs the queries of a panel and checks their results.
+// evaluate runs a panel's queries and checks their results.
 func (p panel) evaluate(t *testing.T, from *prometheus, title string, variables *strings.Replacer,
 	in span) results {
 	t.Helper()
@@ -195,7 +195,7 @@ func (p panel) evaluate(t *testing.T, from *prometheus, title string, variables 
 
 var legendLabel = regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
 
-// legendOf returns the legend of a series, as Grafana computes it.
+// legendOf returns a series' legend as Grafana computes it.
 func legendOf(query target, labels map[string]string) string {
 	return legendLabel.ReplaceAllStringFunc(query.LegendFormat, func(match string) string {
 		return labels[legendLabel.FindStringSubmatch(match)[1]]
@@ -227,7 +227,7 @@ func (p panel) checkRange(t *testing.T, where string, query target, found []seri
 	}
 }
 
-// unit returns the unit of a query: that of the panel, or of the override for its column.
+// unit returns a query's unit: the unit of the panel, or of the override for the query's column.
 func (p panel) unit(query target) string {
 	for _, transformation := range p.Transformations {
 		name := transformation.Options.RenameByName["Value #"+query.RefID]

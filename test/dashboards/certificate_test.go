@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// serverSecret returns the keys of a Secret with a certificate that expires after left, and with
-// its CA.
+// serverSecret returns the data of a Secret with a certificate that expires after left, and with
+// the certificate's CA.
 func serverSecret(t *testing.T, left time.Duration) map[string][]byte {
 	t.Helper()
 	ca := certs.New(t, "ca")

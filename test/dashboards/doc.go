@@ -1,15 +1,15 @@
 // Package dashboards tests the chart's dashboards and alerts on real software: Prometheus scrapes
 // brokers and an operator, and Alertmanager receives the alerts. `make dashboards` runs it, in
 // about 13 minutes. It needs Debian's packages prometheus and prometheus-alertmanager, and the
-// right to make mount namespaces. Without them the test is skipped, and says so.
+// permission to create mount namespaces. Without them, the test is skipped with a message.
 //
-// Brokers and operator are processes of the built binary. Their API server is real (envtest); what
-// envtest lacks, the controller of StatefulSets and the kubelet, is replaced by kubelet_test.go: it
-// runs the command of the container that the operator rendered. Prometheus attaches the labels that
-// the chart's PodMonitors attach.
+// Brokers and operator are processes of the built binary. Their API server is real (envtest).
+// Envtest has no StatefulSet controller and no kubelet. kubelet_test.go replaces them and runs the
+// command of the container that the operator rendered. Prometheus attaches the same labels as the
+// chart's PodMonitors.
 //
-// The scenario (scenario_test.go) makes every state that a dashboard or an alert shows, in several
-// LogClusters, so that one fault does not hide another:
+// The scenario (scenario_test.go) produces every state that a dashboard or an alert shows. It uses
+// several LogClusters, because one fault must not hide another:
 //   - main (scenario_test.go): load, slow passes, wrong passwords, a cleaner without workers, a
 //     killed broker, an unreachable API server;
 //   - pair (pair_test.go): moves of replicas to a broker that crashes and stays away, a transaction

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// expiring creates a LogCluster whose listeners have certificates of their users that soon expire.
-// It has no broker, because no controller observes its StatefulSet. So the operator reports its
-// rollout as stuck after 10 minutes.
+// expiring creates a LogCluster whose listeners have certificates from users that expire soon. The
+// LogCluster has no broker, because no controller observes its StatefulSet. So the operator reports
+// its rollout as stuck after 10 minutes.
 func (w *world) expiring(p *prometheus) {
 	for name, left := range map[string]time.Duration{"soon": 10 * 24 * time.Hour,
 		"now": 24 * time.Hour} {

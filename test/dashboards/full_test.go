@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fullCluster has a broker with a small volume.
+// fullCluster describes a LogCluster with one broker that has a small volume.
 const fullCluster = `
 apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -37,7 +37,8 @@ func smallVolume(path string) string {
 	return fmt.Sprintf("mount -t tmpfs -o size=%d tmpfs %q", fullBytes, path)
 }
 
-// disturbFull fills the volume: first fast, then slowly, so that Prometheus sees each level.
+// disturbFull fills the volume: first fast, then slowly enough for Prometheus to observe each
+// level.
 func (w *world) disturbFull(ctx context.Context, p *prometheus) {
 	key := func(int) []byte { return nil }
 	w.records("full", "filler", 0, fullBytes*7/10/100_000, 100_000, key)

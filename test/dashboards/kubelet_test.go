@@ -31,26 +31,26 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// kubelet does for one namespace what the controller of StatefulSets and the kubelet do: it creates
-// the pods of each StatefulSet and runs their containers as processes.
+// kubelet acts as the StatefulSet controller and the kubelet for one namespace. It creates the pods
+// of each StatefulSet and runs their containers as processes.
 type kubelet struct {
 	t         *testing.T
 	api       client.Client
 	namespace string
-	config    string // kubeconfig of the processes
+	config    string // kubeconfig for the processes
 	dir       string
-	block     int // the addresses of pods are 127.<block>.<cluster>.<broker+1>
+	block     int // part of the pods' addresses: 127.<block>.<cluster>.<broker+1>
 	clusters  []pods
 
 	mu      sync.Mutex
-	running map[string]*container // by pod name
-	down    map[string]bool       // pods whose containers must not run
-	// prepare contains, by pod name, shell commands that run before the container's command, as
-	// root in its mount namespace.
+	running map[string]*container // containers by pod name
+	down    map[string]bool       // true for pods whose containers must not run
+	// prepare contains shell commands by pod name. They run before the container's command, as root in
+	// the container's mount namespace.
 	prepare map[string]string
 }
 
-// pods are the pods of a LogCluster. With TLS the HTTP port of its brokers is secured, too.
+// pods describes a LogCluster's pods. With TLS, the brokers' HTTP port is secured, too.
 type pods struct {
 	cluster string
 	brokers int
@@ -98,8 +98,8 @@ func (k *kubelet) hosts() {
 	}
 }
 
-// command returns the arguments of unshare that run the binary where /etc/hosts has the names of
-// pods, after the shell commands in prepare.
+// command returns the arguments of unshare that run the binary after the shell commands in prepare.
+// In the mount namespace of unshare, /etc/hosts contains the names of the pods.
 func (k *kubelet) command(prepare string, args ...string) []string {
 	script := fmt.Sprintf("mount --bind %q /etc/hosts\n%s\nexec env KUBECONFIG=%q \"$@\"",
 		filepath.Join(k.dir, "hosts"), prepare, k.config)
@@ -107,7 +107,7 @@ func (k *kubelet) command(prepare string, args ...string) []string {
 		os.Getenv("HEARTWOOD_BINARY")}, args...)
 }
 
-// run follows the StatefulSets until ctx ends, and then ends all processes.
+// run follows the StatefulSets until ctx ends. Then it ends all processes.
 func (k *kubelet) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, pods := range k.clusters {
@@ -128,7 +128,7 @@ func (k *kubelet) run(ctx context.Context) {
 	}
 }
 
-// sync brings the pods of one cluster closer to its StatefulSet.
+// sync brings a cluster's pods closer to the state that the StatefulSet requires.
 func (k *kubelet) sync(ctx context.Context, cluster string) error {
 	set := &appsv1.StatefulSet{}
 	key := client.ObjectKey{Namespace: k.namespace, Name: cluster + "-broker"}
@@ -162,8 +162,8 @@ func (k *kubelet) sync(ctx context.Context, cluster string) error {
 	return k.api.Status().Update(ctx, set)
 }
 
-// syncPod creates a pod, runs its container and reports its state. It reports whether the pod is
-// ready.
+// syncPod creates a pod, runs its container and reports the container's state. The result ready
+// reports whether the pod is ready.
 func (k *kubelet) syncPod(ctx context.Context, set *appsv1.StatefulSet, revision, cluster string,
 	broker int) (bool, error) {
 	name := podName(cluster, broker)
@@ -194,7 +194,7 @@ func (k *kubelet) syncPod(ctx context.Context, set *appsv1.StatefulSet, revision
 	return k.report(ctx, pod, cluster, broker)
 }
 
-// certificates writes the Secret that a pod mounts as files.
+// certificates writes the content of the Secret that a pod mounts to files.
 func (k *kubelet) certificates(ctx context.Context, cluster string, pod *corev1.Pod) error {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Secret == nil {
@@ -225,7 +225,7 @@ func (k *kubelet) certificates(ctx context.Context, cluster string, pod *corev1.
 	return nil
 }
 
-// ensure starts the container of a pod if it does not run.
+// ensure starts a pod's container if it does not run.
 func (k *kubelet) ensure(pod *corev1.Pod, cluster string, broker int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -262,13 +262,13 @@ func (k *kubelet) ensure(pod *corev1.Pod, cluster string, broker int) {
 	c := &container{process: p, uid: pod.UID, started: started, stopped: make(chan struct{})}
 	go func() {
 		defer close(c.stopped)
-		for range p.Lines { // ends when the process exits
+		for range p.Lines { // the loop ends when the process exits
 		}
 	}()
 	k.running[pod.Name] = c
 }
 
-// stop ends the container of a pod, if it runs.
+// stop ends a pod's container, if it runs.
 func (k *kubelet) stop(pod string, signal syscall.Signal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -285,7 +285,8 @@ func (k *kubelet) prepared(pod, commands string) {
 	k.prepare[pod] = commands
 }
 
-// kill ends the container of a pod as SIGKILL does. It is started again at once, unless down.
+// kill ends a pod's container with SIGKILL. The container is restarted at once, unless down is
+// true.
 func (k *kubelet) kill(pod string, down bool) {
 	k.mu.Lock()
 	k.down[pod] = down
@@ -293,7 +294,7 @@ func (k *kubelet) kill(pod string, down bool) {
 	k.stop(pod, syscall.SIGKILL)
 }
 
-// report writes the status of a pod, and reports whether it is ready.
+// report writes a pod's status. The result ready reports whether the pod is ready.
 func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, cluster string,
 	broker int) (bool, error) {
 	k.mu.Lock()
@@ -333,7 +334,7 @@ func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, cluster string,
 	return ready, k.api.Status().Update(ctx, pod)
 }
 
-// isReady asks the readiness probe of a pod's container.
+// isReady sends the readiness probe to a pod's container.
 func isReady(pod *corev1.Pod, address string) bool {
 	get := pod.Spec.Containers[0].ReadinessProbe.HTTPGet
 	//nolint:gosec // as the kubelet, which does not verify certificates of probes either
@@ -349,7 +350,7 @@ func isReady(pod *corev1.Pod, address string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// sameStart reports whether the reported state of a container is its present one.
+// sameStart reports whether the reported state of a container matches its present state.
 func sameStart(reported *corev1.ContainerStateRunning, c *container, up bool) bool {
 	if reported == nil || !up {
 		return (reported != nil) == up

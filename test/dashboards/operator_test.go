@@ -15,8 +15,9 @@ import (
 	"heartwood.dev/heartwood/controllers"
 )
 
-// TestOperatorAbsentConcernsActiveOperators: an operator without any LogCluster is active, and one
-// that waits for the Lease is not, although Prometheus scrapes both.
+// TestOperatorAbsentConcernsActiveOperators checks alert HeartwoodOperatorAbsent. An operator
+// without any LogCluster counts as active. An operator that waits for the Lease does not, although
+// Prometheus scrapes both.
 func TestOperatorAbsentConcernsActiveOperators(t *testing.T) {
 	require(t)
 	const alert = "HeartwoodOperatorAbsent"
@@ -44,7 +45,7 @@ func TestOperatorAbsentConcernsActiveOperators(t *testing.T) {
 	}
 }
 
-// holdLease lets another operator hold the operators' Lease.
+// holdLease acts as another operator that holds the operators' Lease.
 func (w *world) holdLease() {
 	w.t.Helper()
 	now := metav1.NewMicroTime(time.Now())

@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// pairCluster has all replicas of topic bulk on broker 0. A run of moves copies a part of them to
-// broker 1, which takes minutes.
+// pairCluster describes a LogCluster in which broker 0 has all replicas of topic bulk. A run of
+// moves copies some of them to broker 1, which takes minutes.
 const pairCluster = `
 apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -57,9 +57,10 @@ spec:
   initialReplicas: [{partition: 0, replicas: [0, 1]}]
 `
 
-// disturbPair makes a broker crash several times and stay away, while it receives replicas, and
-// while a transaction is open whose partition needs it. Then it kills the other broker too, so that
-// no partition has a leader, and restarts it with a partition that cannot be written.
+// disturbPair makes a broker crash several times and stay down. Meanwhile the broker receives
+// replicas, and a transaction is open whose partition needs this broker. Then disturbPair also
+// kills the other broker, which leaves all partitions without a leader, and restarts it with a
+// partition to which it cannot write.
 func (w *world) disturbPair(ctx context.Context, p *prometheus) {
 	first, second := podName("pair", 0), podName("pair", 1)
 	w.cluster("pair", `{"metadata":{"annotations":{"heartwood.dev/rebalance":"1"}}}`)
@@ -105,7 +106,8 @@ func (w *world) moves(cluster string) {
 	})
 }
 
-// crash kills a broker several times. Prometheus sees each of its processes.
+// crash kills a broker several times. Each time, it waits until Prometheus has scraped the new
+// process.
 func (w *world) crash(p *prometheus, pod string, times int) {
 	w.t.Helper()
 	starts := fmt.Sprintf(`changes(process_start_time_seconds{pod=%q}[1h])`, pod)

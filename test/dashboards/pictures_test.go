@@ -16,10 +16,10 @@ import (
 	"heartwood.dev/heartwood/hack/plots/plot"
 )
 
-// pictureBytesMax limits the size of a picture in the documents.
+// pictureBytesMax is the maximum size of a picture in the documents.
 const pictureBytesMax = 300 << 10
 
-// pointsMax limits the points of a line in a picture.
+// pointsMax is the maximum number of points of a line in a picture.
 const pointsMax = 150
 
 // draw writes a picture of each dashboard to docs/pictures.
@@ -48,7 +48,7 @@ func draw(t *testing.T, boards map[string][]shown, titles map[string]string) {
 	}
 }
 
-// plot returns the panel as it is drawn.
+// plot returns the panel in the form that package plot draws.
 func (s shown) plot() plot.Panel {
 	defaults := s.FieldConfig.Defaults
 	p := plot.Panel{Title: s.Title, X: s.GridPos.X, Y: s.GridPos.Y, W: s.GridPos.W, H: s.GridPos.H,
@@ -68,7 +68,8 @@ func (s shown) plot() plot.Panel {
 	return p
 }
 
-// lines returns the series of all queries of a panel, with gaps where a series has no sample.
+// lines returns the series of all queries in a panel. A line has a gap where its series has no
+// sample.
 func (s shown) lines() (lines []plot.Line) {
 	for _, target := range s.Targets {
 		for _, one := range s.results[target.RefID] {
@@ -88,12 +89,12 @@ func (s shown) lines() (lines []plot.Line) {
 	return lines
 }
 
-// table merges the results of all queries by their common labels, as the transformation merge does,
-// and names and orders the columns as the transformation organize does. It shows the moment in
+// table merges the results of all queries by their common labels, like Grafana's transformation
+// merge. It names and orders the columns like the transformation organize. It shows the time at
 // which most partitions were being cleaned.
 func (s shown) table() (columns []string, rows [][]string) {
 	index := s.busiest()
-	cells := map[string]map[string]string{} // by topic and partition
+	cells := map[string]map[string]string{} // cells by topic and partition
 	for _, target := range s.Targets {
 		unit := plot.Unit(s.unit(target))
 		for _, one := range s.results[target.RefID] {
@@ -127,7 +128,7 @@ func (s shown) table() (columns []string, rows [][]string) {
 	return columns, rows
 }
 
-// busiest returns the time in seconds at which the query of the progress has most series.
+// busiest returns the time in seconds at which the query for the progress has the most series.
 func (s shown) busiest() float64 {
 	count := map[float64]int{}
 	best := 0.0

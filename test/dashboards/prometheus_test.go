@@ -25,10 +25,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/ports"
 )
 
-// scrapeInterval is short, so that a state that lasts for ten seconds is seen.
+// scrapeInterval is short enough to observe a state that lasts for ten seconds.
 const scrapeInterval = 2 * time.Second
 
-// prometheus is a running Prometheus, which sends alerts to an Alertmanager, which sends them here.
+// prometheus is a running Prometheus. It sends alerts to an Alertmanager, which sends them to this
+// test.
 type prometheus struct {
 	t       *testing.T
 	address string
@@ -36,11 +37,11 @@ type prometheus struct {
 	began time.Time
 
 	mu       sync.Mutex
-	notified map[string][]map[string]string // labels of firing alerts that Alertmanager sent
-	raised   map[string]bool                // alerts that a state of the scenario is to raise
+	notified map[string][]map[string]string // labels of firing alerts received from Alertmanager
+	raised   map[string]bool                // alerts that a state of the scenario is expected to raise
 }
 
-// notification is the body of a webhook of Alertmanager.
+// notification is the body of an Alertmanager webhook.
 type notification struct {
 	Alerts []struct {
 		Status string
@@ -87,7 +88,7 @@ receivers: [{name: test, webhook_configs: [{url: %q, send_resolved: false}]}]
 	return p
 }
 
-// prometheusConfig contains the targets with the labels that the PodMonitors of the chart attach.
+// prometheusConfig contains the targets with the same labels as the chart's PodMonitors attach.
 func (w *world) prometheusConfig(alertmanager string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "global: {scrape_interval: %s, evaluation_interval: %s, scrape_timeout: %s}\n",
@@ -133,7 +134,7 @@ func run(t *testing.T, name string, args ...string) {
 	})
 }
 
-// receive is the webhook of Alertmanager.
+// receive is the webhook that Alertmanager calls.
 func (p *prometheus) receive(_ http.ResponseWriter, r *http.Request) {
 	var n notification
 	if err := json.NewDecoder(r.Body).Decode(&n); err != nil {
@@ -156,7 +157,7 @@ func (p *prometheus) receive(_ http.ResponseWriter, r *http.Request) {
 // elapsed returns the time since Prometheus was started.
 func (p *prometheus) elapsed() time.Duration { return time.Since(p.began).Round(time.Second) }
 
-// clusterOf returns the LogCluster that an alert is about; "" if it is about none.
+// clusterOf returns the LogCluster that an alert concerns; "" if it concerns none.
 func clusterOf(labels map[string]string) string {
 	return cmp.Or(labels["logcluster"], labels["cluster"], labels["name"])
 }
@@ -169,14 +170,14 @@ func (p *prometheus) fired(name, cluster string) bool {
 		func(labels map[string]string) bool { return clusterOf(labels) == cluster })
 }
 
-// forget forgets the notifications of an alert.
+// forget removes the received notifications of an alert.
 func (p *prometheus) forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.notified, name)
 }
 
-// until waits until all alerts about a LogCluster have fired, or the deadline has passed.
+// until waits until all given alerts about a LogCluster have fired, or the deadline has passed.
 func (p *prometheus) until(deadline time.Duration, cluster string, alerts ...string) {
 	p.mu.Lock()
 	for _, name := range alerts {
@@ -194,7 +195,7 @@ func (p *prometheus) until(deadline time.Duration, cluster string, alerts ...str
 	}
 }
 
-// get decodes the field data of a response of Prometheus' API.
+// get decodes the field data in a response of Prometheus' API.
 func (p *prometheus) get(path string, parameters url.Values, into any) error {
 	response, err := http.Get("http://" + p.address + path + "?" + parameters.Encode())
 	if err != nil {
@@ -218,7 +219,7 @@ func (p *prometheus) get(path string, parameters url.Values, into any) error {
 	return json.Unmarshal(outer.Data, into)
 }
 
-// sample is a time in seconds and a value.
+// sample is a time in seconds with a value.
 type sample struct{ index, value float64 }
 
 // UnmarshalJSON decodes [1700000000.1, "1.5"].
@@ -238,7 +239,7 @@ type series struct {
 	Values []sample
 }
 
-// span is the time of a test that panels show.
+// span is the time span of a test that panels show.
 type span struct{ from, to time.Time }
 
 // query evaluates an expression at each scrape interval of a span.
@@ -262,7 +263,7 @@ func (p *prometheus) value(expr string) (largest float64) {
 	return largest
 }
 
-// labelValues evaluates label_values(match, label) of Grafana.
+// labelValues evaluates Grafana's label_values(match, label).
 func (p *prometheus) labelValues(match, label string) (values []string, err error) {
 	err = p.get("/api/v1/label/"+label+"/values", url.Values{"match[]": {match}}, &values)
 	return values, err

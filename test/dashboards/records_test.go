@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// records writes records without compression to a partition. Function key returns their keys.
+// records writes records without compression to a partition. The function key returns their keys.
 func (w *world) records(cluster, topic string, partition int32, n, size int,
 	key func(i int) []byte) {
 	w.t.Helper()
@@ -31,7 +31,7 @@ func (w *world) records(cluster, topic string, partition int32, n, size int,
 	}
 }
 
-// begin writes a record in a transaction, which stays open.
+// begin writes a record in a transaction that stays open.
 func (w *world) begin(cluster, topic string, timeout time.Duration) *kgo.Client {
 	w.t.Helper()
 	c := w.client(cluster, kgo.TransactionalID(topic), kgo.DefaultProduceTopic(topic),
@@ -55,13 +55,13 @@ func (w *world) write(ctx context.Context, cluster, topic string, size int,
 	for i := 0; ctx.Err() == nil; i++ {
 		attempt, stop := context.WithTimeout(ctx, 2*time.Second)
 		_ = c.ProduceSync(attempt, &kgo.Record{Key: fmt.Appendf(nil, "%d", i),
-			Value: make([]byte, size)}).FirstErr() // a full volume refuses records
+			Value: make([]byte, size)}).FirstErr() // error ignored: a full volume refuses records
 		stop()
 		pause(ctx, interval)
 	}
 }
 
-// spread writes to all partitions of a topic of cluster single, in turn.
+// spread writes to all partitions of a topic in cluster single, in turn.
 func (w *world) spread(ctx context.Context, topic string, partitions int32) {
 	c := w.client("single", kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	defer c.Close()

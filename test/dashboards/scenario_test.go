@@ -18,7 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// mainCluster has a slow cleaner, so that passes last, and a listener with users.
+// mainCluster describes a LogCluster with a slow cleaner, which makes passes last, and with a
+// listener for users.
 const mainCluster = `
 apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -56,8 +57,8 @@ metadata: {name: events}
 spec: {cluster: main, partitions: 3, cleanupPolicy: Delete}
 `
 
-// client connects to the plain listener of a cluster. The DNS names of pods exist for brokers only,
-// so the client resolves them itself.
+// client connects to a cluster's plain listener. The DNS names of pods exist only for brokers, so
+// the client resolves them itself.
 func (w *world) client(cluster string, options ...kgo.Opt) *kgo.Client {
 	w.t.Helper()
 	c, err := kgo.NewClient(append([]kgo.Opt{
@@ -70,8 +71,8 @@ func (w *world) client(cluster string, options ...kgo.Opt) *kgo.Client {
 	return c
 }
 
-// dialer returns a function that connects to the pods of a cluster by their DNS names, from an
-// address of this machine; "": any.
+// dialer returns a function that connects to a cluster's pods by their DNS names. It connects from
+// the local address from; "" means any address.
 func (w *world) dialer(cluster string, secured bool,
 	from string) func(ctx context.Context, network, host string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -132,7 +133,7 @@ func (w *world) consume(ctx context.Context) {
 	}
 }
 
-// transactions commits and aborts transactions in turn, and holds some open for seconds.
+// transactions commits and aborts transactions in turn, and holds some open for several seconds.
 func (w *world) transactions(ctx context.Context) {
 	c := w.client("main", kgo.TransactionalID("payments"), kgo.DefaultProduceTopic("events"),
 		kgo.TransactionTimeout(30*time.Second))
@@ -151,7 +152,7 @@ func (w *world) transactions(ctx context.Context) {
 	}
 }
 
-// unknownMembers sends heartbeats of a member that the group does not have.
+// unknownMembers sends heartbeats for a member that the group does not have.
 func (w *world) unknownMembers(ctx context.Context) {
 	c := w.client("main")
 	defer c.Close()
@@ -163,8 +164,8 @@ func (w *world) unknownMembers(ctx context.Context) {
 	}
 }
 
-// failedLogins connects with a wrong password, from another address than the other clients: brokers
-// refuse connections from an address after several failures.
+// failedLogins connects with a wrong password. It uses another address than the other clients,
+// because brokers refuse connections from an address after several failures.
 func (w *world) failedLogins(ctx context.Context) {
 	for ctx.Err() == nil {
 		c := w.secured("unknown", "wrong", kgo.RequestRetries(0),
@@ -184,7 +185,7 @@ func (w *world) secured(user, password string, options ...kgo.Opt) *kgo.Client {
 			AsSha512Mechanism())}, options...)...)
 }
 
-// throttled produces more than the quota of its user allows.
+// throttled produces more than its user's quota allows.
 func (w *world) throttled(ctx context.Context, password string) {
 	c := w.secured("slow", password, kgo.DefaultProduceTopic("events"))
 	defer c.Close()
@@ -194,23 +195,23 @@ func (w *world) throttled(ctx context.Context, password string) {
 	}
 }
 
-// disturb makes the states of cluster main that a healthy cluster does not have.
+// disturb produces the states of cluster main that a healthy cluster does not have.
 func (w *world) disturb(p *prometheus) {
 	p.until(time.Minute, "main", "HeartwoodAuthenticationFailing")
-	// A cleaner without workers: logs wait, and become overdue.
+	// Disable the cleaner's workers: logs wait, and become overdue.
 	w.cluster("main", `{"spec":{"cleaner":{"workers":0}}}`)
 	p.until(2*time.Minute, "main", "HeartwoodCleanerOverdue")
 	w.cluster("main", `{"spec":{"cleaner":{"workers":1}}}`)
-	// A broker that is killed and stays away.
+	// Kill a broker, which then stays down.
 	w.kill(podName("main", 2), true)
 	p.until(time.Minute, "main", "HeartwoodPartitionUnderReplicated")
 	w.kill(podName("main", 2), false)
 	w.ready("main", 2)
 }
 
-// disconnect makes the API server unreachable for a while.
+// disconnect makes the API server unreachable for a limited time.
 func (w *world) disconnect(ctx context.Context, p *prometheus) {
-	w.cluster("main", `{"spec":{"cleaner":{"workers":2}}}`) // the last one that is reconciled
+	w.cluster("main", `{"spec":{"cleaner":{"workers":2}}}`) // last reconciled state
 	pause(ctx, 5*scrapeInterval)
 	p.forget("HeartwoodReconcileFailing")
 	w.link.setCut(true)
@@ -239,7 +240,8 @@ func (w *world) start() {
 	w.t.Logf("all clusters are ready after %s", time.Since(began).Round(time.Second))
 }
 
-// TestDashboardsAndAlerts runs the scenario, and then checks everything that Prometheus has seen.
+// TestDashboardsAndAlerts runs the scenario, and then checks everything that Prometheus has
+// observed.
 func TestDashboardsAndAlerts(t *testing.T) {
 	require(t)
 	w := newWorld(t, pods{"main", 3, true}, pods{"single", 1, false}, pods{"pair", 2, false},
@@ -247,7 +249,7 @@ func TestDashboardsAndAlerts(t *testing.T) {
 	rules, alerts := shortRules(t)
 	w.start()
 	p := w.startPrometheus(rules)
-	pause(t.Context(), 5*scrapeInterval) // until then the operator's metrics are absent
+	pause(t.Context(), 5*scrapeInterval) // the operator's metrics are absent until then
 	begin := time.Now()
 	ctx, stop := context.WithCancel(t.Context())
 	clients := w.load(ctx)
@@ -266,9 +268,9 @@ func TestDashboardsAndAlerts(t *testing.T) {
 		})
 	}
 	faults.Wait()
-	// A transaction is late after timeoutMax and five minutes. A broker must have seen it open for
-	// five minutes, in one leader epoch, before it reports it as hanging: not after an outage of the
-	// API server, which may cause an election.
+	// A transaction is late after timeoutMax and five minutes. A broker reports a transaction as
+	// hanging only after it has observed it as open for five minutes in one leader epoch. This must
+	// not follow an outage of the API server, which can cause an election.
 	p.until(8*time.Minute, "single", "HeartwoodTransactionLate", "HeartwoodTransactionHanging")
 	w.disconnect(ctx, p)
 	seen := span{begin, time.Now()}

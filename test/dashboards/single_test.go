@@ -21,14 +21,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// singleDescriptors is the limit of file descriptors of the broker of cluster single.
+// singleDescriptors is the limit of file descriptors for the broker of cluster single.
 const singleDescriptors = 256
 
-// restoredTimeout is the timeout of the transaction in the log that is restored. Its coordinator
-// aborts it then.
+// restoredTimeout is the timeout of the transaction in the log that will be restored. After this
+// time, the transaction's coordinator aborts it.
 const restoredTimeout = 5 * time.Second
 
-// singleCluster has a cleaner that does not work yet.
+// singleCluster describes a LogCluster whose cleaner does not work yet.
 const singleCluster = `
 apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -56,9 +56,9 @@ spec:
   compaction: {minDirtyPercent: 1}
 `
 
-// restore replaces the log of a partition by an earlier copy, as after the restoration of a backup.
-// The copy contains an open transaction. Its coordinator has ended the transaction since, so that
-// nothing will end it in the restored log.
+// restore replaces a partition's log by an earlier copy, as when a backup is restored. The copy
+// contains an open transaction. The transaction's coordinator has ended it in the meantime, so it
+// will never be ended in the restored log.
 func (w *world) restore() {
 	pod, log := podName("single", 0), filepath.Join(w.dataDir("single", 0), "restored-0")
 	backup := filepath.Join(w.dir, "backup")
@@ -80,7 +80,7 @@ func (w *world) restore() {
 	w.ready("single", 2)
 }
 
-// unfinished returns the state of a transactional id whose transaction has not ended yet.
+// unfinished returns the state of a transactional id if its transaction has not ended yet.
 func (w *world) unfinished(id string) string {
 	response, err := http.Get("http://" + w.address("single", 0) + ":9644/api/v1/transactions")
 	if err != nil {
@@ -106,10 +106,10 @@ func (w *world) disturbSingle(ctx context.Context, p *prometheus) {
 	w.connect(ctx, p)
 }
 
-// damage changes bytes of a segment that the cleaner rewrites.
+// damage changes bytes in a segment that the cleaner will rewrite.
 func (w *world) damage(p *prometheus) {
 	w.cluster("single", `{"spec":{"scrub":{"interval":"Off"}}}`)
-	// Half of the keys are used once, so that each segment has records that stay.
+	// Half of the keys are used only once. So each segment has records that the cleaner keeps.
 	w.records("single", "damaged", 0, 3000, 1000, func(i int) []byte {
 		return fmt.Appendf(nil, "%d", i*(i%2))
 	})
@@ -125,7 +125,7 @@ func (w *world) damage(p *prometheus) {
 	}
 	w.cluster("single", `{"spec":{"cleaner":{"workers":1}}}`)
 	p.until(time.Minute, "single", "HeartwoodPartitionQuarantined")
-	// A round of the scrub begins when it is turned on.
+	// Turning on the scrub begins a round.
 	w.cluster("single", `{"spec":{"scrub":{"interval":"168h"}}}`)
 	p.until(time.Minute, "single", "HeartwoodDamageAtRest")
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "damaged",
@@ -135,8 +135,8 @@ func (w *world) damage(p *prometheus) {
 	}
 }
 
-// stallTopics are topic first, whose key sidecar the cleaner builds in the background, and topic
-// second, whose partitions have to be cleaned and lack sidecars.
+// stallTopics describes two topics. The cleaner builds the key sidecar of topic first in the
+// background. The partitions of topic second must be cleaned and have no sidecars.
 const stallTopics = `
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -160,8 +160,8 @@ spec:
 `
 
 // stall gives the cleaner so little I/O that it takes minutes to build a key sidecar. Passes
-// release their worker slots while they wait for the sidecars of their logs. They hold the memory
-// of the cleaner, so that other logs wait for memory.
+// release their worker slots while they wait for their logs' sidecars. But they keep the cleaner's
+// memory, so other logs wait for memory.
 func (w *world) stall(p *prometheus) {
 	w.cluster("single", `{"spec":{"cleaner":{"ioRate":"1Ki"}}}`)
 	w.apply(stallTopics)
@@ -179,7 +179,8 @@ func (w *world) stall(p *prometheus) {
 	p.until(2*time.Minute, "single", "HeartwoodCleanerStalled")
 }
 
-// wideTopic has partitions that need a file descriptor each while records are appended to them.
+// wideTopic describes a topic in which each partition needs a file descriptor while records are
+// appended to it.
 const wideTopic = `
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -188,7 +189,7 @@ spec: {cluster: single, partitions: 90, cleanupPolicy: Delete}
 `
 
 // connect writes to many partitions, and connects clients until the broker has few file descriptors
-// left. It has enough for Prometheus, because clients get half of them.
+// left. Enough descriptors remain for Prometheus, because clients get only half of them.
 func (w *world) connect(ctx context.Context, p *prometheus) {
 	w.apply(wideTopic)
 	ctx, stop := context.WithCancel(ctx)
@@ -207,7 +208,7 @@ func (w *world) connect(ctx context.Context, p *prometheus) {
 		c := w.client("single")
 		clients = append(clients, c)
 		attempt, stop := context.WithTimeout(ctx, time.Second)
-		_ = c.Ping(attempt) // the broker refuses connections when half of the descriptors are used
+		_ = c.Ping(attempt) // when half of the descriptors are used, the broker refuses connections
 		stop()
 		if len(clients) > 60 {
 			pause(ctx, scrapeInterval)

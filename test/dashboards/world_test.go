@@ -35,12 +35,12 @@ import (
 // world is the namespace in which everything runs.
 type world struct {
 	*kubelet
-	link     *link // to the API server
+	link     *link // link to the API server
 	operator *process.Process
 	metrics  string // address of the operator's metrics
 }
 
-// link is a TCP proxy to the API server that can be cut.
+// link is a TCP proxy to the API server. Its connections can be cut.
 type link struct {
 	target   string
 	listener net.Listener
@@ -93,7 +93,7 @@ func (l *link) forward(from net.Conn) {
 	l.mu.Unlock()
 }
 
-// setCut ends all connections and refuses others, or allows them again.
+// setCut ends all connections and refuses new ones, or allows connections again.
 func (l *link) setCut(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +103,7 @@ func (l *link) setCut(cut bool) {
 	}
 }
 
-// require skips the test without the programs and rights that it needs.
+// require skips the test if a program or a permission that it needs is missing.
 func require(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"prometheus", "prometheus-alertmanager", "unshare"} {
@@ -148,9 +148,9 @@ func newWorld(t *testing.T, clusters ...pods) *world {
 	return w
 }
 
-// startOperator runs the operator as one process that watches the namespace, after the lines of
-// shell in prepare. Without an identity it does not wait for the Lease: an outage of the API server
-// would end the process.
+// startOperator runs the operator as one process that watches the namespace, after the shell
+// commands in prepare. Without an identity, it does not use the Lease, because otherwise an outage
+// of the API server would end the process.
 func (w *world) startOperator(prepare string, identity ...string) {
 	election := "--leader-elect=" + strconv.FormatBool(len(identity) > 0)
 	w.operator = process.StartBinary(w.t, "unshare", w.command(prepare, append([]string{"operator",
@@ -161,7 +161,7 @@ func (w *world) startOperator(prepare string, identity ...string) {
 	})
 }
 
-// logs keeps the log of the operator if the test failed.
+// logs keeps the operator's log if the test failed.
 func (w *world) logs() {
 	if w.t.Failed() {
 		w.t.Logf("log of the operator:\n%s", tail(w.operator.Stderr.String(), 4000))
@@ -170,7 +170,7 @@ func (w *world) logs() {
 
 func tail(text string, n int) string { return text[max(0, len(text)-n):] }
 
-// kubeconfig writes the configuration of a client that reaches the API server at another address.
+// kubeconfig writes the configuration of a client that reaches the API server at the given address.
 func kubeconfig(t *testing.T, config *rest.Config, address, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "kubeconfig")
@@ -206,7 +206,7 @@ func (w *world) apply(documents string) {
 	}
 }
 
-// patch changes an object by a merge patch in JSON.
+// patch changes an object with a JSON merge patch.
 func (w *world) patch(object client.Object, name, patch string) {
 	w.t.Helper()
 	object.SetName(name)
@@ -217,7 +217,7 @@ func (w *world) patch(object client.Object, name, patch string) {
 	}
 }
 
-// cluster changes a LogCluster by a merge patch in JSON.
+// cluster changes a LogCluster with a JSON merge patch.
 func (w *world) cluster(name, patch string) {
 	w.t.Helper()
 	w.patch(&v1alpha1.LogCluster{}, name, patch)
@@ -266,7 +266,7 @@ func listens(address string) bool {
 	return true
 }
 
-// pause waits; scenarios hold a state until Prometheus has seen it.
+// pause waits. Scenarios use it to hold a state until Prometheus has scraped it.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

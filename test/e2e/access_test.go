@@ -74,8 +74,8 @@ func (e *environment) forwardTo(t *testing.T, target, port string) string {
 	return fields[2]
 }
 
-// accountClient connects as a pod with the token of a ServiceAccount does. It may do what the ACLs
-// of its LogUser allow.
+// accountClient connects with the token of a ServiceAccount, like a pod. It checks that the client
+// can do only what its LogUser's ACLs allow.
 func (e *environment) accountClient(t *testing.T, connect func(token string) *kgo.Client) {
 	t.Helper()
 	user := &v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: "cleaner"},
@@ -93,7 +93,7 @@ func (e *environment) accountClient(t *testing.T, connect func(token string) *kg
 		return account.ProduceSync(t.Context(), &kgo.Record{Topic: topic,
 			Value: []byte("v")}).FirstErr()
 	}
-	await.For(t, func() string { // until the brokers have the LogUser
+	await.For(t, func() string { // until the brokers have received the LogUser
 		if err := write("allowed"); err != nil {
 			return fmt.Sprint("produce with the token of a ServiceAccount: ", err)
 		}
@@ -107,10 +107,10 @@ func (e *environment) accountClient(t *testing.T, connect func(token string) *kg
 	}
 }
 
-// anonymousClient sends requests to the listener without authentication, port 9092: a new topic,
-// and the fetch of a follower. It sends them to the broker itself, because the advertised name
-// does not resolve outside the pod network. The port of brokers requires a certificate.
-// Client writer may see the id of topic allowed.
+// anonymousClient sends requests to the listener without authentication, port 9092: the creation of
+// a topic, and a follower's fetch. It sends them to the broker itself, because the advertised name
+// does not resolve outside the pod network. It also checks that the port for brokers requires a
+// certificate. Client writer has the permission to describe topic allowed.
 func (e *environment) anonymousClient(t *testing.T, writer *kgo.Client) {
 	t.Helper()
 	known, err := kadm.NewClient(writer).ListTopics(t.Context(), "allowed")
@@ -155,7 +155,7 @@ func (e *environment) anonymousClient(t *testing.T, writer *kgo.Client) {
 	}
 	conn, err := tls.Dial("tcp", e.forward(t, v1alpha1.PeerPort),
 		&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
-	if err == nil { // TLS 1.3: the server's refusal comes with the first bytes
+	if err == nil { // in TLS 1.3, the server's refusal arrives with the first bytes
 		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 		_, err = conn.Read(make([]byte, 1))
 		_ = conn.Close()
@@ -165,7 +165,7 @@ func (e *environment) anonymousClient(t *testing.T, writer *kgo.Client) {
 	}
 }
 
-// forgedCode returns the error of the response to the fetch of one partition.
+// forgedCode returns the error in the response to the fetch of one partition.
 func forgedCode(response *kmsg.FetchResponse) int16 {
 	if response.ErrorCode != 0 || len(response.Topics) == 0 {
 		return response.ErrorCode
@@ -173,8 +173,8 @@ func forgedCode(response *kmsg.FetchResponse) int16 {
 	return response.Topics[0].Partitions[0].ErrorCode
 }
 
-// httpNeedsRights sends requests to the HTTP port: nobody can clean or read metrics without the
-// token of a ServiceAccount that may do it.
+// httpNeedsRights sends requests to the HTTP port. It checks that cleaning and reading metrics
+// require the token of a ServiceAccount with the permission to do so.
 func (e *environment) httpNeedsRights(t *testing.T) {
 	t.Helper()
 	var bundle corev1.Secret
@@ -227,7 +227,7 @@ func (e *environment) httpNeedsRights(t *testing.T) {
 			t.Errorf("%s %s: got %d %s, want %d", c.method, c.path, status, body, c.status)
 		}
 	}
-	// In the pod of a broker, the command uses the broker's certificate.
+	// In a broker's pod, the command uses the broker's certificate.
 	e.kubectl(t, "exec", securedCluster+"-broker-1", "--", "/heartwood", "clean", "forbidden",
 		"--wait")
 	e.kubectl(t, "exec", securedCluster+"-broker-0", "--", "/heartwood", "partitions")
@@ -254,7 +254,7 @@ func (e *environment) brokerRights(t *testing.T) {
 	var lines []string
 	for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
 		fields := strings.Fields(line)
-		// what every account may do depends on the version of Kubernetes
+		// The permissions that every account has depend on the version of Kubernetes.
 		if len(fields) == 0 || strings.HasPrefix(line, "self") || fields[0][0] == '[' {
 			continue
 		}

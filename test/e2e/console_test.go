@@ -19,17 +19,18 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// browser sends requests to the console at an address, as a browser does after a login.
+// browser sends requests to the console at an address, like a browser after a login.
 type browser struct {
 	t         *testing.T
-	address   string // without the last slash
+	address   string // without the trailing slash
 	transport http.RoundTripper
 	cookie    string
 }
 
-// console shows the LogClusters to users with rights, through a forwarded port and through the
-// service proxy of the API server, and to nobody else. Requests to clean have the rights of the
-// user. The records of the secured LogCluster come with the token of the console's ServiceAccount.
+// console checks that the console shows the LogClusters only to users with permissions, through a
+// forwarded port and through the API server's service proxy. Requests to clean use the user's
+// permissions. The records of the secured LogCluster are read with the token of the console's
+// ServiceAccount.
 func (e *environment) console(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/secured.yaml")
 	defer e.kubectl(t, "delete", "-f", "test/e2e/testdata/secured.yaml", "--wait=false")
@@ -52,7 +53,7 @@ func (e *environment) console(t *testing.T) {
 	e.checkCompacted(t, "ledger")
 }
 
-// installConsole upgrades the chart with the console, and creates its users.
+// installConsole upgrades the chart with the console enabled, and creates the console's users.
 func (e *environment) installConsole(t *testing.T) {
 	t.Helper()
 	manifest, err := os.ReadFile("testdata/console.yaml")
@@ -72,14 +73,14 @@ func (e *environment) installConsole(t *testing.T) {
 	}
 }
 
-// adminPlugin runs kubectl heartwood with the rights of KUBECONFIG.
+// adminPlugin runs kubectl heartwood with the permissions of KUBECONFIG.
 func (e *environment) adminPlugin(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	p := e.linkPlugin(t, os.Getenv("KUBECONFIG"))
 	return p.ok(t, stdin, append(args, "--namespace", e.namespace)...)
 }
 
-// consoleDoors are the ways to the console, each without a login.
+// consoleDoors are the ways to reach the console, each without a login.
 func (e *environment) consoleDoors(t *testing.T) map[string]func(*testing.T) *browser {
 	t.Helper()
 	return map[string]func(*testing.T) *browser{
@@ -102,7 +103,7 @@ func (e *environment) consoleDoors(t *testing.T) map[string]func(*testing.T) *br
 	}
 }
 
-// checkNobody checks that a user without rights, and everyone without a token, sees nothing.
+// checkNobody checks that a user without permissions, and a request without a token, see nothing.
 func (e *environment) checkNobody(b *browser, token string) {
 	b.t.Helper()
 	for _, page := range []string{"/", e.page("demo", "topics"), e.page("demo", "live?topic=ledger")} {
@@ -128,7 +129,7 @@ func (e *environment) checkNobody(b *browser, token string) {
 	}
 }
 
-// checkConsole checks what a user with rights sees and does.
+// checkConsole checks what a user with permissions can see and do.
 func (e *environment) checkConsole(b *browser) {
 	b.t.Helper()
 	for page, want := range map[string]string{
@@ -143,8 +144,8 @@ func (e *environment) checkConsole(b *browser) {
 		e.page(securedCluster, "topic?name=allowed"):          "shown in the console",
 		e.page(securedCluster, "topic?name=forbidden"):        "TOPIC_AUTHORIZATION_FAILED",
 	} {
-		// brokers may be restarting, and a token of the console is accepted after their first read of
-		// the keys
+		// Brokers may be restarting. They accept a token of the console after they have first read the
+		// keys.
 		until(b.t, "page "+page, func(context.Context) string {
 			wantStatus := http.StatusOK
 			if strings.HasSuffix(page, "name=forbidden") {
@@ -174,7 +175,7 @@ func (e *environment) checkConsole(b *browser) {
 	}
 }
 
-// page returns the path of a page of a LogCluster.
+// page returns the path of a LogCluster's page.
 func (e *environment) page(cluster, page string) string {
 	return "/clusters/" + e.namespace + "/" + cluster + "/" + page
 }
@@ -189,7 +190,8 @@ func (e *environment) cleanNow(t *testing.T, topic string) string {
 	return found.Annotations[v1alpha1.AnnotationCleanNow]
 }
 
-// login sends the form of the login page. Its cookie must be limited to the path of the console.
+// login sends the form of the login page. The cookie in the response must be limited to the
+// console's path.
 func (b *browser) login(token string) {
 	b.t.Helper()
 	request := b.request("POST", "/login", url.Values{"token": {token}})
@@ -227,7 +229,7 @@ func (b *browser) request(method, path string, form url.Values) *http.Request {
 	return request
 }
 
-// send sends a request and does not follow redirects.
+// send sends a request. It does not follow redirects.
 func (b *browser) send(method, path string, form url.Values) (status int, body, location string) {
 	b.t.Helper()
 	response, err := b.transport.RoundTrip(b.request(method, path, form))

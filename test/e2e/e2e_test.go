@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// These are the name of the LogCluster and the number of Topics in config/samples and testdata.
+// Name of the LogCluster, and number of Topics, in config/samples and testdata.
 const (
 	logCluster = "demo"
 	topics     = 5
@@ -39,7 +39,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 	}
 	e.skips.atEndOf(t)
 	e.install(t)
-	e.samples(t) // every step uses its Topics, so a step can also run alone
+	e.samples(t) // every step uses these Topics, so a step can also run alone
 	steps := []struct {
 		name string
 		run  func(*testing.T)
@@ -103,8 +103,8 @@ func (e *environment) samples(t *testing.T) {
 	e.runClient(t, logCluster)
 }
 
-// invalid applies manifests that violate CEL rules. The API server must reject them with the
-// messages of the rules.
+// invalid applies manifests that violate CEL rules. The API server must reject them with the rules'
+// messages.
 func (e *environment) invalid(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("testdata", "ledger.yaml"))
 	if err != nil {
@@ -137,7 +137,7 @@ func (e *environment) invalid(t *testing.T) {
 }
 
 func (e *environment) produceAndConsume(t *testing.T) {
-	// the Topics of config/samples and of testdata
+	// These are the Topics in config/samples and in testdata.
 	for _, topic := range []string{"tickets", "ledger"} {
 		e.mustCall(t, "POST", "produce", "topic", topic, "keys", "1000", "rounds", "15",
 			"deleteEvery", "5")
@@ -196,18 +196,18 @@ func (e *environment) brokerDeleted(t *testing.T) {
 	}
 	e.stream(t, "ledger", "keys", "1000")
 	e.waitAcknowledged(t, "ledger", 1000)
-	// With --force the broker is killed, as it would be if its node failed.
+	// With --force the broker is killed, as if its node had failed.
 	e.kubectl(t, "delete", "pod", name, "--grace-period=0", "--force")
 	e.waitPod(t, name, &before)
 	e.waitReady(t, 1, topics)
-	// 3,000 records are three rounds. Each round writes to all partitions, including those of this
-	// broker.
+	// 3,000 records are three rounds. Each round writes to all partitions, including this broker's
+	// partitions.
 	e.waitAcknowledged(t, "ledger", 3000)
 	e.mustCall(t, "POST", "stop", "topic", "ledger")
 	e.checkCompacted(t, "ledger")
 }
 
-// waitAcknowledged waits until the number of acknowledged records has grown by the parameter more.
+// waitAcknowledged waits until more further records have been acknowledged.
 func (e *environment) waitAcknowledged(t *testing.T, topic string, more int) {
 	t.Helper()
 	before := e.mustCall(t, "GET", "stats", "topic", topic).Acknowledged
@@ -224,8 +224,8 @@ func (e *environment) waitAcknowledged(t *testing.T, topic string, more int) {
 		})
 }
 
-// topicDeleted deletes a Topic with the default reclaimPolicy Retain and applies it again. The
-// records must be restored.
+// topicDeleted deletes a Topic with the default reclaimPolicy Retain, and applies it again. The
+// records must still exist.
 func (e *environment) topicDeleted(t *testing.T) {
 	topic := &v1alpha1.Topic{}
 	topic.Name, topic.Namespace = "ledger", e.namespace
@@ -234,7 +234,7 @@ func (e *environment) topicDeleted(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/ledger.yaml")
 	e.waitReady(t, 1, topics)
 	e.checkCompacted(t, "ledger")
-	e.mustCall(t, "POST", "reopen") // new producers are necessary, because the topic has a new id
+	e.mustCall(t, "POST", "reopen") // needed because the topic has a new id
 	e.mustCall(t, "POST", "produce", "topic", "ledger", "keys", "100", "rounds", "2")
 	e.checkCompacted(t, "ledger")
 }

@@ -15,16 +15,17 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// failover is the Topic of testdata/failover.yaml, with three replicas and minInSyncReplicas 2.
+// failover is the Topic in testdata/failover.yaml, with three replicas and minInSyncReplicas 2.
 const failover = "failover"
 
-// maxGap is how long a partition may be unavailable for writes after the failure of one broker. It
-// is far above the measured values (docs/operations/failures.md), because the machine may be busy.
-// So the test detects only failovers that take much longer than the expiry of a Lease (6 s).
+// maxGap is the maximum time for which a partition can be unavailable for writes after the failure
+// of one broker. It is far above the measured values (docs/operations/failures.md), because the
+// machine may be busy. So the test detects only failovers that take much longer than the expiry of
+// a Lease (6 s).
 const maxGap = 30 * time.Second
 
-// brokersFail deletes, kills and restarts broker pods under load with acks=all. Each time all
-// acknowledged records must exist afterwards, and no partition may be unavailable for longer than
+// brokersFail deletes, kills and restarts broker pods under load with acks=all. After each failure,
+// all acknowledged records must exist, and no partition must have been unavailable for longer than
 // maxGap.
 func (e *environment) brokersFail(t *testing.T) {
 	for _, failure := range []struct {
@@ -57,14 +58,14 @@ func (e *environment) brokersFail(t *testing.T) {
 	}
 }
 
-// leaderPod returns the pod of the leader of the first partition.
+// leaderPod returns the pod of the broker that leads the first partition.
 func (e *environment) leaderPod(t *testing.T) string {
 	t.Helper()
 	partition := e.partition(t, failover, 0)
 	if partition.Leader < 0 {
 		t.Fatalf("the first partition has no leader: %+v", partition)
 	}
-	// A broker's pod and its Lease have the same name.
+	// A broker's pod has the same name as the broker's Lease.
 	return v1alpha1.BrokerLeaseName(logCluster, partition.Leader)
 }
 

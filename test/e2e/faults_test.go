@@ -38,7 +38,7 @@ func (e *environment) faults(t *testing.T, args ...string) {
 
 // underLoad writes to the topic failover with acks=all while the function do breaks a part of the
 // cluster, and until all replicas are in sync again. Then it checks that every acknowledged record
-// exists, and that the records of each key are in order. It returns for how long each partition was
+// exists, and that each key's records are in order. It returns the times for which partitions were
 // unavailable for writes.
 func (e *environment) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	t.Helper()
@@ -55,20 +55,20 @@ func (e *environment) underLoad(t *testing.T, do func(t *testing.T)) stats {
 	return answer
 }
 
-// stream starts a stream to a topic. If the step fails before it stops the stream, it is stopped
-// after the step, so that it neither disturbs the next steps nor waits for a deleted topic.
+// stream starts a stream to a topic. If the step fails before it stops the stream, the stream is
+// stopped after the step. Otherwise it would disturb the next steps, or wait for a deleted topic.
 func (e *environment) stream(t *testing.T, topic string, pairs ...string) {
 	t.Helper()
 	e.mustCall(t, "POST", "stream", append([]string{"topic", topic}, pairs...)...)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_, _ = e.call(ctx, "POST", "stop", url.Values{"topic": {topic}}) // it has mostly ended
+		_, _ = e.call(ctx, "POST", "stop", url.Values{"topic": {topic}}) // mostly ended already
 	})
 }
 
 // checkAllRecords checks a topic that is not compacted: every acknowledged record must exist, and
-// the records of each key must be in the order in which they were sent.
+// each key's records must be in the order in which they were sent.
 func (e *environment) checkAllRecords(t *testing.T, topic string) {
 	t.Helper()
 	answer := e.mustCall(t, "GET", "check", "topic", topic, "all", "1")
@@ -78,7 +78,7 @@ func (e *environment) checkAllRecords(t *testing.T, topic string) {
 }
 
 // successiveFailures stops one broker after the other, every ten seconds, even if the previous
-// broker is not ready again.
+// broker is not yet ready again.
 func (e *environment) successiveFailures(t *testing.T) {
 	for _, failure := range []struct {
 		name   string
@@ -87,7 +87,7 @@ func (e *environment) successiveFailures(t *testing.T) {
 	}{
 		{"delete a pod every ten seconds", 6,
 			func(t *testing.T, pod string) { e.kubectl(t, "delete", "pod", pod, "--wait=false") }},
-		// Each broker is killed only once. If a container fails twice, Kubernetes delays its
+		// Each broker is killed only once. If a container failed twice, Kubernetes would delay its
 		// restart, and two brokers would be down at the same time.
 		{"kill a broker process every ten seconds", brokerCount, e.killProcess},
 	} {
@@ -116,7 +116,7 @@ func (e *environment) successiveFailures(t *testing.T) {
 	}
 }
 
-// killProcess kills the process of a broker in its container, as the OOM killer does.
+// killProcess kills a broker's process in its container, like the OOM killer.
 func (e *environment) killProcess(t *testing.T, name string) {
 	t.Helper()
 	var pod corev1.Pod
@@ -133,7 +133,7 @@ func (e *environment) killProcess(t *testing.T, name string) {
 	e.faults(t, "kill-container", containerID(pod))
 }
 
-// nodesFail stops a kubelet, and then powers off a node, for longer than a Lease is valid.
+// nodesFail stops a kubelet, and then powers off a node. Each lasts longer than a Lease is valid.
 func (e *environment) nodesFail(t *testing.T) {
 	t.Run("stop a kubelet", func(t *testing.T) {
 		gap := e.underLoad(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func (e *environment) nodesFail(t *testing.T) {
 }
 
 // apiServerFails restarts the API server. Then it stops the API server, a broker and the operator
-// at the same time; nothing can elect new leaders until the API server returns.
+// at the same time. No new leaders can be elected until the API server returns.
 func (e *environment) apiServerFails(t *testing.T) {
 	t.Run("restart the API server", func(t *testing.T) {
 		gap := e.underLoad(t, func(t *testing.T) {
@@ -201,7 +201,7 @@ func (e *environment) apiServerFails(t *testing.T) {
 			e.stopAPI(t)
 			e.pause(t, 5*time.Second)
 			e.faults(t, "kill-container",
-				// the operator would exit soon by itself, because it cannot renew its Lease
+				// The operator would soon exit by itself, because it cannot renew its Lease.
 				operator)
 			e.faults(t, "kill-container", broker)
 			e.pause(t, 40*time.Second)
@@ -215,8 +215,8 @@ func (e *environment) apiServerFails(t *testing.T) {
 	})
 }
 
-// stopAPI kills the API server. If the step fails, stopAPI starts the API server again, so that the
-// test can log the state of the cluster.
+// stopAPI kills the API server. If the step fails, stopAPI starts the API server again, because the
+// test must be able to log the cluster's state.
 func (e *environment) stopAPI(t *testing.T) {
 	t.Helper()
 	e.faults(t, "apiserver-stop")
@@ -227,7 +227,7 @@ func (e *environment) stopAPI(t *testing.T) {
 	})
 }
 
-// leads contains the id of the leader of each partition of a topic, by partition.
+// leads contains the id of each partition's leader, by partition.
 type leads map[int32]int32
 
 func (e *environment) leads(t *testing.T, topic string) leads {
@@ -252,8 +252,8 @@ func (l leads) count(broker int32) (count int) {
 	return count
 }
 
-// split returns two maxima of numbers: that of the partitions that a broker leads, and that of all
-// other partitions.
+// split returns two maxima of numbers: the maximum over the partitions that a broker leads, and the
+// maximum over all other partitions.
 func (l leads) split(numbers map[int32]int64, broker int32) (led, others int64) {
 	for partition, number := range numbers {
 		if l[partition] == broker {
@@ -268,7 +268,7 @@ func (l leads) split(numbers map[int32]int64, broker int32) (led, others int64) 
 // brokerPod returns the name of a broker's pod, which is also the name of its Lease.
 func brokerPod(id int32) string { return v1alpha1.BrokerLeaseName(logCluster, id) }
 
-// node returns the name of the node on which a pod runs.
+// node returns the name of the node that runs a pod.
 func (e *environment) node(t *testing.T, pod string) string {
 	t.Helper()
 	var found corev1.Pod
@@ -278,9 +278,9 @@ func (e *environment) node(t *testing.T, pod string) string {
 	return found.Spec.NodeName
 }
 
-// leaderPodApart returns the pod of a broker that leads a partition and runs on another node than
-// the client. If possible, the node also runs none of the cluster's DNS servers, because the client
-// needs them.
+// leaderPodApart returns the pod of a broker that leads a partition and runs on a different node
+// than the client. If possible, this node also runs none of the cluster's DNS servers, because the
+// client needs them.
 func (e *environment) leaderPodApart(t *testing.T) string {
 	t.Helper()
 	dns := e.dnsNodes(t)

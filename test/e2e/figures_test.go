@@ -19,7 +19,7 @@ import (
 // figuresPage is the page that a run writes.
 const figuresPage = "docs/bench/results/e2e.md"
 
-// figures collects the result of each step and what it measured.
+// figures collects the result and the measurements of each step.
 type figures struct {
 	mu    sync.Mutex
 	steps []*figuresOfStep
@@ -31,7 +31,7 @@ type figuresOfStep struct {
 	lines        []string
 }
 
-// begin adds a step. Figures belong to it until the next one begins.
+// begin adds a step. Figures are added to this step until the next step begins.
 func (f *figures) begin(name string) *figuresOfStep {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,7 +47,7 @@ func (f *figures) add(line string) {
 	step.lines = append(step.lines, line)
 }
 
-// measured logs a figure and keeps it for the page.
+// measured logs a figure and adds it to the page.
 func (e *environment) measured(t *testing.T, format string, args ...any) {
 	t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -58,7 +58,7 @@ func (e *environment) measured(t *testing.T, format string, args ...any) {
 	e.figures.add(line)
 }
 
-// figuresHead is the page before its table.
+// figuresHead is the part of the page before its table.
 const figuresHead = `# Figures of the last end-to-end run
 
 ` + "`make e2e`" + ` writes this page: each step that it runs replaces its row. The nodes, brokers and the
@@ -68,8 +68,8 @@ client share the CPUs of one machine, so the figures show orders of magnitude.
 |---|---|---|---|---|
 `
 
-// page returns the page with the rows of a previous page and of the steps that ran, in the order of
-// all steps. version describes what was measured.
+// page returns the page with rows from a previous page and rows of the steps that ran, in the order
+// of all steps. version describes the measured software.
 func (f *figures) page(previous, version string, names []string) string {
 	rows := map[string]string{}
 	for line := range strings.Lines(previous) {
@@ -91,7 +91,7 @@ func (f *figures) page(previous, version string, names []string) string {
 	return page
 }
 
-// record runs a step and adds its result and duration. A failed step does not end the run.
+// record runs a step, and adds the step's result and duration. A failed step does not end the run.
 func (e *environment) record(t *testing.T, name string, run func(*testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		step, began := e.figures.begin(name), time.Now()
@@ -121,7 +121,7 @@ func (e *environment) writeFigures(t *testing.T, names []string) {
 	}
 }
 
-// version describes what a run measures.
+// version describes the software that a run measures.
 func (e *environment) version(t *testing.T) string {
 	t.Helper()
 	server, err := e.set.Discovery().ServerVersion()
@@ -140,7 +140,8 @@ func (e *environment) version(t *testing.T) string {
 		strings.TrimSpace(commit), server.GitVersion, len(nodes.Items))
 }
 
-// TestFiguresOfSteps checks the page: a step that ran replaces its row, others keep theirs.
+// TestFiguresOfSteps checks that a step that ran replaces its row in the page, while other steps
+// keep their rows.
 func TestFiguresOfSteps(t *testing.T) {
 	f := &figures{}
 	*f.begin("second") = figuresOfStep{name: "second", result: "pass", took: 2 * time.Second}

@@ -30,7 +30,7 @@ func (e *environment) groups(t *testing.T) {
 			left := e.mustCall(t, "POST", "leave", "topic", failover)
 			e.measured(t, "%s: %d records consumed, %d of them more than once", protocol.name,
 				left.Consumed, left.Duplicates)
-			// A new member must receive the records that are written from now on, and no earlier
+			// A new member must receive the records that are written after it has joined, and no earlier
 			// records.
 			e.join(t, protocol.group, protocol.next)
 			e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "3")
@@ -61,12 +61,13 @@ func (e *environment) waitConsumed(t *testing.T) {
 	})
 }
 
-// join lets the client consume the load's topic in a group, with the consumer protocol if next is
-// not empty. A test that fails before the client leaves must not prevent the next one from joining.
+// join makes the client consume the load's topic in a group, with the consumer protocol if next is
+// not empty. If a test fails before the client leaves, the client leaves at the end of the test,
+// because otherwise the next test could not join.
 func (e *environment) join(t *testing.T, group, next string) {
 	t.Helper()
 	e.mustCall(t, "POST", "join", "topic", failover, "group", group, "next", next)
-	t.Cleanup(func() { // fails if the client has left
+	t.Cleanup(func() { // fails if the client has already left
 		_, _ = e.call(context.WithoutCancel(t.Context()), "POST", "leave",
 			url.Values{"topic": {failover}})
 	})

@@ -21,8 +21,8 @@ import (
 )
 
 // install creates the namespace and installs the chart. The namespace enforces the restricted
-// profile of the Pod Security Standards. If the Kubernetes cluster has no CRDs, a first install
-// fails before, under another release name.
+// profile of the Pod Security Standards. If the Kubernetes cluster has no CRDs, install first makes
+// an installation that fails, under another release name.
 func (e *environment) install(t *testing.T) {
 	t.Helper()
 	hadCRDs := e.hasCRDs(t.Context())
@@ -55,11 +55,11 @@ func (e *environment) install(t *testing.T) {
 	}
 }
 
-// upgradedAnnotation is an annotation of the operator's pods that upgrade adds.
+// upgradedAnnotation is an annotation that upgrade adds to the operator's pods.
 const upgradedAnnotation = "example.com/upgraded"
 
-// upgrade changes the log level, which restarts no operator, and then a value of the chart with
-// which the operators must restart. Existing resources must stay Ready.
+// upgrade first changes the log level, which restarts no operator. Then it changes a value of the
+// chart that requires a restart of the operators. Existing resources must stay Ready.
 func (e *environment) upgrade(t *testing.T) {
 	before := e.operators(t)
 	e.setValue(t, "logLevel=debug")
@@ -83,16 +83,16 @@ func (e *environment) upgrade(t *testing.T) {
 	e.monitoringNeedsCRDs(t)
 }
 
-// monitored has the kinds of which monitoring.enabled creates objects.
+// monitored is the API group version of the kinds that monitoring.enabled creates.
 var monitored = schema.GroupVersion{Group: "monitoring.coreos.com", Version: "v1"}
 
-// monitoringRefused matches the output of Helm without these kinds.
+// monitoringRefused matches Helm's output if these kinds do not exist.
 var monitoringRefused = regexp.MustCompile(`monitoring\.enabled needs kind ` +
 	`(PodMonitor|PrometheusRule), which the Prometheus operator installs: install its CRDs .*` +
 	`or set monitoring\.enabled=false and use config/prometheus/rules\.yaml`)
 
-// monitoringNeedsCRDs enables the objects of the Prometheus operator. Without its CRDs, the chart
-// must refuse the upgrade, say what is missing, and change nothing.
+// monitoringNeedsCRDs enables the objects for the Prometheus operator. Without the CRDs of these
+// objects, the chart must refuse the upgrade, name the missing kinds, and change nothing.
 func (e *environment) monitoringNeedsCRDs(t *testing.T) {
 	t.Helper()
 	_, err := e.set.Discovery().ServerResourcesForGroupVersion(monitored.String())
@@ -117,7 +117,7 @@ func (e *environment) monitoringNeedsCRDs(t *testing.T) {
 	}
 }
 
-// revisions returns the revisions of the release and their states.
+// revisions returns the release's revisions and their states.
 func (e *environment) revisions(t *testing.T) string {
 	t.Helper()
 	out, err := helm(t.Context(), "history", release, "--namespace", e.namespace)
@@ -155,10 +155,10 @@ func splitImage(image string) (repository, tag string) {
 	return image[:index], image[index+1:]
 }
 
-// remove deletes all resources of the test. It checks that uninstalling the chart keeps the CRDs.
+// remove deletes all of the test's resources. It checks that uninstalling the chart keeps the CRDs.
 func (e *environment) remove(t *testing.T, crds bool) {
 	t.Helper()
-	ctx := context.Background() // the context of the test has ended
+	ctx := context.Background() // the test's context has ended
 	for _, all := range []client.Object{&v1alpha1.Topic{}, &v1alpha1.LogCluster{}} {
 		if err := e.DeleteAllOf(ctx, all, client.InNamespace(e.namespace)); err != nil {
 			t.Errorf("delete all resources: %v", err)
@@ -188,7 +188,7 @@ func (e *environment) remove(t *testing.T, crds bool) {
 	}
 }
 
-// dump logs the resources and the pod logs of the namespace after a failure.
+// dump logs the namespace's resources and pod logs after a failure.
 func (e *environment) dump(t *testing.T) {
 	t.Helper()
 	for _, args := range [][]string{
@@ -229,7 +229,7 @@ func (e *environment) runClient(t *testing.T, logCluster string) {
 				},
 			},
 			AutomountServiceAccountToken: &no,
-			// The client keeps the acknowledged records in memory, so it must not restart.
+			// The client keeps the acknowledged records in memory, so it must not be restarted.
 			RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
 				Name: "client", Image: e.clientImage,

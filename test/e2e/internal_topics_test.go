@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// offsetsTopic is the resource of __consumer_offsets, which a broker has created.
+// offsetsTopic is the name of the Topic of __consumer_offsets, which a broker has created.
 const offsetsTopic = "consumer-offsets-189fe61b"
 
-// internalTopics tries to make __consumer_offsets lose its records, by each route that changes a
-// Topic. Each attempt must be rejected, and a group must continue from its committed offsets after
-// the brokers have been restarted.
+// internalTopics tries to make __consumer_offsets lose its records, in each way in which a Topic
+// can be changed. Each attempt must be rejected, and a group must continue from its committed
+// offsets after the brokers have been restarted.
 func (e *environment) internalTopics(t *testing.T) {
 	const group = "e2e-internal"
 	e.join(t, group, "")
@@ -79,14 +79,14 @@ func (e *environment) loseByKubectl(t *testing.T) {
 			}
 		}
 	}
-	// A manifest without a policy leaves it as it is.
+	// A manifest without a policy does not change the policy.
 	if out, err := command(t.Context(), manifest, "kubectl", "--namespace", e.namespace, "apply",
 		"-f", "-"); err != nil {
 		t.Errorf("apply without a policy: %v\n%s", err, out)
 	}
 }
 
-// loseByKafka sends changes of the settings.
+// loseByKafka sends Kafka requests that change the settings.
 func (e *environment) loseByKafka(t *testing.T) {
 	t.Helper()
 	for _, change := range [][3]string{

@@ -31,14 +31,14 @@ import (
 // takes time.
 const deadline = 5 * time.Minute
 
-// environment contains the clients of the Kubernetes cluster and the namespace of the test.
+// environment contains the clients of the Kubernetes cluster and the test's namespace.
 type environment struct {
 	client.Client
 	set         *kubernetes.Clientset
 	namespace   string
 	image       string
 	clientImage string
-	cluster     string // the LogCluster of conditions and changes, by default that of config/samples
+	cluster     string // LogCluster of conditions and changes; default: that in config/samples
 	client      string // name of the client's pod
 	skips       *skips
 	figures     *figures
@@ -89,14 +89,15 @@ func (e *environment) kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// of returns an environment for another LogCluster, whose client has a pod of its own.
+// of returns an environment for another LogCluster, with its own client pod.
 func (e *environment) of(cluster string) *environment {
 	other := *e
 	other.cluster, other.client = cluster, "client-"+cluster
 	return &other
 }
 
-// atEnd runs kubectl at the end of the test, whose context has ended then. It logs a failure.
+// atEnd runs kubectl at the end of the test, when the test's context has already ended. It logs a
+// failure.
 func (e *environment) atEnd(t *testing.T, args ...string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -107,8 +108,8 @@ func (e *environment) atEnd(t *testing.T, args ...string) {
 	})
 }
 
-// applyInvalid applies a manifest, which the API server must reject, and returns the message of the
-// rejection.
+// applyInvalid applies a manifest that the API server must reject. It returns the rejection's
+// message.
 func (e *environment) applyInvalid(t *testing.T, manifest string) string {
 	t.Helper()
 	out, err := command(t.Context(), manifest, "kubectl", "--namespace", e.namespace, "apply", "-f",
@@ -128,8 +129,8 @@ func helm(ctx context.Context, args ...string) (string, error) {
 	return command(ctx, "", program, args...)
 }
 
-// helmProgram returns the path of Helm: the program that the environment variable HELM names
-// (version 3.17 or later), or by default the version in hack/tools, which it builds.
+// helmProgram returns the path of Helm. The environment variable HELM can name a program (version
+// 3.17 or later). By default, helmProgram builds the version in hack/tools.
 func helmProgram(ctx context.Context) (string, error) {
 	if program := os.Getenv("HELM"); program != "" {
 		return exec.LookPath(program)
@@ -143,8 +144,8 @@ func helmProgram(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(path)), nil
 }
 
-// until calls poll every second until it returns "". Any other result describes what is still
-// missing; the test fails with it after deadline.
+// until calls poll every second until poll returns "". Any other result describes what is still
+// missing. After deadline, the test fails with this description.
 func until(t *testing.T, what string, poll func(context.Context) string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -172,12 +173,12 @@ type stats struct {
 	Gap                      int64           // ms
 	Gaps                     map[int32]int64 // ms
 	Began                    map[int32]int64 // start of each gap, in ms after the mark
-	Measured                 int             // records with a latency
+	Measured                 int             // number of records with a latency
 	P50, P99                 int64           // ms
 	Latencies                map[int32]int64 // ms
 	Reassigning, Consumed    int
 	Duplicates               int
-	Committed, Aborted       int // transactions
+	Committed, Aborted       int // numbers of transactions
 	Coordinator              int32
 	Behind, CommitGap        int64
 	Sources                  map[int32]int
@@ -195,8 +196,8 @@ func (s stats) longest() string {
 	return strings.Join(words, ", ")
 }
 
-// call sends a request to the client pod through the API server's proxy. If it fails, the error
-// contains the client's response.
+// call sends a request to the client pod through the API server's proxy. If the request fails, the
+// error contains the client's response.
 func (e *environment) call(ctx context.Context, verb, path string, query url.Values) (stats,
 	error) {
 	request := e.set.CoreV1().
@@ -221,7 +222,7 @@ func (e *environment) call(ctx context.Context, verb, path string, query url.Val
 	return answer, err
 }
 
-// causes returns the body of an error response, which client-go stores in the details of the error.
+// causes returns the body of an error response. client-go stores the body in the error's details.
 func causes(err error) (all string) {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) && status.ErrStatus.Details != nil {
@@ -247,8 +248,8 @@ func (e *environment) mustCall(t *testing.T, verb, path string, pairs ...string)
 	return answer
 }
 
-// checkCompacted reads the whole topic. The last acknowledged value of every key must exist, and no
-// deleted key may have a value.
+// checkCompacted reads the whole topic. Every key's last acknowledged value must exist, and no
+// deleted key must have a value.
 func (e *environment) checkCompacted(t *testing.T, topic string) stats {
 	t.Helper()
 	answer := e.mustCall(t, "GET", "check", "topic", topic)

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// alone is the Topic of testdata/alone.yaml, whose partitions have one replica.
+	// alone is the Topic in testdata/alone.yaml, whose partitions have one replica.
 	alone = "alone"
-	// maxLendGap is how long a partition with one replica may be unavailable for writes during a
-	// rolling update with lent replicas.
+	// maxLendGap is the maximum time for which a partition with one replica can be unavailable for
+	// writes during a rolling update with lent replicas.
 	maxLendGap = 3 * time.Second
 )
 
 // lends restarts all brokers with spec.rollout.singleReplica Move. Partitions with one replica must
-// serve meanwhile, and afterwards have their replicas where they were.
+// serve during the restarts, and must afterwards have their replicas on the same brokers as before.
 func (e *environment) lends(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/alone.yaml")
 	e.atEnd(t, "delete", "-f", "test/e2e/testdata/alone.yaml", "--timeout=120s")
@@ -34,7 +34,7 @@ func (e *environment) lends(t *testing.T) {
 	e.waitAcknowledged(t, alone, 1000)
 	watch := e.watchBrokers(t)
 	e.restartAll(t)
-	for range 2 { // two deadlines: copies, restarts and 30 s for each broker
+	for range 2 { // two deadlines: copies, restarts and 30 s per broker
 		if e.poll(t, func(ctx context.Context) bool {
 			var cluster v1alpha1.LogCluster
 			if e.Get(ctx, client.ObjectKey{Name: e.cluster}, &cluster) != nil {

@@ -14,11 +14,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// logLost stops all brokers, removes the log of a partition from the volume of one of them, and
-// starts the brokers again. The replica gets another incarnation id, so that it copies the log, and
-// every acknowledged record is read back. The preferred leader keeps its log: it may be elected
-// before it reports a loss (docs/roadmap.md). So does the last in-sync replica, whose loss waits
-// for consent.
+// logLost stops all brokers, removes a partition's log from one broker's volume, and starts the
+// brokers again. The replica gets another incarnation id and therefore copies the log; every
+// acknowledged record must then be readable. The preferred leader keeps its log, because it can be
+// elected before it reports a loss (docs/roadmap.md). The last in-sync replica also keeps its log,
+// because its loss would wait for consent.
 func (e *environment) logLost(t *testing.T) {
 	e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "3")
 	e.waitInSync(t)
@@ -72,8 +72,8 @@ func (e *environment) whileStopped(t *testing.T, do func()) {
 	do()
 }
 
-// removeFromVolume removes a directory from the volume of a stopped broker. A pod with the claim
-// and the rights of the broker's pod does it.
+// removeFromVolume removes a directory from a stopped broker's volume. It uses a pod with the claim
+// and the permissions of the broker's pod.
 func (e *environment) removeFromVolume(t *testing.T, broker *corev1.Pod, path string) {
 	t.Helper()
 	from := broker.Spec.Containers[0]

@@ -18,9 +18,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// volumeLost deletes the claim and the pod of a broker under load. The broker must not start with
-// the next, empty volume before the consent is given by the command in condition VolumeLost. Then
-// it copies all its replicas, and every acknowledged record is read back.
+// volumeLost deletes a broker's claim and pod under load. The broker must not start with the next,
+// empty volume before a user consents with the command in condition VolumeLost. Then it copies all
+// its replicas, and every acknowledged record must be readable.
 func (e *environment) volumeLost(t *testing.T) {
 	const broker = 1
 	name := v1alpha1.BrokerLeaseName("demo", broker)
@@ -49,9 +49,9 @@ func (e *environment) volumeLost(t *testing.T) {
 }
 
 // nodeDeleted stops the kubelet of a broker's node and deletes the node, under load. The broker's
-// process runs on, without a pod. Its volume must not be replaced before the consent is given by
-// the command in the status. Then the broker copies all its replicas on another node. Finally the
-// node returns, and every acknowledged record is read back.
+// process continues to run, without a pod. The broker's volume must not be replaced before a user
+// consents with the command in the status. Then the broker copies all its replicas on another node.
+// Finally the node returns, and every acknowledged record must be readable.
 func (e *environment) nodeDeleted(t *testing.T) {
 	id, node := e.brokerAlone(t)
 	before, pod := e.directory(t, brokerPod(id)), &corev1.Pod{}
@@ -66,7 +66,7 @@ func (e *environment) nodeDeleted(t *testing.T) {
 	if e.kubectl(t, "get", "pv", volume, "-o", "jsonpath={.spec.nodeAffinity}") == "" {
 		e.skip(t, "the volumes of this cluster are not on nodes")
 	}
-	// The node that returns is another one for Kubernetes, which may not clean the volume up.
+	// For Kubernetes, the returning node is a different node, so Kubernetes may not remove the volume.
 	e.atEnd(t, "delete", "pv", volume, "--ignore-not-found", "--wait=false")
 	e.underLoad(t, func(t *testing.T) {
 		t.Logf("deleting node %s of broker %d", node, id)
@@ -93,8 +93,8 @@ func (e *environment) nodeDeleted(t *testing.T) {
 	e.checkCompacted(t, "tickets")
 }
 
-// brokerAlone returns a broker that shares its node neither with another broker nor with the
-// client, and the node. If possible, the node also runs none of the cluster's DNS servers.
+// brokerAlone returns a broker and its node. Neither another broker nor the client runs on this
+// node. If possible, the node also runs none of the cluster's DNS servers.
 func (e *environment) brokerAlone(t *testing.T) (id int32, node string) {
 	t.Helper()
 	taken, dns := map[string]int{e.node(t, e.client): 1}, e.dnsNodes(t)
@@ -113,9 +113,9 @@ func (e *environment) brokerAlone(t *testing.T) (id int32, node string) {
 	return id, node
 }
 
-// deleteNode stops the kubelet of a node and deletes the node. The returned function starts the
-// kubelet, which registers the node again, and restores the labels. It is also called if the test
-// fails before.
+// deleteNode stops a node's kubelet and deletes the node. The returned function starts the kubelet,
+// which registers the node again, and restores the labels. If the test fails earlier, the function
+// is called at the end of the test.
 func (e *environment) deleteNode(t *testing.T, name string) (restore func()) {
 	t.Helper()
 	var node corev1.Node
@@ -143,7 +143,7 @@ func (e *environment) deleteNode(t *testing.T, name string) (restore func()) {
 	}
 }
 
-// checkNodeLoss checks what the condition, the status and the plugin show of a broker whose node
+// checkNodeLoss checks the condition, the status and the plugin's output for a broker whose node
 // was deleted.
 func (e *environment) checkNodeLoss(t *testing.T, id int32, command string) {
 	t.Helper()
@@ -167,7 +167,7 @@ func (e *environment) checkNodeLoss(t *testing.T, id int32, command string) {
 	}
 }
 
-// waitVolumesPresent waits until no volume is lost any more.
+// waitVolumesPresent waits until no volume is lost.
 func (e *environment) waitVolumesPresent(t *testing.T) {
 	t.Helper()
 	until(t, "volume replaced", func(ctx context.Context) string {
@@ -189,8 +189,8 @@ func (e *environment) directory(t *testing.T, lease string) string {
 	return v1alpha1.ReadRegistration(&found).Directory
 }
 
-// waitVolumeLost waits until the LogCluster reports that a broker, whose pod was replaced, has lost
-// its volume. It returns the command in the message of the condition.
+// waitVolumeLost waits until the broker has a new pod and the LogCluster reports the broker's
+// volume as lost. It returns the command in the condition's message.
 func (e *environment) waitVolumeLost(t *testing.T, broker int32,
 	before types.UID) (command string) {
 	t.Helper()
@@ -215,7 +215,7 @@ func (e *environment) waitVolumeLost(t *testing.T, broker int32,
 	return command
 }
 
-// expectWaiting expects that a broker neither registers nor becomes ready without consent.
+// expectWaiting checks that, without consent, a broker neither registers nor becomes ready.
 func (e *environment) expectWaiting(t *testing.T, broker int32, directory string) {
 	t.Helper()
 	name := v1alpha1.BrokerLeaseName("demo", broker)

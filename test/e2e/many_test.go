@@ -17,10 +17,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// many is the Topic of testdata/many.yaml.
+// many is the Topic in testdata/many.yaml.
 const many = "many"
 
-// manyPartitions is the number of its partitions.
+// manyPartitions returns the number of partitions of topic many.
 func manyPartitions() int {
 	if n, err := strconv.Atoi(os.Getenv("HEARTWOOD_E2E_MANY")); err == nil && n > 1 {
 		return n
@@ -28,8 +28,8 @@ func manyPartitions() int {
 	return 1000
 }
 
-// manyPartitionsFailOver stops brokers that lead hundreds of partitions, and measures how long it
-// takes until the last partition accepts a write again.
+// manyPartitionsFailOver stops brokers that lead hundreds of partitions. It measures the time until
+// the last partition accepts a write again.
 func (e *environment) manyPartitionsFailOver(t *testing.T) {
 	if os.Getenv("HEARTWOOD_E2E_MANY") == "" {
 		t.Skip(
@@ -55,7 +55,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 	})
 	e.measured(t, "%d partitions ready after %s", manyPartitions(),
 		time.Since(began).Round(100*time.Millisecond))
-	e.probe(t, leads{}, -1) // so that the client has all leaders in its metadata cache
+	e.probe(t, leads{}, -1) // fills the client's metadata cache with all leaders
 	kill := func(t *testing.T, broker int32) { e.killProcess(t, brokerPod(broker)) }
 	remove := func(t *testing.T, broker int32) {
 		e.kubectl(t, "delete", "pod", brokerPod(broker), "--wait=false")
@@ -68,7 +68,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 		{"deleted", remove},
 		{"killed again", kill},
 		{"deleted again", remove},
-		// The second fault comes when the first broker is just returning to its ISRs.
+		// The second failure happens while the first broker is returning to its ISRs.
 		{"deleted, and another one killed 14 s later", func(t *testing.T, broker int32) {
 			remove(t, broker)
 			time.Sleep(14 * time.Second)
@@ -78,7 +78,7 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 		t.Run(failure.name, func(t *testing.T) {
 			e.waitPreferredLeaders(t)
 			before, broker := e.leads(t, many), int32(round%brokerCount)
-			// This is a steady load on about 30 partitions.
+			// Send a steady load to about 30 partitions.
 			e.stream(t, many, "keys", "30", "perSecond", "300")
 			e.waitAcknowledged(t, many, 500)
 			e.mustCall(t, "POST", "mark", "topic", many)
@@ -104,7 +104,8 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 }
 
 // probe sends a record to each partition. It logs the longest time until an acknowledgement,
-// separately for the partitions that the given broker led before its failure and for all others.
+// separately for the partitions that the given broker led before its failure and for all other
+// partitions.
 func (e *environment) probe(t *testing.T, before leads, broker int32) {
 	t.Helper()
 	latencies := e.mustCall(t, "POST", "probe", "topic", many, "partitions",

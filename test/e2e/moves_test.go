@@ -63,7 +63,7 @@ func (e *environment) reassign(t *testing.T) {
 					}
 					return ""
 				})
-			// The operator may elect the preferred leader at the same time.
+			// The operator can elect the preferred leader at the same time.
 			if _, err := e.call(t.Context(), "POST", "elect", url.Values{"topic": {failover},
 				"partition": {"2"}}); err != nil &&
 				!strings.Contains(err.Error(), "ELECTION_NOT_NEEDED") {
@@ -81,7 +81,7 @@ func (e *environment) reassign(t *testing.T) {
 	}
 }
 
-// rotated returns a partition's replicas in another order, so that another broker is the preferred
+// rotated returns a partition's replicas in another order, with another broker as the preferred
 // leader.
 func (e *environment) rotated(t *testing.T, index int32) []int32 {
 	t.Helper()
@@ -89,7 +89,8 @@ func (e *environment) rotated(t *testing.T, index int32) []int32 {
 	return append(slices.Clone(assigned[1:]), assigned[0])
 }
 
-// list returns the ids as Kafka's clients and annotations of Topics write them, such as "2,0,1".
+// list returns the ids in the notation of Kafka's clients and of Topics' annotations, such as
+// "2,0,1".
 func list(ids []int32) string {
 	var texts []string
 	for _, id := range ids {
@@ -112,7 +113,7 @@ func (e *environment) waitReplicas(t *testing.T, index int32, target []int32) {
 }
 
 // scale scales the LogCluster down and up under load. If the remaining brokers cannot hold all
-// replicas, a condition must report this, and no broker may be removed.
+// replicas, a condition must report this, and no broker must be removed.
 func (e *environment) scale(t *testing.T) {
 	e.underLoad(t, func(t *testing.T) {
 		e.kubectl(t, "patch", "logcluster", logCluster, "--type=merge", "-p",
@@ -140,7 +141,7 @@ func (e *environment) scale(t *testing.T) {
 	})
 }
 
-// topicsOfThreeReplicas returns the names of the Topics that keep the LogCluster from losing a
+// topicsOfThreeReplicas returns the names of the Topics that prevent the LogCluster from losing a
 // broker: the topic under load, and __consumer_offsets if an earlier step used a group.
 func (e *environment) topicsOfThreeReplicas(t *testing.T) []string {
 	t.Helper()
@@ -165,8 +166,8 @@ func (e *environment) patchReplicas(t *testing.T, topics []string, replicas int)
 	}
 }
 
-// waitScaled waits until condition Scaled has the given reason for the current generation of the
-// LogCluster.
+// waitScaled waits until condition Scaled has the given reason for the LogCluster's current
+// generation.
 func (e *environment) waitScaled(t *testing.T, reason string) {
 	t.Helper()
 	until(t, "condition Scaled has reason "+reason, func(ctx context.Context) string {
@@ -183,8 +184,8 @@ func (e *environment) waitScaled(t *testing.T, reason string) {
 	})
 }
 
-// racks reads a topic as a consumer in the rack of each broker. This broker must send the batches,
-// although it is a follower for most partitions.
+// racks reads a topic as a consumer in each broker's rack. The broker in this rack must send the
+// batches, although it is a follower for most partitions.
 func (e *environment) racks(t *testing.T) {
 	for id := range int32(brokerCount) {
 		var lease coordinationv1.Lease

@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// cutFor is the time for which a part of the network is interrupted: longer than a Lease is
-	// valid, and than a leader waits for a follower (lagMax).
+	// cutFor is the time for which a part of the network is interrupted. It is longer than a Lease is
+	// valid, and longer than a leader waits for a follower (lagMax).
 	cutFor = 25 * time.Second
-	// promptly is the time within which other brokers must lead all partitions, and writes to the
-	// partitions of other leaders must continue, if the other brokers detect the failure.
+	// promptly is the time limit after a failure that the other brokers detect. Within this time,
+	// other brokers must lead all partitions, and writes to other leaders' partitions must continue.
 	promptly = 10 * time.Second
-	// hungLimit is the time within which the kubelet must restart a hung broker: 30 s until the
-	// liveness probe has failed three times, up to 10 s until it begins to fail, 5 s until SIGKILL,
-	// and up to 20 s of back-off for a container that has already exited.
+	// hungLimit is the time within which the kubelet must restart a hung broker. It is the sum of 30 s
+	// until the liveness probe has failed three times, up to 10 s until it begins to fail, 5 s until
+	// SIGKILL, and up to 20 s of back-off for a container that has already exited.
 	hungLimit = 70 * time.Second
-	// clientTimeout is half of the request timeout of a client that must notice a silent broker, and
-	// clientDial is its connection timeout. franz-go connects twice for each of the five requests in
-	// flight before it asks another broker for the leaders, so ten times clientDial must be shorter
-	// than promptly (docs/operations/failures.md, Client timeouts).
+	// clientTimeout is half of the request timeout of a client that must detect a silent broker.
+	// clientDial is this client's connection timeout. franz-go connects twice for each of the five
+	// requests in flight before it asks another broker for the leaders, so ten times clientDial must
+	// be shorter than promptly (docs/operations/failures.md, Client timeouts).
 	clientTimeout, clientDial = "1s", "200ms"
 )
 
-// networkFailure is an interruption that concerns one broker.
+// networkFailure is an interruption that affects one broker.
 type networkFailure struct {
 	name string
 	// cut interrupts the network, or stops a process.
@@ -46,16 +46,17 @@ type networkFailure struct {
 	// isolated is true if the operator must mark the broker as isolated.
 	isolated bool
 	// answers is true if the broker's clients receive answers from it. Otherwise a client waits for
-	// its own timeouts before it writes to the new leader: 20 s by default, so it uses
-	// clientTimeout and clientDial.
+	// its own timeouts before it writes to the new leader. By default these are 20 s, so the client
+	// uses clientTimeout and clientDial.
 	answers bool
-	// stops is true if the process of the broker is stopped.
+	// stops is true if the broker's process is stopped.
 	stops bool
 }
 
 // limit returns the time for which the partitions of an isolated broker may be unavailable. The
-// kernel accepts connections to a stopped process. franz-go has five requests in flight to it, and
-// sends each of them again, one after the other, before it asks another broker for the leader.
+// kernel accepts connections to a stopped process. franz-go has five requests in flight to this
+// process. It sends each of them again, one after the other, before it asks another broker for the
+// leader.
 func (f *networkFailure) limit() time.Duration {
 	if f.stops {
 		return 30 * time.Second
@@ -63,19 +64,19 @@ func (f *networkFailure) limit() time.Duration {
 	return promptly
 }
 
-// victim is the broker that a failure concerns. It runs on another node than the client, all other
-// brokers and the active operator.
+// victim is the broker that a failure affects. It runs on a different node than the client, all
+// other brokers and the active operator.
 type victim struct {
 	id    int32
 	pod   corev1.Pod
 	peers []string // addresses of the other brokers
-	// others are the addresses of all pods on other nodes: brokers, operators, the client.
+	// others contains the addresses of all pods on other nodes: brokers, operators and the client.
 	others []string
 	api    string // address of the API server
 }
 
-// networkFails interrupts parts of the network, and stops a process, under load. Each time all
-// acknowledged records must exist afterwards.
+// networkFails interrupts parts of the network, and stops a process, under load. After each
+// failure, all acknowledged records must exist.
 func (e *environment) networkFails(t *testing.T) {
 	both := func(t *testing.T, a string, others []string) {
 		for _, b := range others {
@@ -129,8 +130,8 @@ func (e *environment) networkFails(t *testing.T) {
 	})
 }
 
-// hungBrokerRestarts stops a broker process and does not continue it. The kubelet must kill and
-// restart it: its liveness probe fails for 30 s, and SIGTERM has no effect.
+// hungBrokerRestarts stops a broker process permanently. The kubelet must kill and restart it,
+// because its liveness probe fails for 30 s and SIGTERM has no effect.
 func (e *environment) hungBrokerRestarts(t *testing.T) {
 	v := e.victim(t)
 	began := time.Now()
@@ -153,8 +154,8 @@ func (e *environment) hungBrokerRestarts(t *testing.T) {
 	e.waitReady(t, 1, topics)
 }
 
-// networkFailure interrupts the network for cutFor, and reports for how long partitions were
-// unavailable while it was interrupted, and after that.
+// networkFailure interrupts the network for cutFor. It reports the times for which partitions were
+// unavailable during and after the interruption.
 func (e *environment) networkFailure(t *testing.T, failure networkFailure) {
 	v := e.victim(t)
 	before := e.leads(t, failover)
@@ -192,8 +193,8 @@ func (e *environment) networkFailure(t *testing.T, failure networkFailure) {
 		e.mustCall(t, "GET", "stats", "topic", failover).longest())
 }
 
-// observe waits for cutFor. It returns after which time since began the operator marked the broker
-// as isolated, and after which time the broker led no partition; 0 if that did not happen.
+// observe waits for cutFor. It returns two times since began: when the operator marked the broker
+// as isolated, and when the broker led no partition any more; 0 if this did not happen.
 func (e *environment) observe(t *testing.T, v victim, began time.Time) (marked,
 	replaced time.Duration) {
 	t.Helper()
@@ -215,8 +216,8 @@ func (e *environment) observe(t *testing.T, v victim, began time.Time) (marked,
 	return marked, replaced
 }
 
-// victim waits until a broker leads a partition that runs on another node than the client and the
-// active operator, and returns it. It prefers a node without DNS servers.
+// victim waits for a broker that leads a partition and runs on a different node than the client and
+// the active operator, and returns it. It prefers a node without DNS servers.
 func (e *environment) victim(t *testing.T) (found victim) {
 	t.Helper()
 	dns := e.dnsNodes(t)
@@ -241,7 +242,7 @@ func (e *environment) victim(t *testing.T) (found victim) {
 	return found
 }
 
-// victims returns the brokers that run on other nodes than the client and the active operator.
+// victims returns the brokers that run on different nodes than the client and the active operator.
 func (e *environment) victims(t *testing.T) (all []victim) {
 	t.Helper()
 	var pods corev1.PodList

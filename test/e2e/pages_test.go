@@ -17,32 +17,32 @@ import (
 	"heartwood.dev/heartwood/test/kit/pages"
 )
 
-// watched matches commands that do not end by themselves; they must run until they are ended.
+// watched matches commands that run until they are ended.
 var watched = regexp.MustCompile(` (-w|--watch|-f|--follow)\b|^kubectl heartwood console\b`)
 
-// asks matches commands that print their plan and ask. The step does not answer: it runs those in
-// sentences with --dry-run, which checks their arguments and computes the plan. Those in code
-// blocks have --yes.
+// asks matches commands that print their plan and ask for confirmation. The step does not confirm.
+// It runs such commands in sentences with --dry-run, which checks their arguments and computes the
+// plan. Such commands in code blocks have --yes.
 var asks = regexp.MustCompile(
 	`^kubectl heartwood (-n \S+ )?(restart|move|rebalance|cordon|groups \S+ --reset)\b`)
 
-// shell runs commands as a reader of the documents would, in the namespace of the test.
+// shell runs commands in the test's namespace, like a reader of the documents.
 type shell struct {
 	*plugin
-	values map[string]string // of the placeholders
+	values map[string]string // values of the placeholders
 }
 
-// commandsOfPages runs the commands of the runbooks, of docs/operations and of the README: those in
-// code blocks in the order of the pages, and then those in sentences and tables. Each must succeed.
-// Before and after commands that change the LogCluster, the step brings it into the state that the
-// page assumes.
+// commandsOfPages runs the commands in the runbooks, in docs/operations and in the README. It first
+// runs the commands in code blocks, in the order of the pages, and then the commands in sentences
+// and tables. Each must succeed. Before and after commands that change the LogCluster, the step
+// brings the LogCluster into the state that the page assumes.
 func (e *environment) commandsOfPages(t *testing.T) {
 	commands, err := pages.All(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := e.newShell(t)
-	if e.transactionalID(t) == "" { // no earlier step has left one, and a group
+	if e.transactionalID(t) == "" { // true if no earlier step has left an id and a group
 		e.copying(t, func(t *testing.T) { e.waitCopying(t) })
 	}
 	s.values["TRANSACTIONAL-ID"], s.values["GROUP"] = e.transactionalID(t), s.group(t)
@@ -59,8 +59,8 @@ func (e *environment) commandsOfPages(t *testing.T) {
 	e.waitInSync(t)
 }
 
-// newShell returns a shell with kubectl heartwood and Helm in its PATH and the context in the
-// namespace.
+// newShell returns a shell whose PATH contains kubectl heartwood and Helm. The context uses the
+// test's namespace.
 func (e *environment) newShell(t *testing.T) *shell {
 	t.Helper()
 	content, err := os.ReadFile(os.Getenv("KUBECONFIG"))
@@ -88,7 +88,7 @@ func (e *environment) newShell(t *testing.T) *shell {
 		"TOPIC": "tickets", "PARTITION": "0"}}
 }
 
-// transactionalID returns a transactional id of the LogCluster, "" if there is none.
+// transactionalID returns one of the LogCluster's transactional ids, or "" if there is none.
 func (e *environment) transactionalID(t *testing.T) string {
 	t.Helper()
 	out := e.kubectl(t, "exec", brokerPod(0), "--", "heartwood", "transactions")
@@ -110,8 +110,8 @@ func (s *shell) group(t *testing.T) string {
 	return found[1]
 }
 
-// run runs a command, which must succeed. The exit code 3 of kubectl heartwood is a success: it
-// reports that something is degraded. A grep that finds nothing is one, too.
+// run runs a command, which must succeed. Exit code 3 of kubectl heartwood counts as success: it
+// reports that something is degraded. A grep without a match counts as success, too.
 func (s *shell) run(t *testing.T, c pages.Command) {
 	t.Helper()
 	text, _, _ := strings.Cut(c.Substitute(s.values), "   #")
@@ -128,7 +128,7 @@ func (s *shell) run(t *testing.T, c pages.Command) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", text)
 	if cmd.Dir = "../.."; c.Inline {
-		cmd.Dir = t.TempDir() // kubectl heartwood report writes a file
+		cmd.Dir = t.TempDir() // kubectl heartwood report writes a file there
 	}
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig,
 		"PATH="+filepath.Dir(s.path)+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -150,14 +150,14 @@ func (e *environment) prepare(t *testing.T, s *shell, c pages.Command) {
 	t.Helper()
 	switch {
 	case strings.HasPrefix(c.Text, "kubectl heartwood approve --dry-run"):
-		// Another template: a restart that the annotation requests needs no approval.
+		// The pod template must change, because a restart that the annotation requests needs no approval.
 		e.patch(t, `{"spec":{"rollout":{"policy":"OnApproval"},`+
 			`"resources":{"requests":{"cpu":"120m","memory":"256Mi"}}}}`)
 		e.waitRollout(t, v1alpha1.ReasonApprovalRequired, "")
 	case strings.HasPrefix(c.Text, "kubectl wait --for=condition=RollingOut --timeout="):
-		e.restartAll(t) // as the upgrade of the operator before it does
+		e.restartAll(t) // the page assumes an earlier upgrade of the operator, which restarts all brokers
 	case strings.Contains(c.Text, `"drain":[1]`):
-		// Broker 1 may be the only one of its zone.
+		// Broker 1 may be the only broker in its zone.
 		e.kubectl(t, "annotate", "logcluster", e.cluster, "--overwrite",
 			v1alpha1.AnnotationDrainAnyway+"=true")
 	case strings.HasPrefix(c.Text, "kubectl heartwood retained remove"):
@@ -165,7 +165,7 @@ func (e *environment) prepare(t *testing.T, s *shell, c pages.Command) {
 	}
 }
 
-// restore ends what a command has begun, where the page describes that in words.
+// restore ends processes that a command has begun, if the page describes their end only in words.
 func (e *environment) restore(t *testing.T, s *shell, c pages.Command) {
 	t.Helper()
 	switch {

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// partitions returns the partitions of a topic with their target assignment, by index. A partition
-// that is not assigned yet, or has no state yet, is omitted.
+// partitions returns a topic's partitions with their target assignments, by index. It omits
+// partitions that are not assigned yet or have no state yet.
 func (e *environment) partitions(ctx context.Context,
 	topic string) (map[int32]placement.Partition, error) {
 	all, err := e.allPartitions(ctx)
@@ -29,7 +29,7 @@ func (e *environment) partitions(ctx context.Context,
 	return partitions, nil
 }
 
-// allPartitions returns the partitions of all topics like partitions.
+// allPartitions is like partitions, for all topics.
 func (e *environment) allPartitions(
 	ctx context.Context) (map[partitionset.Key]placement.Partition, error) {
 	var sets v1alpha1.PartitionSetList

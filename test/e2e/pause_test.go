@@ -15,9 +15,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// paused pauses the LogCluster, and then replaces its CAs, takes the API server away, and kills a
-// broker. Certificates are renewed and leaders elected; a change of the pod template waits until
-// the pause ends.
+// paused pauses the LogCluster, and then replaces its CAs, stops the API server, and kills a
+// broker. Certificates must be renewed and leaders elected. A change of the pod template must wait
+// until the pause ends.
 func (e *changingCluster) paused(t *testing.T) {
 	here := e.of(changing)
 	secret := e.userSecret(t, "steady")
@@ -59,7 +59,7 @@ func (e *changingCluster) paused(t *testing.T) {
 	load.verify(t, seeds, as(secret, bundle.get)...)
 }
 
-// killLeader kills the process of the leader of a partition, and waits until another broker leads.
+// killLeader kills the process of a partition's leader, and waits until another broker leads.
 func (e *changingCluster) killLeader(t *testing.T) {
 	t.Helper()
 	leader := e.leads(t, "loaded")[0]

@@ -14,10 +14,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// consoleReady matches the line that kubectl heartwood console prints when it serves.
+// consoleReady matches the line that kubectl heartwood console prints when it is ready.
 var consoleReady = regexp.MustCompile(`^ready console=(http://127\.0\.0\.1:[0-9]+)/\n$`)
 
-// serves starts the console, reads pages with what the brokers report and store, and ends it.
+// serves starts the console, reads pages with the brokers' reports and records, and ends the
+// console.
 func (o *operatedCluster) serves(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()

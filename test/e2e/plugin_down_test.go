@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// oneBrokerDown runs the commands of kubectl heartwood while the pod of one broker does not exist.
-// Every partition has a leader then, so each command must do its work, however often it is run: the
-// broker that is down is the first one that a client tries in some of the runs.
+// oneBrokerDown runs the commands of kubectl heartwood while one broker's pod does not exist. Every
+// partition still has a leader, so each command must work, however often it is run. In some of the
+// runs, the broker that is down is the first broker that a client tries.
 func (e *environment) oneBrokerDown(t *testing.T) {
 	const down = logCluster + "-broker-2"
 	e.kubectl(t, "annotate", "logcluster", logCluster, "heartwood.dev/paused=true")
@@ -40,7 +40,7 @@ func (e *environment) oneBrokerDown(t *testing.T) {
 	viewer.ok(t, "", "clean", "ledger")
 	for _, args := range [][]string{{"status"}, {"brokers"}, {"topics"}, {"top"},
 		{"why", "sessions"}} {
-		// The exit code 3 says that a broker is down.
+		// Exit code 3 means that a broker is down.
 		if out, code := viewer.run(t, "", args...); code != 0 && code != 3 {
 			t.Errorf("%v: exit code %d\n%s", args, code, out)
 		}
@@ -48,8 +48,8 @@ func (e *environment) oneBrokerDown(t *testing.T) {
 	e.operateOneBrokerDown(t)
 }
 
-// operateOneBrokerDown runs the commands of operators. Those that change something print only their
-// plan. Some refuse their work, with the reason.
+// operateOneBrokerDown runs the commands for operating a LogCluster. Commands that change something
+// only print their plan. Some commands refuse, with the reason.
 func (e *environment) operateOneBrokerDown(t *testing.T) {
 	operator := e.linkPlugin(t, os.Getenv("KUBECONFIG"))
 	report := filepath.Join(t.TempDir(), "report.zip")

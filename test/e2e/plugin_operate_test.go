@@ -18,15 +18,15 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// These are the LogCluster of testdata/operated.yaml and its Topic, which has two replicas.
+// Names of the LogCluster in testdata/operated.yaml and of its Topic, which has two replicas.
 const (
 	operated     = "operated"
 	cargo        = "cargo"
 	cargoRecords = 4000
 )
 
-// maintainerRules are the rights that docs/operations/kubectl-heartwood.md names for the commands
-// that change a LogCluster, and for report.
+// maintainerRules are the permissions that docs/operations/kubectl-heartwood.md names for the
+// commands that change a LogCluster, and for report.
 var maintainerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Verbs: []string{"get", "list"},
 		Resources: []string{"logclusters", "topics", "partitionsets", "logusers"}},
@@ -43,15 +43,15 @@ var maintainerRules = []rbacv1.PolicyRule{
 		Verbs: []string{"list"}},
 }
 
-// operatedCluster is the LogCluster of testdata/operated.yaml, and the plugin with
+// operatedCluster is the LogCluster in testdata/operated.yaml, with the plugin that has
 // maintainerRules.
 type operatedCluster struct {
 	*environment
 	plugin  *plugin
-	records []string // of topic cargo, as tail prints them, sorted
+	records []string // records of topic cargo as printed by tail, sorted
 }
 
-// operate runs the commands of the plugin that change a LogCluster, and checks their effects.
+// operate runs the plugin's commands that change a LogCluster, and checks their effects.
 func (e *environment) operate(t *testing.T) {
 	o := &operatedCluster{environment: e.of(operated),
 		plugin: e.newPlugin(t, "maintainer", maintainerRules)}
@@ -96,7 +96,7 @@ func (o *operatedCluster) ok(t *testing.T, args ...string) string {
 	return o.plugin.ok(t, "", append(args, "--cluster", operated)...)
 }
 
-// json runs a command and decodes its output. It fails for another exit code.
+// json runs a command and decodes its output. The test fails if the exit code is not want.
 func (o *operatedCluster) json(t *testing.T, want int, into any, args ...string) {
 	t.Helper()
 	args = append(args, "--cluster", operated, "-o", "json")
@@ -107,13 +107,14 @@ func (o *operatedCluster) json(t *testing.T, want int, into any, args ...string)
 	}
 }
 
-// commandPlan is the output of commands that change something.
+// commandPlan is the output of a command that changes something.
 type commandPlan struct {
 	Plan    []string
 	Applied *bool
 }
 
-// plan runs a command that must succeed, and returns its plan. want is whether it must be applied.
+// plan runs a command that must succeed, and returns its plan. want is true if the plan must be
+// applied.
 func (o *operatedCluster) plan(t *testing.T, want bool, args ...string) string {
 	t.Helper()
 	var plan commandPlan
@@ -135,7 +136,7 @@ func (o *operatedCluster) logCluster(t *testing.T) *v1alpha1.LogCluster {
 	return found
 }
 
-// waitRun waits until the last run that moves replicas has a phase.
+// waitRun waits until the last run that moves replicas has the given trigger and phase.
 func (o *operatedCluster) waitRun(t *testing.T, trigger v1alpha1.RebalanceTrigger,
 	phase v1alpha1.RebalancePhase) {
 	t.Helper()
@@ -148,7 +149,7 @@ func (o *operatedCluster) waitRun(t *testing.T, trigger v1alpha1.RebalanceTrigge
 	})
 }
 
-// held returns the number of replicas of topic cargo on a broker.
+// held returns the number of a broker's replicas of topic cargo.
 func (o *operatedCluster) held(t *testing.T, broker int32) (count int) {
 	t.Helper()
 	for _, replicas := range o.assigned(t, cargo) {
@@ -159,7 +160,7 @@ func (o *operatedCluster) held(t *testing.T, broker int32) (count int) {
 	return count
 }
 
-// waitSettled waits until every partition of topic cargo has its target replicas, in sync.
+// waitSettled waits until every partition of topic cargo has its target replicas, all in sync.
 func (o *operatedCluster) waitSettled(t *testing.T) {
 	t.Helper()
 	until(t, "partitions of "+cargo+" are as assigned", func(ctx context.Context) string {
@@ -177,7 +178,7 @@ func (o *operatedCluster) waitSettled(t *testing.T) {
 	})
 }
 
-// fill writes 16 MB that do not compress, so that a copy with a low rate takes long.
+// fill writes 16 MB of incompressible records, which makes a copy with a low rate take long.
 func (o *operatedCluster) fill(t *testing.T) {
 	for i := range cargoRecords {
 		var value strings.Builder
@@ -221,7 +222,7 @@ type shownTopics struct {
 	Topics []struct{ Name string }
 }
 
-// shows checks the outputs and the exit codes 0 and 3: a Topic with too many replicas is not ready.
+// shows checks the outputs and the exit codes 0 and 3. A Topic with too many replicas is not ready.
 func (o *operatedCluster) shows(t *testing.T) {
 	until(t, "a healthy status", func(context.Context) string {
 		if out, code := o.run(t, "status"); code != 0 {
@@ -267,7 +268,7 @@ func (o *operatedCluster) shows(t *testing.T) {
 	}
 }
 
-// create creates a Topic of the LogCluster, which is deleted at the end of the test.
+// create creates a Topic of the LogCluster. The Topic is deleted at the end of the test.
 func (o *operatedCluster) create(t *testing.T, name string, settings v1alpha1.TopicSettings) {
 	t.Helper()
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -279,7 +280,7 @@ func (o *operatedCluster) create(t *testing.T, name string, settings v1alpha1.To
 	o.atEnd(t, "delete", "topic", name, "--timeout=60s")
 }
 
-// refuses checks the exit codes 1 and 2. A command that fails changes nothing.
+// refuses checks the exit codes 1 and 2. A command that fails must change nothing.
 func (o *operatedCluster) refuses(t *testing.T) {
 	before, topic := o.logCluster(t), &v1alpha1.Topic{}
 	if err := o.Get(t.Context(), client.ObjectKey{Name: cargo}, topic); err != nil {
@@ -325,7 +326,7 @@ func (o *operatedCluster) refuses(t *testing.T) {
 	}
 }
 
-// expectUnchanged expects that a person has not changed the LogCluster.
+// expectUnchanged checks that the LogCluster's spec and annotations have not changed.
 func (o *operatedCluster) expectUnchanged(t *testing.T, before *v1alpha1.LogCluster) {
 	t.Helper()
 	if now := o.logCluster(t); now.Generation != before.Generation ||
@@ -360,7 +361,7 @@ func (o *operatedCluster) moves(t *testing.T) {
 	o.plan(t, false, append(args, "--yes")...)
 }
 
-// cordons cordons a broker: it gets no replica of a new Topic.
+// cordons cordons a broker, and checks that the broker gets no replica of a new Topic.
 func (o *operatedCluster) cordons(t *testing.T) {
 	before := o.logCluster(t)
 	o.plan(t, false, "cordon", "2", "--dry-run")
@@ -413,7 +414,7 @@ func (o *operatedCluster) drainsOne(t *testing.T) {
 		t.Error("broker 1 was drained although the drain was cancelled")
 	}
 
-	o.patch(t, `{"spec":{"rebalance":null}}`) // no limit of the rate any more
+	o.patch(t, `{"spec":{"rebalance":null}}`) // removes the limit of the rate
 	o.plan(t, true, "rebalance", "--yes")
 	o.kubectl(t, "wait", "logcluster", operated, "--for=condition=Drained", "--timeout=120s")
 	if held := o.held(t, id); held > 0 {
@@ -425,7 +426,7 @@ func (o *operatedCluster) drainsOne(t *testing.T) {
 	}
 }
 
-// rebalances gives the empty broker its share again.
+// rebalances fills the empty broker with its share of replicas again.
 func (o *operatedCluster) rebalances(t *testing.T) {
 	before := o.logCluster(t)
 	if plan := o.plan(t, false, "rebalance", "--dry-run"); !strings.Contains(plan,

@@ -20,11 +20,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// secretLine is the length from which on a line of a Secret's value is searched in a report.
+// secretLine is the minimum length of a line in a Secret's value for which a report is searched.
 const secretLine = 16
 
-// reports writes a report, and checks what it contains. A Secret that belongs to the LogCluster is
-// applied with kubectl, which stores its values in an annotation, too.
+// reports writes a report and checks its content. One Secret of the LogCluster is applied with
+// kubectl, which also stores the Secret's values in an annotation.
 func (o *operatedCluster) reports(t *testing.T) {
 	manifest := fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: operated-secret,
   labels: {%s: %s}},
@@ -62,7 +62,8 @@ func (o *operatedCluster) reports(t *testing.T) {
 	}
 }
 
-// readReport reads a report, which must be complete and contain no value of a Secret.
+// readReport reads a report. The report must be complete and must not contain any value of a
+// Secret.
 func (e *environment) readReport(t *testing.T, cluster string, brokers int,
 	file string) map[string]string {
 	t.Helper()
@@ -104,7 +105,7 @@ func (e *environment) readReport(t *testing.T, cluster string, brokers int,
 	return archive
 }
 
-// unzip returns the content of the files in a zip file.
+// unzip returns the content of each file in a zip file.
 func unzip(t *testing.T, file string) map[string]string {
 	t.Helper()
 	archive, err := zip.OpenReader(file)
@@ -127,8 +128,8 @@ func unzip(t *testing.T, file string) map[string]string {
 	return contents
 }
 
-// expectNoSecrets expects that no file contains a line of a value of the namespace's Secrets, or
-// their base64 form. User names, addresses and certificates are no secrets.
+// expectNoSecrets checks that no file contains a line from a value of the namespace's Secrets, or
+// the line's base64 form. User names, addresses and certificates are not secret.
 func (e *environment) expectNoSecrets(t *testing.T, archive map[string]string) {
 	t.Helper()
 	var secrets corev1.SecretList

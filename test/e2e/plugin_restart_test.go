@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// uids returns the UIDs of the pods by broker.
+// uids returns the UIDs of the brokers' pods, by broker.
 func (o *operatedCluster) uids(t *testing.T) map[int32]types.UID {
 	t.Helper()
 	uids := map[int32]types.UID{}
@@ -30,7 +30,7 @@ func (o *operatedCluster) uids(t *testing.T) map[int32]types.UID {
 	return uids
 }
 
-// restarts restarts one broker. While the LogCluster is paused, the operator does not do it.
+// restarts restarts one broker. While the LogCluster is paused, the operator must not restart it.
 func (o *operatedCluster) restarts(t *testing.T) {
 	before := o.uids(t)
 	o.plan(t, true, "pause", "--yes")
@@ -73,8 +73,8 @@ func (o *operatedCluster) restarts(t *testing.T) {
 	o.waitSettled(t)
 }
 
-// restartsAll requests the restart of all brokers, and waits until it begins. The rest would take a
-// minute, and is what other steps test.
+// restartsAll requests the restart of all brokers, and waits until it begins. The remaining
+// restarts would take a minute, and other steps test them.
 func (o *operatedCluster) restartsAll(t *testing.T) {
 	before := o.uids(t)
 	o.plan(t, true, "restart", "--yes")

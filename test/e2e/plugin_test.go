@@ -24,8 +24,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// pluginRules are the rights that docs/operations/kubectl-heartwood.md names for status, why, top,
-// tail, produce, groups and clean.
+// pluginRules are the permissions that docs/operations/kubectl-heartwood.md names for status, why,
+// top, tail, produce, groups and clean.
 var pluginRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logclusters", "topics"},
 		Verbs: []string{"get", "list"}},
@@ -33,10 +33,10 @@ var pluginRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}},
 }
 
-// plugin runs kubectl heartwood as a ServiceAccount with few rights.
+// plugin runs kubectl heartwood as a ServiceAccount with few permissions.
 type plugin struct{ path, kubeconfig string }
 
-// newPlugin creates a ServiceAccount, its Role and its kubeconfig.
+// newPlugin creates a ServiceAccount, with a Role and a kubeconfig.
 func (e *environment) newPlugin(t *testing.T, name string, rules []rbacv1.PolicyRule) *plugin {
 	t.Helper()
 	metadata := metav1.ObjectMeta{Name: name, Namespace: e.namespace}
@@ -70,7 +70,7 @@ func (e *environment) newPlugin(t *testing.T, name string, rules []rbacv1.Policy
 	return e.linkPlugin(t, file)
 }
 
-// linkPlugin makes the plugin of a kubeconfig.
+// linkPlugin returns a plugin that uses a kubeconfig.
 func (e *environment) linkPlugin(t *testing.T, kubeconfig string) *plugin {
 	t.Helper()
 	p := &plugin{path: filepath.Join(t.TempDir(), "kubectl-heartwood"), kubeconfig: kubeconfig}
@@ -84,7 +84,7 @@ func (e *environment) linkPlugin(t *testing.T, kubeconfig string) *plugin {
 	return p
 }
 
-// command returns a command that runs through kubectl.
+// command returns a command that runs the plugin through kubectl.
 func (p *plugin) command(ctx context.Context, stdin string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "kubectl", append([]string{"heartwood"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig,
@@ -93,8 +93,7 @@ func (p *plugin) command(ctx context.Context, stdin string, args ...string) *exe
 	return cmd
 }
 
-// output runs a command and returns what it writes to standard output and to standard error, and
-// its exit code.
+// output runs a command. It returns the command's standard output, standard error and exit code.
 func (p *plugin) output(t *testing.T, stdin string, args ...string) (out, errOut string,
 	code int) {
 	t.Helper()
@@ -131,11 +130,12 @@ func (p *plugin) ok(t *testing.T, stdin string, args ...string) string {
 	return out
 }
 
-// volatile matches what differs between two runs, with the padding of its column.
+// volatile matches the parts of an output that differ between two runs, with the padding of their
+// columns.
 var volatile = regexp.MustCompile(`\b(v?[0-9][0-9A-Za-z.-]*|dev)\b *`)
 
-// kubectlHeartwood runs the plugin with the rights of its documentation, and nothing else, against
-// real brokers: the port-forwards go through the API server and the kubelets.
+// kubectlHeartwood runs the plugin against real brokers, with only the permissions in its
+// documentation. The port-forwards go through the API server and the kubelets.
 func (e *environment) kubectlHeartwood(t *testing.T) {
 	p := e.newPlugin(t, "viewer", pluginRules)
 	until(t, "a healthy status", func(context.Context) string {

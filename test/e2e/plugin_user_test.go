@@ -19,8 +19,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// userRules are the rights that docs/operations/kubectl-heartwood.md names for user config and user
-// rotate, and for report on a secured LogCluster, besides maintainerRules.
+// userRules are the permissions that docs/operations/kubectl-heartwood.md names, besides
+// maintainerRules, for user config and user rotate, and for report on a secured LogCluster.
 var userRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logusers"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{"heartwood.dev"}, Verbs: []string{"get"},
@@ -30,8 +30,8 @@ var userRules = []rbacv1.PolicyRule{
 		Verbs: []string{"create"}},
 }
 
-// userCommands runs the commands about LogUser writer, whose credentials the function login uses,
-// and writes a report of the secured LogCluster.
+// userCommands runs the commands for LogUser writer, and writes a report on the secured LogCluster.
+// The function login uses the LogUser's credentials.
 func (e *environment) userCommands(t *testing.T, login func(password string) *kgo.Client) {
 	t.Helper()
 	const account = "user-maintainer"
@@ -93,7 +93,8 @@ func (e *environment) writerSecret(t *testing.T) map[string]string {
 	return values
 }
 
-// userFiles lets the plugin write the files of the Secret. Nobody else may read them.
+// userFiles makes the plugin write the Secret's values to files. Only the owner must be able to
+// read them.
 func (e *environment) userFiles(t *testing.T, p *plugin, want map[string]string) {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), "writer")
@@ -112,7 +113,7 @@ func (e *environment) userFiles(t *testing.T, p *plugin, want map[string]string)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// the configuration of librdkafka contains the directory
+		// librdkafka's configuration contains the directory.
 		if name != "librdkafka.conf" && string(content) != want[name] {
 			t.Errorf("%s differs from the Secret", file)
 		}
@@ -122,8 +123,8 @@ func (e *environment) userFiles(t *testing.T, p *plugin, want map[string]string)
 	}
 }
 
-// expectRotated waits until the Secret has another password, and clients can log in with it. The
-// previous one remains valid.
+// expectRotated waits until the Secret has another password and clients can log in with it. The
+// previous password must remain valid.
 func (e *environment) expectRotated(t *testing.T, previous string,
 	login func(password string) *kgo.Client) {
 	t.Helper()

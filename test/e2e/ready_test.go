@@ -15,14 +15,14 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// These are the labels of the pods of brokers and of the operator.
+// Labels of the brokers' pods and of the operator's pods.
 var (
 	brokers = client.MatchingLabels{"app.kubernetes.io/name": "heartwood",
 		"app.kubernetes.io/component": "broker"}
 	operators = client.MatchingLabels{"app.kubernetes.io/component": "operator"}
 )
 
-// notReady returns the reason why a resource is not Ready in its current generation; "" if it is
+// notReady returns the reason why a resource is not Ready in its current generation, or "" if it is
 // Ready.
 func notReady(kind string, object client.Object, observed int64,
 	conditions []metav1.Condition) string {
@@ -75,7 +75,7 @@ func (e *environment) waitReady(t *testing.T, clusters, topics int) {
 }
 
 // waitPod waits until the pod with the given name is ready. If previous is not nil, the pod must
-// have a different UID than the pod previous.
+// have a different UID than previous.
 func (e *environment) waitPod(t *testing.T, name string, previous client.Object) {
 	t.Helper()
 	until(t, "pod "+name+" ready", func(ctx context.Context) string {

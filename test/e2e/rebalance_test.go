@@ -19,12 +19,12 @@ import (
 
 const (
 	spread = "spread"
-	// smallLog is a size of which half may be copied before a drain is cancelled.
+	// smallLog is a log size below which half of a log can be copied before a drain is cancelled.
 	smallLog = 256 << 10
 )
 
-// rebalance adds two brokers, cancels a drain, drains a broker in the middle, and removes the two
-// brokers again, all under load.
+// rebalance adds two brokers, cancels a drain, drains a broker with a middle id, and removes the
+// two brokers again, all under load.
 func (e *environment) rebalance(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/spread.yaml")
 	until(t, "partitions of spread assigned", func(ctx context.Context) string {
@@ -38,7 +38,7 @@ func (e *environment) rebalance(t *testing.T) {
 		spread, "--create=false", "--records", "30000"))
 	e.underLoad(t, func(t *testing.T) {
 		e.addBrokers(t)
-		// Of 5 brokers in 3 zones one may be the only one of its zone.
+		// Of 5 brokers in 3 zones, one can be the only broker in its zone.
 		e.kubectl(t, "annotate", "logcluster", logCluster, v1alpha1.AnnotationDrainAnyway+"=true")
 		e.cancelDrain(t)
 		e.kubectl(t, "annotate", "logcluster", logCluster, v1alpha1.AnnotationRebalance+"-")
@@ -58,17 +58,18 @@ func (e *environment) rebalance(t *testing.T) {
 }
 
 // addBrokers waits until two new brokers have their share of the bytes, without more copies than
-// necessary, and measures the latency meanwhile.
+// necessary. Meanwhile it measures the latency.
 func (e *environment) addBrokers(t *testing.T) {
 	quiet := e.latency(t, "3 brokers, no moves", func() { e.pause(t, 20*time.Second) })
 	e.patch(t, `{"spec":{"brokers":5}}`)
 	e.waitMoves(t, v1alpha1.TriggerOnScale)
 	moving := e.latency(t, "moves to 2 new brokers",
 		func() { e.waitRun(t, v1alpha1.TriggerOnScale, v1alpha1.RebalanceDone) })
-	// This is no assertion: the brokers, the client and Kubernetes share the CPUs of one machine.
+	// This is only measured, not checked, because the brokers, the client and Kubernetes share one
+	// machine's CPUs.
 	e.measured(t, "99th percentile of the latency: %.1f times that without moves; the target is 2",
 		float64(moving)/float64(quiet))
-	// A broker deletes the log of a replica that has moved away some time after the end of the run.
+	// After a replica has moved away, its broker deletes the log some time after the end of the run.
 	var total int64
 	until(t, "bytes balanced", func(context.Context) string {
 		sizes, largest := e.sizes(t, 5)
@@ -84,8 +85,8 @@ func (e *environment) addBrokers(t *testing.T) {
 		e.measured(t, "bytes by broker after 3 -> 5: %v, the mean is %d", sizes, total/5)
 		return ""
 	})
-	// Both new brokers need at least 90 % of the mean. The total includes the records that were
-	// written during the run, as copies do.
+	// Each of the new brokers needs at least 90 % of the mean. The total includes the records that
+	// were written during the run, and so does the number of copied bytes.
 	copied, bound := e.lastRun(t).BytesDone, total/5*2*9/10
 	e.measured(t, "the run copied %d bytes, the lower bound is %d", copied, bound)
 	if copied > bound*11/10 {
@@ -93,8 +94,8 @@ func (e *environment) addBrokers(t *testing.T) {
 	}
 }
 
-// latency returns the 99th percentile of the latency of acknowledgements of topic failover while a
-// function runs.
+// latency returns the 99th percentile of topic failover's acknowledgement latency while a function
+// runs.
 func (e *environment) latency(t *testing.T, name string, during func()) time.Duration {
 	t.Helper()
 	before := e.leaderEpochs(t)
@@ -109,7 +110,7 @@ func (e *environment) latency(t *testing.T, name string, during func()) time.Dur
 	return time.Duration(got.P99) * time.Millisecond
 }
 
-// leaderEpochs returns the sum of the leader epochs of topic failover.
+// leaderEpochs returns the sum of the leader epochs of topic failover's partitions.
 func (e *environment) leaderEpochs(t *testing.T) (sum int32) {
 	t.Helper()
 	all, err := e.partitions(t.Context(), failover)
@@ -122,7 +123,7 @@ func (e *environment) leaderEpochs(t *testing.T) (sum int32) {
 	return sum
 }
 
-// waitMoves waits until a run with a trigger moves partitions.
+// waitMoves waits until a run with the given trigger moves partitions.
 func (e *environment) waitMoves(t *testing.T, trigger v1alpha1.RebalanceTrigger) {
 	t.Helper()
 	until(t, fmt.Sprintf("moves of run %s", trigger), func(ctx context.Context) string {
@@ -138,8 +139,8 @@ func (e *environment) waitMoves(t *testing.T, trigger v1alpha1.RebalanceTrigger)
 	})
 }
 
-// cancelDrain cancels a drain that is too slow to end. The assignments must then be those before
-// the drain, except those of logs that are so small that half of them was copied.
+// cancelDrain cancels a drain that is too slow to end. The assignments must then be the same as
+// before the drain, except for small logs of which half has been copied.
 func (e *environment) cancelDrain(t *testing.T) {
 	before, large := e.targets(t), e.largeLogs(t, 5)
 	e.patch(t, `{"spec":{"drain":[1],"rebalance":{"rate":"1Ki"}}}`)
@@ -191,14 +192,14 @@ func (e *environment) targets(t *testing.T) map[partitionset.Key][]int32 {
 	return targets
 }
 
-// drainWithoutOperator kills the operators while a drain moves replicas. The next operator
-// continues the same run, and no broker goes down.
+// drainWithoutOperator kills the operators while a drain moves replicas. The next operator must
+// continue the same run, and no broker must fail.
 func (e *environment) drainWithoutOperator(t *testing.T) {
 	e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceMoving)
 	began, watch := e.lastRun(t).StartTime, e.watchAll(t, 5)
 	e.pause(t, 5*time.Second) // some moves are in progress then
 	e.killOperators(t)
-	e.patch(t, `{"spec":{"rebalance":null}}`) // no limit of the rate any more
+	e.patch(t, `{"spec":{"rebalance":null}}`) // removes the limit of the rate
 	e.waitRun(t, v1alpha1.TriggerDrain, v1alpha1.RebalanceDone)
 	if now := e.lastRun(t).StartTime; !now.Equal(began) {
 		t.Errorf("the run began at %s, that of the killed operator at %s", now, began)
@@ -224,8 +225,9 @@ func (e *environment) patch(t *testing.T, patch string) {
 	e.kubectl(t, "patch", "logcluster", e.cluster, "--type=merge", "-p", patch)
 }
 
-// waitRun waits until a run with a trigger, between all brokers of the spec, has a phase. An
-// earlier run may have had the same trigger and phase, between another number of brokers.
+// waitRun waits until a run with the given trigger, between all brokers of the spec, has the given
+// phase. An earlier run with the same trigger and phase, but another number of brokers, does not
+// count.
 func (e *environment) waitRun(t *testing.T, trigger v1alpha1.RebalanceTrigger,
 	phase v1alpha1.RebalancePhase) {
 	t.Helper()
@@ -287,7 +289,7 @@ func (e *environment) largeLogs(t *testing.T, brokers int32) map[partitionset.Ke
 	return large
 }
 
-// logs returns the replicas of a broker, as it reports them.
+// logs returns a broker's report on its replicas.
 func (e *environment) logs(t *testing.T, broker int32) []report.Partition {
 	t.Helper()
 	text := e.kubectl(t, "get", "--raw", "/api/v1/namespaces/"+e.namespace+"/pods/"+

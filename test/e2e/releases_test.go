@@ -16,12 +16,12 @@ import (
 // release is the name of the Helm release that most steps use.
 const release = "heartwood"
 
-// handOver matches the commands that the chart prints if CRDs belong to another release.
+// handOver matches the commands that the chart prints if the CRDs belong to another release.
 var handOver = regexp.MustCompile(`(?m)^  ((?:KEPT=|kubectl ).*)$`)
 
-// installRelease installs the chart. If CRDs are left of another release, the install must fail
-// with the commands that hand them over: installRelease runs these and installs again. It reports
-// whether it had to.
+// installRelease installs the chart. If there are CRDs from another release, the install must fail
+// and print the commands that hand them over. installRelease then runs these commands and installs
+// again. It reports whether this was necessary.
 func (e *environment) installRelease(t *testing.T, name string,
 	values ...string) (handedOver bool) {
 	t.Helper()
@@ -58,8 +58,8 @@ func (e *environment) uninstallRelease(t *testing.T, name string) {
 	}
 }
 
-// failedInstall installs the chart for the first time, with an image that does not exist, and
-// uninstalls it, as the README says.
+// failedInstall installs the chart for the first time, with an image that does not exist. Then it
+// uninstalls the chart as the README describes.
 func (e *environment) failedInstall(t *testing.T) {
 	repository, tag := splitImage(absentImage)
 	out, err := helm(t.Context(), "install", "failed", "charts/heartwood", "--namespace",
@@ -72,8 +72,8 @@ func (e *environment) failedInstall(t *testing.T) {
 	e.uninstallRelease(t, "failed")
 }
 
-// otherRelease uninstalls the chart, installs it under another release name, and back. The brokers
-// run on meanwhile, and every release has an operator that works.
+// otherRelease uninstalls the chart, installs it under another release name, and then returns to
+// the first name. The brokers continue to run, and every release must have a working operator.
 func (e *environment) otherRelease(t *testing.T) {
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	before, err := helm(t.Context(), "get", "values", release, "--namespace", e.namespace, "-o",

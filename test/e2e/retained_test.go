@@ -16,12 +16,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-const kept = "kept" // the Topic of testdata/kept.yaml
+const kept = "kept" // the Topic in testdata/kept.yaml
 
-// retainedLogs is the part of the output of kubectl heartwood retained that the step reads.
+// retainedLogs is the part of the output of kubectl heartwood retained that this step reads.
 type retainedLogs struct {
 	Topics []retainedTopic
-	Others struct{ Logs int } // logs on the brokers' disks that belong to none of Topics
+	Others struct{ Logs int } // logs on the brokers' disks that belong to no entry of Topics
 }
 
 type retainedTopic struct {
@@ -30,8 +30,8 @@ type retainedTopic struct {
 	SizeBytes, RecordsMax int64
 }
 
-// retained deletes a Topic with reclaimPolicy Retain. Its partitions are shown as retained, and not
-// as a fault, until the records are removed with consent.
+// retained deletes a Topic with reclaimPolicy Retain. The Topic's partitions must be shown as
+// retained, not as a fault, until a user consents to the removal of the records.
 func (e *environment) retained(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/kept.yaml")
 	e.waitReady(t, 1, topics+1)
@@ -74,7 +74,7 @@ func (e *environment) retained(t *testing.T) {
 	e.waitRetained(t, 0)
 }
 
-// waitRetained waits until the status shows this number of retained partitions of topic kept.
+// waitRetained waits until the status shows the given number of retained partitions of topic kept.
 func (e *environment) waitRetained(t *testing.T, partitions int32) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d retained partitions", partitions), func(ctx context.Context) string {
@@ -89,7 +89,8 @@ func (e *environment) waitRetained(t *testing.T, partitions int32) {
 	})
 }
 
-// retainedLogs returns what the brokers retain: of topic kept, and of no deleted topic.
+// retainedLogs returns the retained logs that the brokers report: the logs of topic kept, and the
+// logs of no deleted topic.
 func (e *environment) retainedLogs(t *testing.T, p *plugin) (retainedTopics []retainedTopic,
 	others int) {
 	t.Helper()
@@ -102,7 +103,7 @@ func (e *environment) retainedLogs(t *testing.T, p *plugin) (retainedTopics []re
 		func(topic retainedTopic) bool { return topic.Topic != kept }), logs.Others.Logs
 }
 
-// retainedInStatus returns the entry of topic kept in the status of the LogCluster, or nil.
+// retainedInStatus returns the entry of topic kept in the LogCluster's status, or nil.
 func (e *environment) retainedInStatus(ctx context.Context) (*v1alpha1.RetainedTopic, error) {
 	var cluster v1alpha1.LogCluster
 	if err := e.Get(ctx, client.ObjectKey{Name: logCluster}, &cluster); err != nil {

@@ -18,8 +18,9 @@ import (
 // absentImage is the name of an image that does not exist.
 const absentImage = "registry.invalid/heartwood:absent"
 
-// brokenImage rolls out an image that does not exist, under load. The rolling update stops at one
-// broker, and condition RollingOut names it. The next image mends it.
+// brokenImage rolls out an image that does not exist, under load. The rolling update must stop at
+// one broker, and condition RollingOut must name this broker. Rolling out another image must end
+// the failure.
 func (e *environment) brokenImage(t *testing.T) {
 	e.underLoad(t, func(t *testing.T) {
 		e.patchImage(t, absentImage)
@@ -40,7 +41,7 @@ func (e *environment) brokenImage(t *testing.T) {
 	})
 }
 
-// withImage returns the number of broker pods with an image.
+// withImage returns the number of broker pods with the given image.
 func (e *environment) withImage(ctx context.Context, image string) (number int, err error) {
 	pods, err := e.pods(ctx, brokers)
 	for i := range pods {
@@ -57,7 +58,8 @@ func (e *environment) patchImage(t *testing.T, image string) {
 		fmt.Sprintf(`{"spec":{"image":%q}}`, image))
 }
 
-// waitRollout waits until condition RollingOut has a reason and a message that contains a text.
+// waitRollout waits until condition RollingOut has the given reason, and a message that contains
+// the given text.
 func (e *environment) waitRollout(t *testing.T, reason, message string) {
 	t.Helper()
 	last := ""

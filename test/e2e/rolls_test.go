@@ -23,14 +23,15 @@ import (
 )
 
 const (
-	hundred = "hundred" // the Topic of testdata/rolled.yaml with a hundred partitions
-	// maxRollGap is how long a partition may be unavailable for writes during a rolling update.
+	hundred = "hundred" // the Topic in testdata/rolled.yaml with a hundred partitions
+	// maxRollGap is the maximum time for which a partition can be unavailable for writes during a
+	// rolling update.
 	maxRollGap = 3 * time.Second
 )
 
 // rolls restarts all brokers, one after the other, while records are written and something else
-// fails. At most one broker may be away at a time, and no partition may have fewer in-sync replicas
-// than minInSyncReplicas.
+// fails. At most one broker must be down at a time, and no partition must have fewer in-sync
+// replicas than minInSyncReplicas.
 func (e *environment) rolls(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/rolled.yaml")
 	e.atEnd(t, "delete", "-f", "test/e2e/testdata/rolled.yaml", "--timeout=120s")
@@ -57,8 +58,8 @@ func (e *environment) rolls(t *testing.T) {
 				watch := e.watchBrokers(t)
 				e.changeImage(t, e.image)
 				roll.meanwhile(t)
-				// The roll waits until the name of a restarted broker has its new address. After
-				// the API server was away, Kubernetes may update its EndpointSlices minutes later.
+				// The roll waits until a restarted broker's name resolves to the new address. After an outage
+				// of the API server, Kubernetes can update its EndpointSlices minutes later.
 				e.poll(t, func(ctx context.Context) bool {
 					return e.condition(ctx, v1alpha1.ConditionRollingOut).Reason ==
 						v1alpha1.ReasonComplete
@@ -71,7 +72,7 @@ func (e *environment) rolls(t *testing.T) {
 	t.Run("a partition waits for a copy", e.slowCopy)
 }
 
-// waitWrites waits until each partition of topic failover accepts writes again, which must be
+// waitWrites waits until each partition of topic failover accepts writes again. This must happen
 // within promptly.
 func (e *environment) waitWrites(t *testing.T) {
 	t.Helper()
@@ -94,11 +95,12 @@ func (e *environment) waitWrites(t *testing.T) {
 }
 
 // rollHundred changes the image of all brokers while records are written to all partitions of
-// topics failover and hundred. The status must name each broker, and no partition may be
+// topics failover and hundred. The status must name each broker, and no partition must be
 // unavailable for writes for longer than maxRollGap.
 func (e *environment) rollHundred(t *testing.T) {
 	gap := e.underLoad(t, func(t *testing.T) {
-		// A record every 0.3 s to each partition, so that a gap is measured this precisely.
+		// Write a record to each partition every 0.3 s. This is the precision with which a gap is
+		// measured.
 		e.stream(t, hundred, "keys", "500", "perSecond", "300")
 		e.waitAcknowledged(t, hundred, 1000)
 		watch := e.watchBrokers(t)
@@ -120,8 +122,9 @@ func (e *environment) rollHundred(t *testing.T) {
 	e.checkAllRecords(t, hundred)
 }
 
-// changeImage changes the image of the brokers, of which one is that of a later version. Without
-// one, or if they have the image already, it restarts them, which is the same rolling update.
+// changeImage changes the brokers' image, for example to a later version's image. If the image is
+// not given, or the brokers already have it, changeImage restarts the brokers instead, which is the
+// same rolling update.
 func (e *environment) changeImage(t *testing.T, image string) {
 	t.Helper()
 	if image == "" || image == e.brokerImage(t) {
@@ -133,7 +136,7 @@ func (e *environment) changeImage(t *testing.T, image string) {
 	e.waitRolling(t)
 }
 
-// brokerImage returns the image of the first broker.
+// brokerImage returns the first broker's image.
 func (e *environment) brokerImage(t *testing.T) string {
 	t.Helper()
 	return e.kubectl(t, "get", "pod", brokerPod(0), "-o", "jsonpath={.spec.containers[0].image}")
@@ -147,7 +150,7 @@ func (e *environment) restartAll(t *testing.T) {
 	e.waitRolling(t)
 }
 
-// waitRolling waits until a rolling update is shown.
+// waitRolling waits until the LogCluster reports a rolling update.
 func (e *environment) waitRolling(t *testing.T) {
 	t.Helper()
 	until(t, "RollingOut", func(ctx context.Context) string {
@@ -158,7 +161,7 @@ func (e *environment) waitRolling(t *testing.T) {
 	})
 }
 
-// killOperators deletes the pods of all operators without a grace period, and waits for new ones.
+// killOperators deletes all operators' pods without a grace period, and waits for new ones.
 func (e *environment) killOperators(t *testing.T) {
 	t.Helper()
 	e.kubectl(t, "delete", "pods", "-l", "app.kubernetes.io/component=operator", "--grace-period=0",
@@ -166,9 +169,9 @@ func (e *environment) killOperators(t *testing.T) {
 	e.kubectl(t, "rollout", "status", "deployment", "--timeout=120s")
 }
 
-// slowCopy restarts all brokers while a partition moves from brokers 1 and 2 to brokers 0 and 1, so
-// slowly that the copy does not end by itself. Until it ends, the partition needs brokers 1 and 2:
-// they wait, and broker 0 is restarted.
+// slowCopy restarts all brokers while a partition moves from brokers 1 and 2 to brokers 0 and 1.
+// The copy is so slow that it does not end by itself. Until it ends, the partition needs brokers 1
+// and 2. So these brokers wait, and only broker 0 is restarted.
 func (e *environment) slowCopy(t *testing.T) {
 	t.Log(e.kubectl(t, "exec", brokerPod(0), "--", "/heartwood", "bench", "produce", "--topic",
 		"slow", "--create=false", "--records", "10000"))
@@ -190,14 +193,14 @@ func (e *environment) slowCopy(t *testing.T) {
 		if len(kept) != brokerCount-1 {
 			t.Errorf("%d brokers run in their previous pods, want 2", len(kept))
 		}
-		e.patch(t, `{"spec":{"rebalance":null}}`) // no limit of the rate any more
+		e.patch(t, `{"spec":{"rebalance":null}}`) // removes the limit of the rate
 		e.waitRollout(t, v1alpha1.ReasonComplete, "")
 		watch.check(t, brokerCount)
 	})
 }
 
 // drains evicts the brokers from one node after the other. The PodDisruptionBudget must delay each
-// eviction until the replicas of the last broker have caught up and clients know its new address.
+// eviction until the previous broker's replicas have caught up and clients know its new address.
 func (e *environment) drains(t *testing.T) {
 	e.underLoad(t, func(t *testing.T) {
 		watch := e.watchBrokers(t)
@@ -214,30 +217,30 @@ func (e *environment) drains(t *testing.T) {
 			e.atEnd(t, "uncordon", node)
 			t.Log(e.kubectl(t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data",
 				"--pod-selector="+v1alpha1.LabelCluster+"="+logCluster, "--timeout=300s"))
-			e.kubectl(t, "uncordon", node) // the volume of the broker may be on this node
+			e.kubectl(t, "uncordon", node) // the broker's volume may be on this node
 			e.waitPod(t, brokerPod(id), &before)
 		}
 		watch.check(t, brokerCount)
 	})
 }
 
-// brokersWatch observes pods, the status and partitions until it is checked.
+// brokersWatch observes pods, the status and partitions until the observation ends.
 type brokersWatch struct {
 	count int32 // number of brokers
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 	// away is the largest set of brokers whose pods were not ready at the same time.
 	away    []string
-	waiting map[int32]bool   // brokers whose restart status.brokers has announced
-	named   []int32          // brokers that condition RollingOut has named while it was True, in order
-	uids    map[string]bool  // of all pods
+	waiting map[int32]bool   // brokers whose restart was announced in status.brokers
+	named   []int32          // brokers named by condition RollingOut while True, in order
+	uids    map[string]bool  // UIDs of all pods
 	short   map[string]int32 // partitions of topic failover with fewer than two in-sync replicas
 }
 
 // watchBrokers begins to observe the brokers.
 func (e *environment) watchBrokers(t *testing.T) *brokersWatch { return e.watchAll(t, brokerCount) }
 
-// watchAll is watchBrokers for a number of brokers.
+// watchAll is like watchBrokers, for the given number of brokers.
 func (e *environment) watchAll(t *testing.T, count int32) *brokersWatch {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &brokersWatch{count: count, stop: cancel, waiting: map[int32]bool{},
@@ -254,7 +257,7 @@ func (e *environment) watchAll(t *testing.T, count int32) *brokersWatch {
 	return w
 }
 
-// observe observes once. A failed request is no observation.
+// observe makes one observation. A failed request does not count as an observation.
 func (w *brokersWatch) observe(ctx context.Context, e *environment) {
 	if pods, err := e.pods(ctx, brokers); err == nil {
 		w.observePods(pods)
@@ -279,8 +282,8 @@ func (w *brokersWatch) observePods(pods []corev1.Pod) {
 	}
 	for i := range pods {
 		w.uids[string(pods[i].UID)] = true
-		// After an outage of the API server, kube-controller-manager may set condition Ready of all
-		// pods to False. Only the kubelet sets the states of their containers.
+		// After an outage of the API server, kube-controller-manager can set condition Ready of all pods
+		// to False. So the containers' states are used, which only the kubelet sets.
 		ready := slices.ContainsFunc(pods[i].Status.ContainerStatuses,
 			func(c corev1.ContainerStatus) bool { return c.Ready })
 		if ready && pods[i].DeletionTimestamp == nil {
@@ -306,7 +309,7 @@ func (w *brokersWatch) observeStatus(status v1alpha1.LogClusterStatus) {
 	}
 }
 
-// check ends the observation like end. It also fails if not so many pods were replaced.
+// check ends the observation like end. It also fails unless exactly replaced pods were replaced.
 func (w *brokersWatch) check(t *testing.T, replaced int) {
 	t.Helper()
 	w.end(t)
@@ -315,7 +318,7 @@ func (w *brokersWatch) check(t *testing.T, replaced int) {
 	}
 }
 
-// end ends the observation. It fails if two brokers were away at the same time, or if a partition
+// end ends the observation. It fails if two brokers were down at the same time, or if a partition
 // had too few in-sync replicas.
 func (w *brokersWatch) end(t *testing.T) {
 	t.Helper()
@@ -330,9 +333,9 @@ func (w *brokersWatch) end(t *testing.T) {
 	t.Logf("restarts announced: %v, brokers named: %v", w.waiting, w.named)
 }
 
-// checkNamed fails if condition RollingOut has not named each broker, or if the status has not
-// announced the restart of each broker but the first: its restart may begin before the status is
-// written. The observation must have ended.
+// checkNamed fails if condition RollingOut has not named each broker. It also fails if the status
+// has not announced the restart of each broker except the first one, whose restart can begin before
+// the status is written. The observation must have ended.
 func (w *brokersWatch) checkNamed(t *testing.T) {
 	t.Helper()
 	for id := range w.count {

@@ -28,15 +28,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// changing is the name of the LogCluster in testdata/changing.yaml, and changingBrokers the number
-// of its brokers.
+// changing is the name of the LogCluster in testdata/changing.yaml. changingBrokers is its number
+// of brokers.
 const (
 	changing        = "changing"
 	changingBrokers = 3
 )
 
 // securityChanges secures a LogCluster, replaces its CAs, and limits a user, while clients outside
-// the pod network write 500 records a second with acks=all. No acknowledged record is lost.
+// the pod network write 500 records a second with acks=all. No acknowledged record must be lost.
 func (e *environment) securityChanges(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/changing.yaml")
 	defer e.kubectl(t, "delete", "-f", "test/e2e/testdata/changing-secured.yaml", "-f",
@@ -59,14 +59,14 @@ func (e *environment) securityChanges(t *testing.T) {
 	}
 }
 
-// changingCluster is the LogCluster of testdata/changing.yaml.
+// changingCluster is the LogCluster in testdata/changing.yaml.
 type changingCluster struct {
 	*environment
-	book  *ledger.Ledger // of topic loaded
+	book  *ledger.Ledger // acknowledged records of topic loaded
 	loads int            // number of loads that have begun
 }
 
-// waitChanging waits until the LogCluster is as its spec requests, and its Topics are ready.
+// waitChanging waits until the LogCluster matches its spec and its Topics are ready.
 func (e *changingCluster) waitChanging(t *testing.T, topics int) {
 	t.Helper()
 	until(t, "LogCluster "+changing+" to be as requested", func(ctx context.Context) string {
@@ -102,8 +102,7 @@ func (e *changingCluster) waitChanging(t *testing.T, topics int) {
 	})
 }
 
-// endpoints returns the addresses of the brokers at a listener, for clients outside the pod
-// network.
+// endpoints returns the brokers' addresses at a listener for clients outside the pod network.
 func (e *changingCluster) endpoints(t *testing.T, listener string) (all []string) {
 	t.Helper()
 	for id := range int32(changingBrokers) {
@@ -117,7 +116,7 @@ func (e *changingCluster) endpoints(t *testing.T, listener string) (all []string
 	return all
 }
 
-// userSecret returns the content of a LogUser's Secret, once it has a bootstrap address.
+// userSecret returns the content of a LogUser's Secret, once this contains a bootstrap address.
 func (e *changingCluster) userSecret(t *testing.T, user string) (data map[string][]byte) {
 	t.Helper()
 	until(t, "the Secret of LogUser "+user, func(ctx context.Context) string {
@@ -135,7 +134,7 @@ func (e *changingCluster) userSecret(t *testing.T, user string) (data map[string
 }
 
 // as returns the options of a client with the password and the CAs in a Secret. Each connection
-// uses the CAs that roots returns, as a client does that reads its mounted Secret again.
+// uses the CAs that roots returns, like a client that re-reads its mounted Secret.
 func as(secret map[string][]byte, roots func() []byte) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.SASL(scram.Auth{User: string(secret["username"]),
@@ -150,7 +149,7 @@ func as(secret map[string][]byte, roots func() []byte) []kgo.Opt {
 }
 
 // becomesSecured adds TLS, users, ACLs and mutual TLS between brokers, in a rolling update. The
-// client of the plain listener continues.
+// plain listener's client must continue.
 func (e *changingCluster) becomesSecured(t *testing.T) {
 	seeds := e.endpoints(t, "outside")
 	load := e.startLoad(t, seeds)
@@ -180,9 +179,9 @@ func (e *changingCluster) becomesSecured(t *testing.T) {
 	}
 }
 
-// replacesCAs replaces the CAs of listeners, users and brokers. A client with the old CA connects
-// until the new one issues; the client under load reads its Secret again and has no failed
-// connection. No broker restarts.
+// replacesCAs replaces the CAs of listeners, users and brokers. A client with the old CA can
+// connect until the new CA issues certificates. The client under load re-reads its Secret and has
+// no failed connection. No broker restarts.
 func (e *changingCluster) replacesCAs(t *testing.T) {
 	secret := e.userSecret(t, "steady")
 	old := slices.Clone(secret["ca.crt"])
@@ -231,7 +230,7 @@ func (e *changingCluster) replacesCAs(t *testing.T) {
 	}
 }
 
-// peerCAs returns the bundle of the peer CA.
+// peerCAs returns the peer CA's bundle.
 func (e *changingCluster) peerCAs(t *testing.T) string {
 	t.Helper()
 	var secret corev1.Secret
@@ -242,8 +241,8 @@ func (e *changingCluster) peerCAs(t *testing.T) string {
 	return string(secret.Data[v1alpha1.KeyPeerCA])
 }
 
-// newPeerLeaves returns "" if the certificates of all brokers are issued by the first CA in the
-// bundle of the peer CA, which is the issuing one, and if this is not the old CA.
+// newPeerLeaves returns "" if two conditions hold: the first CA in the peer CA's bundle, which is
+// the CA that issues, has issued all brokers' certificates, and this CA is not the old one.
 func (e *changingCluster) newPeerLeaves(ctx context.Context, old string) string {
 	var secret corev1.Secret
 	if err := e.Get(ctx, client.ObjectKey{Name: v1alpha1.BrokersTLSSecretName(changing)},
@@ -285,8 +284,8 @@ func (e *changingCluster) podUIDs(t *testing.T) (uids []types.UID) {
 	return uids
 }
 
-// userAgain is trap 31 of docs/security.md: a LogUser that is created again has another password,
-// and the old one is void.
+// userAgain covers trap 31 of docs/security.md: a LogUser that is created again has another
+// password, and the old password is not valid.
 func (e *changingCluster) userAgain(t *testing.T) {
 	before := e.userSecret(t, "limited")
 	seeds := e.endpoints(t, "tls")

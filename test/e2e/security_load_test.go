@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// current is a value that changes while connections are made.
+// current is a value that can change between connections.
 type current struct {
 	mu    sync.Mutex
 	value []byte
@@ -47,8 +47,8 @@ type load struct {
 	done   chan struct{}
 
 	mu     sync.Mutex
-	failed []error // connections
-	lost   []error // records that were given up
+	failed []error // errors of connections
+	lost   []error // errors of records that were given up
 }
 
 const loadPerSecond = 500
@@ -68,7 +68,7 @@ func (e *changingCluster) startLoad(t *testing.T, seeds []string, options ...kgo
 	t.Cleanup(l.cancel)
 	e.loads++
 	updates := traffic.Updates{Topic: "loaded", Keys: 1000, PerSecond: loadPerSecond,
-		Rounds: e.loads * 1_000_000} // rounds, and thus values, that no other load has
+		Rounds: e.loads * 1_000_000} // rounds, and thus values, that no other load uses
 	go func() {
 		defer close(l.done)
 		traffic.Stream(ctx, l.client, l.book, updates)
@@ -107,7 +107,8 @@ func (l *load) failedConnections() []error {
 	return l.failed
 }
 
-// stop ends the load after further records were acknowledged, and waits for all of its records.
+// stop ends the load after more further records were acknowledged, and waits for all of its
+// records.
 func (l *load) stop(t *testing.T) {
 	t.Helper()
 	before := l.book.Count()
@@ -132,7 +133,7 @@ func (l *load) stop(t *testing.T) {
 	l.measured(t, "%d records acknowledged; %d connections failed", l.book.Count(), len(l.failed))
 }
 
-// verify reads the topic: it must contain every acknowledged record once.
+// verify reads the topic. It must contain every acknowledged record exactly once.
 func (l *load) verify(t *testing.T, seeds []string, options ...kgo.Opt) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -146,7 +147,7 @@ func (l *load) verify(t *testing.T, seeds []string, options ...kgo.Opt) {
 	}
 }
 
-// throttled counts how often a client was throttled.
+// throttled counts how often the brokers throttled a client.
 type throttled struct {
 	mu    sync.Mutex
 	count int
@@ -165,9 +166,9 @@ func (h *throttled) times() int {
 	return h.count
 }
 
-// throttles writes as fast as possible as two users to the same partition. The one with a quota of
-// 256 KiB a second writes as much, after it has used up the quota of 10 s that it may use at once;
-// the other one is not throttled.
+// throttles writes as fast as possible as two users to the same partition. First, the user with a
+// quota of 256 KiB a second can use 10 s of its quota at once. After that, this user must write
+// only as much as the quota allows. The other user must not be throttled.
 func (e *changingCluster) throttles(t *testing.T) {
 	const quota, used, measured = 256 << 10, 20 * time.Second, 40 * time.Second
 	seeds := e.endpoints(t, "tls")
@@ -211,8 +212,8 @@ func (e *changingCluster) throttles(t *testing.T) {
 	}
 }
 
-// awaitPreferredLeader waits until the preferred leader leads partition 0. After restarts of the
-// brokers leadership returns to it, and a user's quota is separate on each broker.
+// awaitPreferredLeader waits until the preferred leader leads partition 0. Leadership returns to it
+// after restarts of the brokers, and a user's quota is separate on each broker.
 func awaitPreferredLeader(t *testing.T, producer *kgo.Client, topic string) {
 	until(t, "the preferred leader of "+topic, func(ctx context.Context) string {
 		topics, err := kadm.NewClient(producer).ListTopics(ctx, topic)
@@ -227,8 +228,9 @@ func awaitPreferredLeader(t *testing.T, producer *kgo.Client, topic string) {
 	})
 }
 
-// writeFor writes records of 1 KiB with at most 64 in flight, first for the time used. It returns
-// the bytes a second of values that were acknowledged in the time measured after that.
+// writeFor writes records of 1 KiB with at most 64 in flight, first for the time used, and then for
+// the time measured. It returns the bytes per second of values that were acknowledged in the time
+// measured.
 func writeFor(t *testing.T, producer *kgo.Client, used, measured time.Duration) float64 {
 	begin, slots := time.Now(), make(chan struct{}, 64)
 	var mu sync.Mutex

@@ -27,9 +27,9 @@ import (
 // securedCluster is the name of the LogCluster in testdata/secured.yaml.
 const securedCluster = "secured"
 
-// secured runs a LogCluster with TLS, passwords and ACLs. A client outside the pod network, with
-// the Secret of a LogUser, may do what the ACLs allow. Without TLS, with a wrong password, or with
-// a request that only followers send, it is refused.
+// secured runs a LogCluster with TLS, passwords and ACLs. A client outside the pod network uses the
+// Secret of a LogUser and can do only what the ACLs allow. It must be refused without TLS, with a
+// wrong password, or with a request that only followers send.
 func (e *environment) secured(t *testing.T) {
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/secured.yaml")
 	defer e.kubectl(t, "delete", "-f", "test/e2e/testdata/secured.yaml", "--wait=false")
@@ -128,7 +128,7 @@ func (e *environment) waitSecured(t *testing.T) {
 	})
 }
 
-// outsideEndpoints returns the addresses of the brokers for clients outside the pod network.
+// outsideEndpoints returns the brokers' addresses for clients outside the pod network.
 func (e *environment) outsideEndpoints(t *testing.T) (endpoints []string) {
 	t.Helper()
 	for id := range int32(2) {

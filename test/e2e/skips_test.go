@@ -11,22 +11,22 @@ import (
 	"testing"
 )
 
-// These steps may be skipped. The reasons are in the code of the steps.
+// Steps that can always be skipped. Their code contains the reasons.
 const (
-	// growStep needs a StorageClass that can expand volumes; envtest covers it, too.
+	// growStep needs a StorageClass that can expand volumes. A test with envtest covers it, too.
 	growStep = "volumes grow, or the reason is shown"
 	// manyStep is off by default, because it needs a larger machine.
 	manyStep = "brokers of a thousand partitions fail"
 )
 
-// skips collects the steps, and the parts of steps, that were skipped. Package testing reports a
-// run with skipped tests as a success.
+// skips collects the skipped steps and parts of steps. It is needed because package testing reports
+// a run with skipped tests as a success.
 type skips struct {
 	mu    sync.Mutex
 	names []string
 }
 
-// add adds a step, or a part of one, by the name of its test. A skipped step may be added twice.
+// add adds a step, or a part of a step, by the name of its test. A skipped step can be added twice.
 func (s *skips) add(test string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,8 +35,8 @@ func (s *skips) add(test string) {
 	}
 }
 
-// report returns a line with the skipped steps, "" if there are none, and whether the run fails
-// because of them. partial is the value of E2E_PARTIAL.
+// report returns a line with the skipped steps, or "" if there are none. fails reports whether the
+// run fails because of them. partial is the value of E2E_PARTIAL.
 func (s *skips) report(partial string) (line string, fails bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,13 +54,13 @@ func (s *skips) report(partial string) (line string, fails bool) {
 	return line, false
 }
 
-// testName returns the name of the test of a step.
+// testName returns the name of a step's test.
 func testName(step string) string {
 	return "TestHeartwoodOnKubernetes/" + strings.ReplaceAll(step, " ", "_")
 }
 
 // atEndOf reports the skipped steps when a test ends, after all its other cleanups. It must be
-// called before they are registered.
+// called before these cleanups are registered.
 func (s *skips) atEndOf(t *testing.T) {
 	t.Cleanup(func() {
 		switch line, fails := s.report(os.Getenv("E2E_PARTIAL")); {
@@ -72,7 +72,7 @@ func (s *skips) atEndOf(t *testing.T) {
 	})
 }
 
-// watch returns a step that is added if it is skipped.
+// watch returns a step that adds itself to the skipped steps if it is skipped.
 func (s *skips) watch(step func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
 		defer func() {
@@ -84,21 +84,22 @@ func (s *skips) watch(step func(*testing.T)) func(*testing.T) {
 	}
 }
 
-// skip skips a step, or a part of one, which t.Skip would not show to the parent test.
+// skip skips a step, or a part of a step. t.Skip alone would not report this to the parent test.
 func (e *environment) skip(t *testing.T, reason string) {
 	t.Helper()
 	e.skips.add(t.Name())
 	t.Skip(reason)
 }
 
-// TestSkippedScenariosFailTheRun: only steps that may be skipped, and E2E_PARTIAL=1, let it pass.
+// TestSkippedScenariosFailTheRun checks that a run with skipped steps passes only if these steps
+// can always be skipped, or with E2E_PARTIAL=1.
 func TestSkippedScenariosFailTheRun(t *testing.T) {
 	const nodes, part = "nodes fail and return", "brokers fail one after the other/kill"
 	for _, test := range []struct {
 		name    string
 		skipped []string
 		partial string
-		line    string // its beginning
+		line    string // beginning of the line
 		fails   bool
 	}{
 		{"nothing is skipped", nil, "", "", false},
@@ -126,7 +127,8 @@ func TestSkippedScenariosFailTheRun(t *testing.T) {
 	}
 }
 
-// TestStepsThatAreSkippedAreWatched: t.Skip ends the goroutine of the step.
+// TestStepsThatAreSkippedAreWatched checks that a skipped step is added, although t.Skip ends the
+// step's goroutine.
 func TestStepsThatAreSkippedAreWatched(t *testing.T) {
 	watched := &skips{}
 	t.Run("skipped", watched.watch(func(t *testing.T) { t.Skip("as intended") }))

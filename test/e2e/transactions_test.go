@@ -11,9 +11,9 @@ import (
 
 const copied = "copied"
 
-// transactions copies a topic in transactions, which also commit the offsets of the input. The
-// coordinator of a transaction and the leader of an output partition are deleted, twice. Each
-// record of the input must be in the output exactly once.
+// transactions copies a topic in transactions that also commit the offsets of the input. Twice, it
+// deletes the coordinator of a transaction and the leader of an output partition. Each record of
+// the input must be in the output exactly once.
 func (e *environment) transactions(t *testing.T) {
 	answer := e.copying(t, func(t *testing.T) {
 		for range 2 {
@@ -33,7 +33,8 @@ func (e *environment) transactions(t *testing.T) {
 	}
 }
 
-// copying copies a topic exactly once under load while the function do runs, and to its end.
+// copying starts an exactly-once copy of a topic under load, calls do while the copy runs, and then
+// waits until all records are copied.
 func (e *environment) copying(t *testing.T, do func(*testing.T)) stats {
 	t.Helper()
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/copied.yaml")
@@ -50,7 +51,7 @@ func (e *environment) copying(t *testing.T, do func(*testing.T)) stats {
 	return answer
 }
 
-// deleteBroker deletes the pod of a broker, and waits until all replicas are in sync again.
+// deleteBroker deletes a broker's pod, and waits until all replicas are in sync again.
 func (e *environment) deleteBroker(t *testing.T, id int32) {
 	t.Helper()
 	e.kubectl(t, "delete", "pod", brokerPod(id), "--timeout=120s")
@@ -74,7 +75,8 @@ func (e *environment) waitCopying(t *testing.T) (now stats) {
 	return now
 }
 
-// notCopied returns "" if the state of the copier is enough, and otherwise describes the state.
+// notCopied returns "" if enough accepts the copier's state, and otherwise a description of the
+// state.
 func (e *environment) notCopied(ctx context.Context, enough func(stats) bool) string {
 	answer, err := e.call(ctx, "GET", "copying", url.Values{"topic": {failover}})
 	if err != nil || !enough(answer) {

@@ -18,10 +18,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// sealed is the Topic of testdata/sealed.yaml, which has sealed segments.
+// sealed is the Topic in testdata/sealed.yaml, which has sealed segments.
 const sealed = "sealed"
 
-// laterImage returns the image of a later version. Without one it skips the test.
+// laterImage returns the image of a later version. It skips the test if there is none.
 func laterImage(t *testing.T) string {
 	t.Helper()
 	later := os.Getenv("LATER_IMAGE")
@@ -32,8 +32,8 @@ func laterImage(t *testing.T) string {
 }
 
 // laterVersion updates the brokers to a later version, which supports a higher format level, and
-// back to the first one. While both versions run, the cleaner compacts a topic and a consumer group
-// commits. The batches of a topic that is not compacted stay as they are.
+// back to the first version. While both versions run, the cleaner compacts a topic and a consumer
+// group commits. The batches of a topic that is not compacted must not change.
 func (e *environment) laterVersion(t *testing.T) {
 	later := laterImage(t)
 	batches := e.writeSealed(t)
@@ -72,7 +72,7 @@ func (e *environment) laterVersion(t *testing.T) {
 		left.Duplicates)
 }
 
-// batch is the part of a line of heartwood log dump that no version may change.
+// batch is the part of an output line of heartwood log dump that no version may change.
 type batch struct {
 	File                                    string
 	Position, Bytes, BaseOffset, LastOffset int64
@@ -101,7 +101,7 @@ func (e *environment) writeSealed(t *testing.T) map[int32][]batch {
 	return all
 }
 
-// batches verifies the logs of topic sealed on a broker, and returns their batches.
+// batches verifies a broker's logs of topic sealed, and returns their batches.
 func (e *environment) batches(t *testing.T, broker int32) (all []batch) {
 	t.Helper()
 	logs := []string{"/data/sealed-0", "/data/sealed-1", "/data/sealed-2"}
@@ -118,8 +118,8 @@ func (e *environment) batches(t *testing.T, broker int32) (all []batch) {
 	return all
 }
 
-// checkLevel checks that the format level is the first one, and will be raised if all brokers
-// support a higher one.
+// checkLevel checks that the format level is still the first one. If rises is true, the level must
+// be scheduled to rise, because all brokers support a higher one.
 func (e *environment) checkLevel(t *testing.T, rises bool) {
 	t.Helper()
 	until(t, fmt.Sprintf("format level 1, to be raised: %t", rises),
@@ -139,8 +139,8 @@ func (e *environment) checkLevel(t *testing.T, rises bool) {
 }
 
 // tooOld updates a LogCluster with disks of format level 2 to a version that supports only level 1.
-// The first broker with that version must not start, the other one must stay as it is and serve,
-// and the later version must mend the LogCluster.
+// The first broker with this version must not start. The other broker must not be restarted and
+// must serve. Updating to the later version again must end the failure.
 func (e *environment) tooOld(t *testing.T) {
 	later := laterImage(t)
 	content, err := os.ReadFile(filepath.Join("testdata", "leveled.yaml"))
@@ -181,8 +181,8 @@ func (e *environment) runTooOld(t *testing.T, later string) {
 	e.checkAllRecords(t, "levels")
 }
 
-// waitTooOld waits until a broker has logged that its version is too old for its disk. It returns
-// the broker. The other broker must still run the later version.
+// waitTooOld waits until a broker has logged that its version is too old for its disk, and returns
+// this broker. The other broker must still run the later version.
 func (e *environment) waitTooOld(t *testing.T) (broken int32) {
 	t.Helper()
 	until(t, "version refused", func(ctx context.Context) string {

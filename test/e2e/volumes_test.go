@@ -27,12 +27,12 @@ import (
 // filling is the topic that fills a volume.
 const filling = "filling"
 
-// fillingSize is the size of the file system that fills.
+// fillingSize is the size of the file system that becomes full.
 const fillingSize = "200M"
 
-// volumesGrow raises spec.storage.size under load, and kills the operators meanwhile. If the class
-// of the volumes cannot expand, they stay as they are, and the LogCluster says so; then the step is
-// skipped at its end.
+// volumesGrow raises spec.storage.size under load, and kills the operators meanwhile. If the
+// StorageClass does not allow expansion, the volumes must keep their size, and the LogCluster must
+// report this. In this case, the step is skipped at its end.
 func (e *environment) volumesGrow(t *testing.T) {
 	reason := ""
 	e.underLoad(t, func(t *testing.T) { reason = e.growVolumes(t) })
@@ -51,8 +51,8 @@ func (e *environment) volumesGrow(t *testing.T) {
 	}
 }
 
-// growVolumes raises spec.storage.size, and returns the reason of condition StorageResized at the
-// end. The StatefulSet is replaced without its pods, and no broker goes down.
+// growVolumes raises spec.storage.size, and returns the final reason of condition StorageResized.
+// The StatefulSet must be replaced without its pods, and no broker must fail.
 func (e *environment) growVolumes(t *testing.T) (reason string) {
 	t.Helper()
 	pods, before, watch := e.podUIDs(t), e.statefulSet(t), e.watchBrokers(t)
@@ -86,9 +86,9 @@ func (e *environment) growVolumes(t *testing.T) (reason string) {
 	return reason
 }
 
-// volumesReplaced moves the brokers to volumes of another class under load, of which one is a small
-// file system. It fills this one, waits until it recovers, and moves the brokers back. When the
-// first broker has moved back, it kills the operators.
+// volumesReplaced moves the brokers to volumes of another StorageClass under load. One of these
+// volumes is a small file system. volumesReplaced fills it, waits until its broker recovers, and
+// moves the brokers back. When the first broker has moved back, it kills the operators.
 func (e *environment) volumesReplaced(t *testing.T) {
 	first := *e.claims(t)[0].Spec.StorageClassName
 	class := e.localVolumes(t)
@@ -106,8 +106,8 @@ func (e *environment) volumesReplaced(t *testing.T) {
 	e.checkCompacted(t, "tickets")
 }
 
-// replaceVolumes changes the class, and waits until each broker has a volume of it. It calls midway
-// when one broker has. At most one broker is away at any time.
+// replaceVolumes changes the StorageClass, and waits until each broker has a volume of this class.
+// It calls midway when one broker has such a volume. At most one broker must be down at any time.
 func (e *environment) replaceVolumes(t *testing.T, class string, midway func(t *testing.T)) {
 	t.Helper()
 	watch := e.watchBrokers(t)
@@ -135,7 +135,7 @@ func (e *environment) replaceVolumes(t *testing.T, class string, midway func(t *
 	t.Fatalf("not all volumes were replaced: %s", last)
 }
 
-// replaced returns the number of claims of a class.
+// replaced returns the number of claims with the given StorageClass.
 func (e *environment) replaced(ctx context.Context, class string) (count int) {
 	var list corev1.PersistentVolumeClaimList
 	if e.List(ctx, &list) != nil {
@@ -151,8 +151,8 @@ func (e *environment) replaced(ctx context.Context, class string) (count int) {
 	return count
 }
 
-// localVolumes creates a StorageClass and a volume of it on each node, of which the first is a
-// small file system. They are removed at the end of the test.
+// localVolumes creates a StorageClass, and a volume of this class on each node. The first volume is
+// a small file system. The class and the volumes are removed at the end of the test.
 func (e *environment) localVolumes(t *testing.T) (class string) {
 	class = e.namespace + "-local"
 	nodes := strings.Fields(e.kubectl(t, "get", "nodes", "-o",
@@ -169,7 +169,7 @@ func (e *environment) localVolumes(t *testing.T) (class string) {
 		if i == 0 {
 			e.faults(t, "volume", dir, fillingSize)
 			t.Cleanup(func() { e.faults(t, "volume-remove", dir) })
-		} else if err := os.Mkdir(dir, 0o777); err != nil { // the broker is not root
+		} else if err := os.Mkdir(dir, 0o777); err != nil { // the broker does not run as root
 			t.Fatal(err)
 		} else if err := os.Chmod(dir, 0o777); err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ spec:
 }
 
 // fill fills the small volume under load, while a consumer group reads and commits. The broker must
-// refuse records and continue everything else, and accept records again without a restart when
+// refuse records but continue everything else. It must accept records again without a restart when
 // retention has freed space.
 func (e *environment) fill(t *testing.T) {
 	id := e.smallBroker(t)
@@ -254,14 +254,14 @@ func (e *environment) smallBroker(t *testing.T) int32 {
 	return id
 }
 
-// full reports whether a broker refuses records of clients.
+// full reports whether a broker refuses clients' records.
 func (e *environment) full(ctx context.Context, id int32) bool {
 	var cluster v1alpha1.LogCluster
 	return e.Get(ctx, client.ObjectKey{Name: logCluster}, &cluster) == nil &&
 		cluster.FullBrokers()[id]
 }
 
-// waitPressure waits until a broker refuses records of clients, or accepts them again.
+// waitPressure waits until a broker refuses clients' records, or accepts them again.
 func (e *environment) waitPressure(t *testing.T, id int32, full bool) {
 	t.Helper()
 	until(t, fmt.Sprintf("broker %d full: %t", id, full), func(ctx context.Context) string {
@@ -286,7 +286,8 @@ func (e *environment) waitConsumes(t *testing.T) {
 	})
 }
 
-// condition returns a condition of the LogCluster; the zero value if it does not exist.
+// condition returns one of the LogCluster's conditions, or the zero value if the condition does not
+// exist.
 func (e *environment) condition(ctx context.Context, kind string) metav1.Condition {
 	var cluster v1alpha1.LogCluster
 	if e.Get(ctx, client.ObjectKey{Name: e.cluster}, &cluster) != nil ||
@@ -299,7 +300,7 @@ func (e *environment) condition(ctx context.Context, kind string) metav1.Conditi
 	return metav1.Condition{}
 }
 
-// poll calls done every second until it returns true, and returns false after deadline.
+// poll calls done every second until done returns true. After deadline, poll returns false.
 func (e *environment) poll(t *testing.T, done func(context.Context) bool) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -332,7 +333,7 @@ func (e *environment) statefulSet(t *testing.T) *appsv1.StatefulSet {
 	return set
 }
 
-// claims returns the claims of the brokers.
+// claims returns the brokers' claims.
 func (e *environment) claims(t *testing.T) []corev1.PersistentVolumeClaim {
 	t.Helper()
 	var list corev1.PersistentVolumeClaimList

@@ -26,7 +26,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// watchers is the number of watches of all sets: three brokers and an operator.
+// watchers is the number of watches on all sets: three brokers and an operator.
 const watchers = 4
 
 // server is a real API server with a namespace.
@@ -63,11 +63,12 @@ func start(b *testing.B) server {
 }
 
 func drain(w watch.Interface) {
-	for range w.ResultChan() { // the events are not needed, only their cost
+	for range w.ResultChan() { // only the cost of the events matters
 	}
 }
 
-// create creates a set to which so many partitions are assigned, and returns its name.
+// create creates a set to which the given number of partitions is assigned. It returns the set's
+// name.
 func (s server) create(b *testing.B, cluster string, index, count int32,
 	first, partitions int) string {
 	b.Helper()
@@ -86,7 +87,7 @@ func (s server) create(b *testing.B, cluster string, index, count int32,
 	return set.Name
 }
 
-// api is the commit.API of one writer, without a watch.
+// api is one writer's commit.API, without a watch.
 type api struct{ server }
 
 func (a api) Latest(string) *v1alpha1.PartitionSet { return nil }
@@ -115,7 +116,8 @@ func conflict(err error) error {
 	return err
 }
 
-// state is a partition of three replicas, with the sizes that ids have in practice.
+// state returns the state of a partition with three replicas. Its ids have the same sizes as in
+// practice.
 func state(epoch int32) partitionset.State {
 	s := partitionset.State{Partition: placement.Partition{Leader: 1, LeaderEpoch: epoch,
 		Replicas: []int32{0, 1, 2}, ReplicaIncarnations: map[int32]string{}}, Serving: true}
@@ -131,7 +133,7 @@ func key(topic int) partitionset.Key {
 	return partitionset.Key{Topic: fmt.Sprintf("topic-%04d", topic)}
 }
 
-// change returns a change of so many partitions of a set.
+// change returns a change of the given number of partitions in a set.
 func change(first, partitions int, epoch int32) commit.Change {
 	return func(s *partitionset.Set) error {
 		for index := range partitions {
@@ -172,7 +174,7 @@ func BenchmarkStatusWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkChangeAll measures how long three writers need to change each of 1,000 partitions.
+// BenchmarkChangeAll measures the time that three writers need to change each of 1,000 partitions.
 func BenchmarkChangeAll(b *testing.B) {
 	s := start(b)
 	for _, sets := range []int{4, 16, 64} {
@@ -219,8 +221,7 @@ func (c counting) UpdateStatus(ctx context.Context,
 	return c.api.UpdateStatus(ctx, set)
 }
 
-// cpu returns the CPU time that the child processes of the test, etcd and kube-apiserver, have
-// used.
+// cpu returns the CPU time used by the test's child processes, etcd and kube-apiserver.
 func cpu(b *testing.B) (total time.Duration) {
 	b.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

@@ -13,18 +13,18 @@ import (
 
 var errNoAnswer = errors.New("no answer from the API server")
 
-// apiClient is a node's connection to the API server: requests, and a cache that a watch keeps up
-// to date. It implements commit.API.
+// apiClient is a node's connection to the API server, with a cache that a watch updates. It
+// implements commit.API.
 type apiClient struct {
 	w       *world
 	node    int32
-	dead    func() bool // the process has ended
-	unknown func()      // called after a write with an unknown outcome; may be nil
+	dead    func() bool // reports whether the process has ended
+	unknown func()      // called after a write with an unknown outcome; can be nil
 	mu      struct {
 		sync.Mutex
 		random  *rand.Rand
 		cache   map[string]*v1alpha1.PartitionSet
-		version int64 // of the cache; 0: not listed yet
+		version int64 // version of the cache; 0: not listed yet
 	}
 }
 
@@ -81,8 +81,8 @@ func (c *apiClient) UpdateStatus(ctx context.Context,
 	return c.update(ctx, set, false)
 }
 
-// update sends a write. Some answers are lost, and some writes arrive when the sender has abandoned
-// them.
+// update sends a write. Some responses are lost. Some writes arrive after their sender has
+// abandoned them.
 func (c *apiClient) update(ctx context.Context, set *v1alpha1.PartitionSet,
 	spec bool) (result *v1alpha1.PartitionSet, err error) {
 	set = set.DeepCopy()
@@ -122,8 +122,8 @@ func (c *apiClient) update(ctx context.Context, set *v1alpha1.PartitionSet,
 	return result, nil
 }
 
-// next waits until the API server has news or the time has passed, and delivers a part of the news
-// to the cache. It returns the registered brokers at the time of the delivery.
+// next waits until the API server has new data or the time has passed, and delivers a part of this
+// data to the cache. It returns the brokers that were registered at the time of the delivery.
 func (c *apiClient) next(ctx context.Context, wait time.Duration) (registrations, error) {
 	c.mu.Lock()
 	version := c.mu.version
@@ -151,7 +151,7 @@ func (c *apiClient) next(ctx context.Context, wait time.Duration) (registrations
 	}
 	if len(events) > 0 && !c.w.isHealed() {
 		events = events[:1+c.intN(len(events))]
-		if c.intN(16) == 0 { // the watch lags
+		if c.intN(16) == 0 { // the watch lags behind
 			if err := sleep(ctx, time.Duration(c.intN(3000))*time.Millisecond); err != nil {
 				return nil, err
 			}
@@ -161,7 +161,7 @@ func (c *apiClient) next(ctx context.Context, wait time.Duration) (registrations
 	if err := c.w.net.send(ctx, apiServer, c.node); err != nil {
 		return nil, err
 	}
-	if !c.w.isHealed() && c.intN(64) == 0 { // the watch ends, and begins again later
+	if !c.w.isHealed() && c.intN(64) == 0 { // the watch ends, and is started again later
 		return nil, sleepThen(ctx, time.Duration(c.intN(1000))*time.Millisecond, errLost)
 	}
 	c.mu.Lock()
@@ -172,7 +172,7 @@ func (c *apiClient) next(ctx context.Context, wait time.Duration) (registrations
 	return brokers, nil
 }
 
-// relist replaces the cache.
+// relist replaces the content of the cache with a new list.
 func (c *apiClient) relist(ctx context.Context, stale bool) (brokers registrations, err error) {
 	var sets []*v1alpha1.PartitionSet
 	var version int64

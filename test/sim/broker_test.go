@@ -23,7 +23,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// broker is a machine: a disk, and at most one broker process on it.
+// broker is a machine with a disk and at most one broker process.
 type broker struct {
 	w    *world
 	id   int32
@@ -34,15 +34,15 @@ type broker struct {
 	exits    []exit // one for each process that has ended; guarded by world.mu
 }
 
-// exit is how a broker process ended.
+// exit describes how a broker process ended.
 type exit struct {
 	epoch        int64
-	lostUnsynced bool // records that were not synced are lost
+	lostUnsynced bool // true if unsynced records are lost
 	lostAll      bool
 	graceful     bool
 }
 
-// liveBroker is one broker process, with one broker epoch.
+// liveBroker is a broker process with one broker epoch.
 type liveBroker struct {
 	*broker
 	ctx          context.Context
@@ -56,17 +56,18 @@ type liveBroker struct {
 	epoch        atomic.Int64 // 0: not registered yet
 	image        atomic.Pointer[metadata.Image]
 	api          *apiClient
-	// client is the connection to the parent process; nil without one, or not connected yet.
+	// client is the connection to the parent process; nil if there is no parent process, or no
+	// connection yet.
 	client  atomic.Pointer[remote.Client]
 	writer  *commit.Writer
-	brokers atomic.Pointer[registrations] // as of image
-	reports chan []metadata.Served        // the latest report, with a buffer of one
+	brokers atomic.Pointer[registrations] // registered brokers, as of image
+	reports chan []metadata.Served        // latest report; buffer of one
 	// isrChanges is the number of calls of changeISR that have not returned.
 	isrChanges atomic.Int32
-	dead       atomic.Bool // the process has ended, and no longer affects other nodes
-	closes     atomic.Bool // shut was called
+	dead       atomic.Bool // true if the process has ended and no longer affects other nodes
+	closes     atomic.Bool // true if shut was called
 	closed     chan struct{}
-	applying   sync.WaitGroup // the goroutine that applies images
+	applying   sync.WaitGroup // goroutine that applies images
 	reach      reach
 }
 
@@ -181,7 +182,7 @@ func (l *liveBroker) apply(image *metadata.Image) {
 	l.image.Store(image)
 	l.coordinators.apply(image)
 	select {
-	case <-l.reports: // an earlier report that was not sent
+	case <-l.reports: // drops an earlier report that was not sent
 	default:
 	}
 	l.reports <- served
@@ -225,14 +226,14 @@ func (l *liveBroker) reportServing() {
 		for _, set := range l.w.store.names() {
 			if len(changes[set]) > 0 {
 				ctx, cancel := context.WithTimeout(l.ctx, 10*time.Second)
-				l.writer.ChangeStatuses(ctx, set, false, changes[set]) // the next report repeats it
+				l.writer.ChangeStatuses(ctx, set, false, changes[set]) // errors are ignored, because the next report repeats the change
 				cancel()
 			}
 		}
 	}
 }
 
-// changeISR sends ISR changes to the API server: those of a set in one write.
+// changeISR sends ISR changes to the API server. All changes of a set are sent in one write.
 func (l *liveBroker) changeISR(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR) {
 	l.isrChanges.Add(1)
@@ -267,8 +268,8 @@ func (l *liveBroker) changeISR(ctx context.Context, changes []metadata.ISRChange
 	sets.Wait()
 }
 
-// isolate disconnects the broker from the API server and all other brokers for a while, but not
-// from its clients. It is called when the broker does not know the outcome of an ISR change.
+// isolate disconnects the broker from the API server and from all other brokers for a while, but
+// not from its clients. It is called when the broker does not know the outcome of an ISR change.
 func (l *liveBroker) isolate(d time.Duration) {
 	l.w.tracef("broker %d is isolated for %s", l.id, d)
 	for id := apiServer; int(id) < len(l.w.brokers); id++ {
@@ -282,8 +283,8 @@ func (l *liveBroker) isolate(d time.Duration) {
 	})
 }
 
-// kill ends the process. The goroutines of the process may continue for a moment, but they reach no
-// other node, and the disk that they use is no longer read.
+// kill ends the process. Its goroutines can continue for a moment, but they reach no other node,
+// and their disk is no longer read.
 func (l *liveBroker) kill() {
 	l.dead.Store(true)
 	l.broker.live.Store(nil)
@@ -293,7 +294,8 @@ func (l *liveBroker) kill() {
 
 // shut closes the parts of the process in order. If it is called twice, the second call waits for
 // the first. After a fault it releases the resources of the dead process. It does not use a
-// sync.Once, because a goroutine that blocks on its lock would stop the bubble's time.
+// sync.Once, because a goroutine that blocks on the lock of a sync.Once would stop the bubble's
+// time.
 func (l *liveBroker) shut() {
 	if l.closes.Swap(true) {
 		<-l.closed
@@ -311,7 +313,7 @@ func (l *liveBroker) shut() {
 	}
 }
 
-// stop performs a controlled shutdown, as internal/broker does.
+// stop performs a controlled shutdown, like internal/broker.
 func (l *liveBroker) stop() {
 	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Second)
 	defer cancel()
@@ -323,7 +325,7 @@ func (l *liveBroker) stop() {
 		}
 	}
 	if l.dead.Load() {
-		return // a fault has ended the process first
+		return // a fault has ended the process before
 	}
 	l.exit()
 }
@@ -354,7 +356,7 @@ func (l *liveBroker) dial(ctx context.Context, to metadata.Broker) (replica.Peer
 		return nil, err
 	}
 	other := l.w.brokers[to.ID].live.Load()
-	if other == nil && !l.dead.Load() { // the machine is up and refuses the connection
+	if other == nil && !l.dead.Load() { // the machine is up, but refuses the connection
 		return nil, fmt.Errorf("%w: %w", errUnreachable, syscall.ECONNREFUSED)
 	}
 	if l.dead.Load() || other.image.Load() == nil {
@@ -376,7 +378,7 @@ func (k *link) Close() error {
 	return nil
 }
 
-// Interrupt implements replica.Peer. Its message arrives after that of the fetch, or is lost with
+// Interrupt implements replica.Peer. The interrupt arrives after the fetch request, or is lost with
 // the connection.
 func (k *link) Interrupt() {
 	k.from.w.spawn(func() {
@@ -390,13 +392,13 @@ func (k *link) Interrupt() {
 	})
 }
 
-// response is the response to a Fetch.
+// response is the response to a fetch request.
 type response struct {
 	got replica.FollowerResponse
 	err error
 }
 
-// Fetch implements replica.Peer. A request that was sent arrives even if its sender no longer waits
+// Fetch implements replica.Peer. Once sent, a request arrives even if its sender no longer waits
 // for the response.
 func (k *link) Fetch(ctx context.Context, req *replica.FollowerFetch) (replica.FollowerResponse,
 	error) {
@@ -437,7 +439,7 @@ func (k *link) serve(req *replica.FollowerFetch) (none replica.FollowerResponse,
 		})
 	}
 	switch w.net.randomFor(k.from.id, k.to.id) % 64 {
-	case 0: // the request arrives twice, and the first response is lost
+	case 0: // the request arrives twice; the first response is lost
 		once := request
 		once.Wait = 0
 		lost, _ := k.to.set.FetchInSession(k.ctx, once)

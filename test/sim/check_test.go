@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// check verifies the logs of every live broker while no other goroutine runs. It reads only new
+// check verifies the logs of all live brokers while no other goroutine runs. It reads only new
 // records, or all records if whole is set.
 func (o *oracle) check(whole bool) {
 	for _, t := range o.mu.models {
@@ -45,9 +45,10 @@ func inSync(recorded placement.Partition, l *liveBroker) bool {
 		})
 }
 
-// applyReset processes the event that a follower has discarded its log: the log must be verified
-// again from its present high watermark on. The logWatcher checks that the follower was not in
-// sync. Other truncations need no such processing, because they never go below the high watermark.
+// applyReset processes a follower's report that it has discarded its log. The log must then be
+// verified again from its present high watermark on. The logWatcher checks that the follower was
+// not in sync. Other truncations need no such processing, because they never go below the high
+// watermark.
 func (t *partitionModel) applyReset(l *liveBroker, log *logstore.Log) {
 	if !l.watcher.takeReset(t.name) {
 		return
@@ -66,7 +67,7 @@ func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State,
 		return 0 // the broker neither leads nor follows with this log
 	}
 	if log.LeaderEpoch() < t.lossEpoch {
-		return 0 // the log may have records that were lost on other brokers, and will truncate them
+		return 0 // the log may contain records that are lost on other brokers, and will truncate them
 	}
 	hw, end := log.HighWatermark(), log.LogEnd()
 	until := t.verified[l]
@@ -113,7 +114,7 @@ func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State,
 	return hw
 }
 
-// checkComplete fails if a record is missing in a log below its high watermark.
+// checkComplete fails if a log lacks a record below its high watermark.
 func (o *oracle) checkComplete(t *partitionModel, l *liveBroker, start, hw int64,
 	records []logRecord) {
 	if t.settings.Delete {
@@ -134,9 +135,9 @@ func (o *oracle) checkComplete(t *partitionModel, l *liveBroker, start, hw int64
 		}
 		return
 	}
-	// If the latest record of a key is at or above hw, the log may have no record of the key below
-	// hw. A replica that catches up copies a log that was cleaned meanwhile, without the superseded
-	// records.
+	// If a key's latest record is at or above hw, the log may have no record of this key below hw. The
+	// reason is that a replica that catches up copies a log that has been cleaned meanwhile, without
+	// the superseded records.
 	latest, want := t.latestOf(records, hw), map[string]logRecord{}
 	for offset, f := range t.committed {
 		if had, ok := want[f.key]; t.takesEffect(f) && (!ok || had.offset < offset) {
@@ -164,8 +165,8 @@ func (o *oracle) checkComplete(t *partitionModel, l *liveBroker, start, hw int64
 	t.count.cleaned = max(t.count.cleaned, below-len(records))
 }
 
-// latestOf returns the latest record of each key below an offset. It ignores records of
-// transactions that were not committed.
+// latestOf returns each key's latest record below an offset. It ignores records of transactions
+// that were not committed.
 func (t *partitionModel) latestOf(records []logRecord, below int64) map[string]logRecord {
 	latest := map[string]logRecord{}
 	for _, f := range records {
@@ -176,7 +177,7 @@ func (t *partitionModel) latestOf(records []logRecord, below int64) map[string]l
 	return latest
 }
 
-// checkLeader verifies that a broker which leads was elected in its leader epoch. It also verifies
+// checkLeader verifies that a broker that leads was elected in its leader epoch. It also verifies
 // the offsets that the broker returns to clients.
 func (o *oracle) checkLeader(t *partitionModel, l *liveBroker, state replica.State, hw int64) {
 	if !state.Leader {
@@ -210,14 +211,14 @@ func (o *oracle) checkLeader(t *partitionModel, l *liveBroker, state replica.Sta
 	}
 	before, reported := t.reported[state.LeaderEpoch]
 	if start := state.Log.LogStart(); stable == start || reported && start > before.stable {
-		// The last stable offset may have advanced only because records were deleted. Another log
-		// may still contain an open transaction below it.
+		// In this case, the last stable offset may have advanced only because records were deleted.
+		// Another log can still contain an open transaction below it.
 		stable = 0
 	}
 	t.reported[state.LeaderEpoch] = ends{max(before.end, hw), max(before.stable, stable)}
 }
 
-// checkISR fails if a live ISR member, which could be elected, lacks a record below a high
+// checkISR fails if a live ISR member, which could be elected, lacks a record below any high
 // watermark.
 func (o *oracle) checkISR(t *partitionModel, recorded placement.Partition, highest int64,
 	highestOn int32) {

@@ -21,28 +21,28 @@ const (
 	writers  = 3
 	tailers  = 2
 	keyCount = 12
-	// hotKeys is the number of keys to which nearly all records belong. The other keys are idle for
-	// so long that their tombstones are removed.
+	// hotKeys is the number of keys to which nearly all records belong. The other keys are idle for so
+	// long that the cleaner removes their tombstones.
 	hotKeys      = 6
-	writeTimeout = 15 * time.Second // for a write and its retries
+	writeTimeout = 15 * time.Second // time limit for a write and its retries
 	readTimeout  = 15 * time.Second
 )
 
-// client is a producer and consumer. Only its own goroutine uses its fields, apart from mu.
+// client is a producer and consumer. Only its own goroutine uses its fields, except mu.
 type client struct {
 	w        *world
 	id       int
 	random   *rand.Rand
-	known    map[string]int32 // the latest leader epoch that it knows, by topic
+	known    map[string]int32 // latest leader epoch that the client knows, by topic
 	tails    map[string]*tail
 	producer int64
-	next     map[string]int32 // the next sequence number, by topic
+	next     map[string]int32 // next sequence number, by topic
 	recent   map[string][]*batch
 	peers    map[*liveBroker]*wire.Peer // connections to brokers
 	values   int
 	mu       struct {
 		sync.Mutex
-		reached map[string]int64 // the position up to which it has read, by topic
+		reached map[string]int64 // position up to which the client has read, by topic
 	}
 }
 
@@ -59,7 +59,7 @@ func newClient(w *world, id int) *client {
 	return c
 }
 
-// newProducer gives the client a new id as an idempotent producer.
+// newProducer gives the client a new producer id for idempotent writes.
 func (c *client) newProducer() {
 	c.producer += 1000
 	if c.producer == 1000 {
@@ -116,8 +116,8 @@ func (c *client) write() {
 	}
 }
 
-// leader returns the leader according to the image of a random broker. It ignores images that are
-// older than the latest leader epoch which the client knows.
+// leader returns the leader according to a random broker's image. It ignores images that are older
+// than the latest leader epoch that the client knows.
 func (c *client) leader(t *topic) *liveBroker {
 	var leader *liveBroker
 	for _, index := range c.random.Perm(len(c.w.brokers)) {
@@ -137,7 +137,7 @@ func (c *client) leader(t *topic) *liveBroker {
 		c.known[t.name] = p.LeaderEpoch
 		leader = c.w.brokers[p.Leader].live.Load()
 		if c.random.IntN(3) > 0 {
-			break // otherwise use the image of another broker
+			break // otherwise another broker's image is used
 		}
 	}
 	return leader
@@ -146,11 +146,12 @@ func (c *client) leader(t *topic) *liveBroker {
 // batch is a batch that is being produced.
 type batch struct {
 	bytes   []byte
-	records []logRecord // offsets are set once they are known
+	records []logRecord // their offsets are set once known
 	acked   bool
 }
 
-// newBatch creates a batch of one record per key, with idempotence unless it is sent with acks=1.
+// newBatch creates a batch with one record per key. The batch is idempotent unless it will be sent
+// with acks=1.
 func (c *client) newBatch(t *topic, acks1 bool, keys ...string) *batch {
 	identity := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
 		LeaderEpoch: -1, LastOffsetDelta: int32(len(keys) - 1)}
@@ -186,8 +187,9 @@ func (c *client) newBatch(t *topic, acks1 bool, keys ...string) *batch {
 	return b
 }
 
-// deletedOneIn returns n if one in n records of a key is a tombstone. Keys that are rarely written
-// have more tombstones: only there can a deleted value return after its tombstone was removed.
+// deletedOneIn returns n if one in n records of a key is a tombstone. Rarely written keys have more
+// tombstones, because only for these keys can a deleted value return after its tombstone was
+// removed.
 func deletedOneIn(key string) int {
 	if key >= fmt.Sprintf("k%x", hotKeys) {
 		return 2
@@ -197,9 +199,9 @@ func deletedOneIn(key string) int {
 
 const padding = "................................................................................................................................"
 
-// clock returns the timestamp of a record: usually the present time, but sometimes an earlier or a
-// later time. It returns no later time if the topic's records expire, because one record with a
-// later timestamp would keep all records after it.
+// clock returns a record's timestamp: usually the present time, but sometimes an earlier or later
+// time. It returns no later time if the topic's records expire, because one record with a later
+// timestamp would keep all following records.
 func (c *client) clock(t *topic) time.Time {
 	switch c.random.IntN(12) {
 	case 0:
@@ -234,8 +236,8 @@ func (c *client) writeBatches(t *topic) {
 	c.deliver(t, batches)
 }
 
-// deliver sends batches until all are acknowledged or writeTimeout has passed, and reports whether
-// all are acknowledged. A batch that was not acknowledged may be in the log, or may still arrive
+// deliver sends batches until all are acknowledged or writeTimeout has passed. It reports whether
+// all are acknowledged. A batch without an acknowledgement may be in the log, or may still arrive
 // there.
 func (c *client) deliver(t *topic, batches []*batch) (done bool) {
 	called := time.Now()
@@ -305,7 +307,7 @@ func (b *batch) setOffsets(base int64) {
 	}
 }
 
-// writeAcks1 produces once with acks=1. The records may be lost.
+// writeAcks1 produces once with acks=1. The records can be lost.
 func (c *client) writeAcks1(t *topic) {
 	b := c.newBatch(t, true, c.keys()...)
 	called := time.Now()

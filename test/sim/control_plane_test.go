@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// the age of a Lease from which the broker's state is uncertain
+	// leaseUncertain is the age of a Lease above which the broker's state is uncertain.
 	leaseUncertain = 5 * time.Second
 	leaseExpiry    = 6 * time.Second
 )
 
-// controlPlane is the topics and the registered brokers. The partitions are in objectStore, and
-// operators (operator_test.go) decide about them.
+// controlPlane contains the topics and the registered brokers. The partitions are in objectStore;
+// operators (operator_test.go) make the decisions for them.
 type controlPlane struct {
 	w          *world
 	topics     []*topic
-	preferred  atomic.Bool // decisions move leaders to their preferred replicas
-	acceptLoss atomic.Bool // an administrator accepts any data loss
+	preferred  atomic.Bool // true if decisions move leadership to preferred replicas
+	acceptLoss atomic.Bool // true if an administrator accepts any data loss
 	mu         struct {
 		sync.Mutex
 		brokers     map[int32]*registration
-		lastBrokers string // the state of the brokers at the last call of noticeExpiry
+		lastBrokers string // state of the brokers at the last call of noticeExpiry
 	}
 }
 
@@ -41,23 +41,23 @@ type topic struct {
 	name     string
 	id       metadata.ID
 	settings topicconfig.Settings
-	set      string // the name of the PartitionSet
+	set      string // name of the PartitionSet
 }
 
 func (t *topic) key() partitionset.Key { return partitionset.Key{Topic: t.name} }
 
-// registration is a registered broker and its Lease.
+// registration is a registered broker with its Lease.
 type registration struct {
 	metadata.Broker
 	seen   time.Time
-	exited bool // the exit of the process was detected
-	// unreachable is the report in the Lease, and isolated the mark of an operator.
+	exited bool // true if the exit of the process was detected
+	// unreachable is the report in the Lease. isolated is an operator's mark.
 	unreachable reachability.Report
 	isolated    bool
 }
 
-// registrations are the registered brokers and their states as the API server had them when it sent
-// an answer. A node that is disconnected keeps them: no Lease expires for it (ADR 0031).
+// registrations contains the registered brokers and their states, as known to the API server when
+// it sent a response. A disconnected node keeps them, so no Lease expires for this node (ADR 0031).
 type registrations map[int32]placement.BrokerState
 
 func newControlPlane(w *world) *controlPlane {
@@ -84,8 +84,8 @@ func (c *controlPlane) topicByID(id metadata.ID) *topic {
 	return nil
 }
 
-// createSets creates the PartitionSets with the assignments of the topics. With one set all topics
-// are neighbors, whose writers conflict.
+// createSets creates the PartitionSets with the topics' assignments. With a single set, all topics
+// are neighbors, and their writers conflict.
 func (c *controlPlane) createSets(count int32) {
 	for index := range count {
 		c.w.store.create(&v1alpha1.PartitionSet{Spec: v1alpha1.PartitionSetSpec{
@@ -100,7 +100,7 @@ func (c *controlPlane) createSets(count int32) {
 	}
 }
 
-// firstReplicas returns the brokers to which topic i is assigned at first.
+// firstReplicas returns the brokers to which topic i is assigned first.
 func (c *controlPlane) firstReplicas(i int) (replicas []int32) {
 	for j := range c.w.profile.replicas {
 		replicas = append(replicas, int32((i+j)%c.w.profile.brokers))
@@ -108,7 +108,7 @@ func (c *controlPlane) firstReplicas(i int) (replicas []int32) {
 	return replicas
 }
 
-// liveness returns the state of a broker as the operator knows it.
+// liveness returns a broker's state as known to the operator.
 func (r *registration) liveness(now time.Time) placement.Liveness {
 	switch age := now.Sub(r.seen); {
 	case r.exited || age > leaseExpiry:
@@ -133,7 +133,7 @@ func (c *controlPlane) registered() registrations {
 	return all
 }
 
-// noticeExpiry notifies all nodes if the state of a broker has changed because time has passed.
+// noticeExpiry notifies all nodes if a broker's state has changed because time has passed.
 func (c *controlPlane) noticeExpiry() {
 	brokers := c.registered()
 	summary := ""
@@ -149,7 +149,7 @@ func (c *controlPlane) noticeExpiry() {
 	}
 }
 
-// changed processes a write of a partition's state.
+// changed processes a write that changes a partition's state.
 func (w *world) changed(t *topic, before, next placement.Partition, unclean bool) {
 	if next.LeaderEpoch != before.LeaderEpoch {
 		w.tracef(
@@ -170,7 +170,8 @@ func (w *world) changed(t *topic, before, next placement.Partition, unclean bool
 	w.elected(t, before, next, unclean)
 }
 
-// image returns the metadata image of a node, from its caches of the sets and of the brokers.
+// image returns a node's metadata image, built from the node's caches of the sets and of the
+// brokers.
 func (c *controlPlane) image(sets map[string]*partitionset.Set,
 	registered registrations) *metadata.Image {
 	var brokers []metadata.Broker
@@ -211,7 +212,7 @@ func imaged(p placement.Partition, up map[int32]metadata.Broker) *metadata.Parti
 	}
 	image.SetISR(p.Leader, p.ISR, up)
 	for _, m := range p.ISR {
-		// As in both metadata stores, a broker that has restarted is not the elected leader.
+		// As in both metadata stores, a restarted broker does not count as the elected leader.
 		if b, isUp := up[m.Broker]; m.Broker == p.Leader && isUp && b.Epoch == m.Epoch {
 			image.Leader = p.Leader
 		}
@@ -245,8 +246,8 @@ func (c *controlPlane) renewLease(id int32, epoch int64, unreachable reachabilit
 	}
 }
 
-// processExited processes the detected exit of a broker process, by the end of its container or the
-// release of its Lease.
+// processExited processes the detected exit of a broker process. It was detected by the end of the
+// container or by the release of the Lease.
 func (c *controlPlane) processExited(id int32, epoch int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// coordinators are the group coordinator and the transaction coordinator of a broker process. They
-// are real; the messages between them take the simulated network.
+// coordinators are a broker process's group coordinator and transaction coordinator. They are real,
+// but their messages use the simulated network.
 type coordinators struct {
 	groups       *coordinator.Groups
 	transactions *coordinator.Transactions
@@ -24,7 +24,7 @@ type coordinators struct {
 	senders [16]atomic.Uint64
 }
 
-// startCoordinators starts the coordinators of a process. It is called before the process applies
+// startCoordinators starts a process's coordinators. It must be called before the process applies
 // an image.
 func (l *liveBroker) startCoordinators(logger *slog.Logger) {
 	await := func(context.Context, func(*metadata.Image) bool) {}
@@ -50,7 +50,7 @@ func (c *coordinators) close() {
 	}
 }
 
-// noAdmin refuses to create topics. The internal topics exist from the start.
+// noAdmin does not create topics, because the internal topics exist from the start.
 type noAdmin struct{ metadata.Admin }
 
 func (noAdmin) CreateTopic(context.Context, metadata.NewTopic) (*metadata.Topic, error) {
@@ -67,7 +67,8 @@ func (l *liveBroker) writeMarkers(ctx context.Context,
 	return l.writeMarkersOver(ctx, nil, markers)
 }
 
-// writeMarkersOver writes markers that have arrived over a link, or of this broker if it is nil.
+// writeMarkersOver writes transaction markers. They have arrived over link k, or come from this
+// broker if k is nil.
 func (l *liveBroker) writeMarkersOver(ctx context.Context, k *coordinatorLink,
 	markers []coordinator.PartitionMarker) []error {
 	var superseded func() bool
@@ -88,7 +89,7 @@ func (l *liveBroker) writeMarkersOver(ctx context.Context, k *coordinatorLink,
 // coordinatorLink is a connection from a coordinator to another broker.
 type coordinatorLink struct {
 	from, to *liveBroker
-	number   uint64 // higher than those of earlier links
+	number   uint64 // higher than the numbers of earlier links
 }
 
 func (l *liveBroker) connectCoordinator(ctx context.Context,
@@ -106,10 +107,10 @@ func (l *liveBroker) connectCoordinator(ctx context.Context,
 	return &coordinatorLink{l, other, l.w.exactlyOnce.links.Add(1)}, nil
 }
 
-// exchange sends a request, which do serves, and waits for the response. A request that was sent
-// arrives even if its sender no longer waits for the response, or has ended meanwhile: then it is a
-// late frame. Some connections break, and the request arrives seconds later. Some responses take
-// long, and requests over other connections overtake them.
+// exchange sends a request, which the function do serves, and waits for the response. Once sent, a
+// request arrives even if its sender no longer waits for the response or has ended meanwhile; it is
+// then a late frame. Some connections break, and the request arrives seconds later. Some responses
+// take long, and requests over other connections overtake them.
 func exchange[T any](ctx context.Context, k *coordinatorLink,
 	do func(context.Context) T) (response T, err error) {
 	type answer struct {
@@ -154,8 +155,9 @@ func exchange[T any](ctx context.Context, k *coordinatorLink,
 	}
 }
 
-// lateFrame returns how much later than its connection breaks a request arrives, or how much later
-// than usual a response arrives. It returns 0 if it arrives in time, as all but one in n do.
+// lateFrame returns the delay of a late frame: how much later than the break of its connection a
+// request arrives, or how much later than usual a response arrives. It returns 0 for a frame that
+// arrives in time, which is the case for all but one in n frames.
 func (e *exactlyOnce) lateFrame(n int) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -184,7 +186,7 @@ func (k *coordinatorLink) Verify(ctx context.Context,
 	})
 }
 
-// KnownProducers implements coordinator.Peer. No transaction hangs, so nobody asks.
+// KnownProducers implements coordinator.Peer. It is not called, because no transaction hangs.
 func (k *coordinatorLink) KnownProducers(context.Context, []int64) (coordinator.KnownProducers,
 	error) {
 	return coordinator.KnownProducers{}, errUnreachable
@@ -193,7 +195,8 @@ func (k *coordinatorLink) KnownProducers(context.Context, []int64) (coordinator.
 // Close implements coordinator.Peer.
 func (k *coordinatorLink) Close() error { return nil }
 
-// isFinal reports whether an error of a transactional request cannot succeed when it is repeated.
+// isFinal reports whether an error of a transactional request is permanent: repeating the request
+// cannot succeed.
 func isFinal(err error) bool {
 	for _, final := range []error{txn.ErrFenced, txn.ErrInvalidMapping,
 		txn.ErrInvalidState, logstore.ErrInvalidProducerEpoch, logstore.ErrInvalidTxnState,

@@ -4,28 +4,27 @@
 // Four parts are real: the stores with their cleaners, the replica sets with their fetchers, the
 // decisions of operator and brokers on PartitionSets (internal/metadata/partitionset,
 // internal/placement), and the writer that both use (internal/metadata/partitionset/commit). The
-// disks are in memory and lose what was not synced. Four parts are simulated: the clients, the
-// faults (faults_test.go), the network between all nodes, and the API server
-// (object_store_test.go).
+// disks are in memory and lose unsynced data. Four parts are simulated: the clients, the faults
+// (faults_test.go), the network between all nodes, and the API server (object_store_test.go).
 //
-// The API server stores PartitionSets with resourceVersions. It compares and swaps, loses answers,
-// executes writes after their sender has abandoned them, and is away for a while. The partitions of
-// all topics are in one or two sets, and another writer changes further partitions of these sets
-// (neighbors_test.go), so that writes conflict although their own partitions have not changed.
-// Watches (api_client_test.go) lag, deliver events in parts, end and resume, and must list all sets
-// again after the history was compacted; a new process may first receive an old list. Operators
-// (operator_test.go) are paused, disconnected and replaced, and an old one continues for a while.
-// They mark brokers that others report as unreachable (isolation_test.go). Messages may be lost in
-// one direction only.
+// The API server stores PartitionSets with resourceVersions. It supports compare-and-swap, loses
+// responses, executes writes after their sender has abandoned them, and is sometimes unavailable.
+// The partitions of all topics are in one or two sets. Another writer changes further partitions of
+// these sets (neighbors_test.go). So writes conflict although their own partitions have not
+// changed. Watches (api_client_test.go) lag, deliver events in parts, end and resume, and must list
+// all sets again after the history was compacted; a new process may first receive an old list.
+// Operators (operator_test.go) are paused, disconnected and replaced, and a replaced operator
+// continues for a while. They mark brokers that other brokers report as unreachable
+// (isolation_test.go). Messages can be lost in one direction only.
 //
-// One of four runs has the metadata of `heartwood dev --processes` instead (parent_test.go): a real
-// local store (internal/metadata/local) in a parent process, and a real connection of each broker
-// to it (internal/metadata/remote), whose bytes pass through the simulated network. Flag
-// -sim.parent selects it for all runs. The parent process is killed, loses its power, also in the
-// middle of a write of its file, and stops with all brokers. Its file is on a disk in memory. ISR
-// changes lose their answers, or are made late. Brokers exit when their connection ends, as in
-// internal/broker. The simulation reads each content of the file by its documented format and makes
-// the same checks of its entries. Four things had to be adapted:
+// In one of four runs, the metadata is stored as in `heartwood dev --processes` instead
+// (parent_test.go): a parent process runs a real local store (internal/metadata/local), and each
+// broker has a real connection to it (internal/metadata/remote), whose bytes pass through the
+// simulated network. Flag -sim.parent selects this for all runs. The parent process is killed,
+// loses its power, even in the middle of a write to its file, and stops with all brokers. Its file
+// is on a disk in memory. ISR changes lose their responses, or are made late. Brokers exit when
+// their connection ends, as in internal/broker. The simulation reads each version of the file in
+// its documented format, and makes the same checks of its entries. Four things had to be adapted:
 //
 //   - No simulated time passes while the store writes, because a goroutine that waits for the
 //     store's lock would stop the bubble's time. Instead, the other goroutines run before the
@@ -69,16 +68,16 @@
 //
 // Clients produce with acks=all and acks=1, repeat acknowledged batches, read from the leader and
 // from followers (KIP-392), and delete records. Records expire by time and by size. Transactions
-// are written directly to the leaders' logs, except in TestExactlyOnce: there all brokers have
-// their coordinators, and clients of the transaction versions 0 and 2 write transactions, some of
-// whose requests arrive after their connection broke. Brokers are added, drained and lost
-// permanently. Logs lose their directory, a segment or the end of one while a broker is stopped. In
-// one of five runs followers and consumers use Kafka's protocol through internal/wire and
-// internal/handler. In the other runs leaders evict fetch sessions, and requests arrive twice. The
-// simulation does not cover producers over the wire, members of consumer groups, and disk errors.
+// are written directly to the leaders' logs, except in TestExactlyOnce. There all brokers have
+// coordinators, and clients write transactions of versions 0 and 2. Some of their requests arrive
+// after the connection broke. Brokers are added, drained and lost permanently. While a broker is
+// stopped, a log can lose its directory, a segment or the end of a segment. In one of five runs,
+// followers and consumers use Kafka's protocol through internal/wire and internal/handler. In the
+// other runs, leaders evict fetch sessions, and requests arrive twice. The simulation does not
+// cover producers over the wire, members of consumer groups, and disk errors.
 //
-// The value of a simulation shows when the code is broken on purpose. Each of these faults was
-// found within some hundred seeds, most within a few:
+// A simulation is useful only if it finds faults in code that is broken on purpose. Each of these
+// faults was found within some hundred seeds, most of them within a few:
 //
 //   - a high watermark that does not wait for the maximal ISR
 //   - members that return after a crash and remain in the ISR
@@ -108,9 +107,9 @@
 // docs/adr/0185, 0186, 0200, 0206, 0207 and 0253 describe faults that the simulation found and no
 // other test had found.
 //
-// A seed determines which faults occur and when. This changes whenever a new kind of fault is
-// added. So when a seed has found a fault, a test of the faulty package is added, and the seed is
-// not kept. `go test ./test/sim -sim.seed=N -v` runs one seed again. If several goroutines can run
-// at the same moment of simulated time, Go chooses their order. So a repeated run is similar but
-// not identical.
+// A seed determines which faults occur and when. The sequence changes whenever a new kind of fault
+// is added. So when a seed has found a fault, a test is added to the faulty package, and the seed
+// is not kept. `go test ./test/sim -sim.seed=N -v` runs one seed again. If several goroutines can
+// run at the same moment of simulated time, Go chooses their order. So a repeated run is similar
+// but not identical.
 package sim

@@ -8,12 +8,12 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// committedReader is a read_committed consumer of the outputs. Guarded by exactlyOnce.mu, except
-// client.
+// committedReader is a read_committed consumer of the outputs. exactlyOnce.mu guards its fields,
+// except client.
 type committedReader struct {
 	e        *exactlyOnce
 	client   *client
-	received map[string]map[int64]string // values by topic and offset
+	received map[string]map[int64]string // received values, by topic and offset
 	position map[string]int64
 }
 
@@ -59,7 +59,7 @@ func (r *committedReader) poll(ctx context.Context, l *liveBroker, name string) 
 	return nil
 }
 
-// check compares the received values with those that are visible in the end.
+// check compares the received values with the values that are visible at the end of the run.
 func (r *committedReader) check(visible map[string][]logRecord) {
 	for name, received := range r.received {
 		final := map[int64]string{}
@@ -79,8 +79,8 @@ func (r *committedReader) check(visible map[string][]logRecord) {
 	}
 }
 
-// fetchCommitted returns the records at or above an offset that a read_committed consumer receives
-// in one fetch, and the next offset.
+// fetchCommitted returns the records that a read_committed consumer receives in one fetch from an
+// offset on, and the next offset.
 func (e *exactlyOnce) fetchCommitted(ctx context.Context, c *client, l *liveBroker, name string,
 	offset int64) (visible []logRecord, next int64, err error) {
 	result, bytes, err := c.fetch(ctx, l, replica.FetchRequest{BytesMin: 1, BytesMax: 1 << 20,
@@ -109,7 +109,7 @@ func (e *exactlyOnce) fetchCommitted(ctx context.Context, c *client, l *liveBrok
 	return visible, next, nil
 }
 
-// allVisible returns the records that a read_committed consumer receives in the end.
+// allVisible returns the records that a read_committed consumer receives at the end of the run.
 func (e *exactlyOnce) allVisible(l *liveBroker, name string) (all []logRecord) {
 	c := newClient(e.w, 60)
 	for offset := int64(0); ; {

@@ -24,16 +24,17 @@ const (
 	exactlyOnceRuns = 100 // default number of seeds
 	inputRecords    = 400
 	copyGroup       = "copier"
-	// transactionTimeout is the timeout of the clients' transactions, which some faults exceed.
+	// transactionTimeout is the timeout of the clients' transactions. Some faults last longer.
 	transactionTimeout = 8 * time.Second
-	// lateFrames is the time after the last transaction in which late requests may arrive.
+	// lateFrames is the time after the last transaction during which late requests can arrive.
 	lateFrames = 2 * time.Second
 )
 
 var outputTopics = []string{"out0", "out1", "out2"}
 
-// exactlyOnce is a run whose clients write transactions through coordinators. The clients append
-// unique values to several partitions, and copy an input with their offsets. In the end:
+// exactlyOnce is a run in which clients write transactions through coordinators. The clients append
+// unique values to several partitions. They also copy an input, with its offsets. At the end of the
+// run:
 //
 //   - a transaction whose commit was confirmed is visible as a whole, each value once; one that was
 //     not committed is not visible; one of unknown outcome is visible as a whole or not at all
@@ -42,12 +43,12 @@ var outputTopics = []string{"out0", "out1", "out2"}
 //   - each input record below the committed offset was copied once, and no other record
 //   - no transaction is open, neither in a log nor in its coordinator
 //
-// During the run the coordinator knows each transaction that is open in a log.
+// During the run, the coordinator knows each transaction that is open in a log.
 type exactlyOnce struct {
 	w         *world
-	unchecked bool          // an election has lost acknowledged records
-	active    atomic.Int32  // clients that write
-	links     atomic.Uint64 // connections between coordinators and other brokers
+	unchecked bool          // true after an election that lost acknowledged records
+	active    atomic.Int32  // number of clients that write
+	links     atomic.Uint64 // number of connections between coordinators and other brokers
 	mu        struct {
 		sync.Mutex
 		random         *rand.Rand
@@ -57,7 +58,7 @@ type exactlyOnce struct {
 	}
 }
 
-// sentTransaction is a transaction of a client.
+// sentTransaction is a transaction that a client has sent.
 type sentTransaction struct {
 	by      string
 	values  []string
@@ -95,7 +96,7 @@ func (e *exactlyOnce) set(tx *sentTransaction, now outcome) {
 	tx.outcome = now
 }
 
-// TestExactlyOnce runs seeds and stops at the first one that violates an invariant.
+// TestExactlyOnce runs seeds and stops at the first seed that violates an invariant.
 func TestExactlyOnce(t *testing.T) {
 	runs := exactlyOnceRuns
 	switch {
@@ -128,8 +129,8 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// runExactlyOnce returns the number of transactions by outcome, and last 1 if the run was not
-// checked.
+// runExactlyOnce returns the number of transactions by outcome. The last element is 1 if the run
+// was not checked.
 func runExactlyOnce(t *testing.T, seed uint64) (count [4]int) {
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +140,7 @@ func runExactlyOnce(t *testing.T, seed uint64) (count [4]int) {
 		}
 		w.profile.brokers, w.profile.replicas, w.profile.minISR = 3, 3, 2
 		w.profile.allowLoss, w.profile.overWire = false, false
-		w.profile.decideEvery = 500 * time.Millisecond // the operator is not what this run examines
+		w.profile.decideEvery = 500 * time.Millisecond // rare, because this run does not examine the operator
 		e := &exactlyOnce{w: w}
 		e.mu.random = rand.New(rand.NewPCG(seed, 40))
 		w.exactlyOnce = e
@@ -208,14 +209,14 @@ func (e *exactlyOnce) run() {
 	}
 }
 
-// lostRecords reports whether an election has lost acknowledged records of a topic.
+// lostRecords reports whether an election has lost acknowledged records of any topic.
 func (e *exactlyOnce) lostRecords() bool {
 	return slices.ContainsFunc(e.w.meta.topics,
 		func(t *topic) bool { return e.w.oracle.lostRecords(t.name) })
 }
 
-// load writes the input, before the faults. A broker may already isolate itself after an ISR change
-// of unknown outcome, so the partition may have no leader for a while.
+// load writes the input before the faults begin. A broker can already isolate itself after an ISR
+// change with an unknown outcome, so the partition may have no leader for a while.
 func (e *exactlyOnce) load() {
 	c := e.newClient("loader", 2, 1)
 	for i := range inputRecords {
@@ -248,7 +249,7 @@ func (e *exactlyOnce) startClients() {
 	}
 }
 
-// injectFault injects one fault that loses no acknowledged record.
+// injectFault injects a fault that loses no acknowledged record.
 func (e *exactlyOnce) injectFault() {
 	w := e.w
 	b, other := w.randomBroker(), w.randomBroker()
@@ -256,7 +257,7 @@ func (e *exactlyOnce) injectFault() {
 	case 0, 1, 2:
 		w.kill(b)
 	case 3:
-		if w.recovered() { // the other replicas have all records
+		if w.recovered() { // true if the other replicas have all records
 			w.cutPower(b)
 		}
 	case 4, 5:
@@ -280,8 +281,7 @@ func (e *exactlyOnce) injectFault() {
 	}
 }
 
-// heal ends all faults, waits until the cluster has recovered, and until all transactions have
-// ended.
+// heal ends all faults. It waits until the cluster has recovered and all transactions have ended.
 func (e *exactlyOnce) heal() {
 	w := e.w
 	if w.failed() {
@@ -295,7 +295,7 @@ func (e *exactlyOnce) heal() {
 		}
 	}
 	w.stopWriters()
-	// The coordinators end transactions at their timeout, but not within 10 s of a load.
+	// Coordinators end transactions at their timeout, but not within 10 s after they were loaded.
 	until := time.Now().Add(writeTimeout + 2*transactionTimeout + 10*time.Second)
 	for !e.settled() && time.Now().Before(until) && !w.failed() {
 		w.runFor(500 * time.Millisecond)
@@ -303,7 +303,7 @@ func (e *exactlyOnce) heal() {
 	w.runFor(lateFrames)
 }
 
-// settled reports whether all clients have returned and all transactions are completed.
+// settled reports whether all clients have finished and all transactions are completed.
 func (e *exactlyOnce) settled() bool {
 	l := e.leader(metadata.TransactionsTopic)
 	if e.active.Load() > 0 || l == nil {
@@ -334,7 +334,7 @@ func (e *exactlyOnce) leader(name string) *liveBroker {
 	return nil
 }
 
-// check compares the outputs with the transactions of the clients.
+// check compares the outputs with the clients' transactions.
 func (e *exactlyOnce) check() {
 	count, visible := map[string]int{}, map[string][]logRecord{}
 	for _, t := range e.w.meta.topics {
@@ -388,7 +388,8 @@ func (e *exactlyOnce) checkEnded() {
 	}
 }
 
-// checkCopy checks that exactly the input records below the committed offset were copied, once.
+// checkCopy checks that each input record below the committed offset was copied exactly once, and
+// that no other records were copied.
 func (e *exactlyOnce) checkCopy(count map[string]int) {
 	l := e.leader(coordinator.OffsetsTopic)
 	found, unstable, err := l.groups.CommittedFor(e.w.ctx, copyGroup, group.Reader{Epoch: -1},

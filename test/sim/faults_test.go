@@ -8,19 +8,19 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// exited stores how a process of the broker ended.
+// exited records how a process of the broker ended.
 func (b *broker) exited(e exit) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
-	// The process was not registered yet, so its data is that of the previous process.
+	// If the process was not registered yet, its data is the data of the previous process.
 	if e.epoch == 0 && len(b.exits) > 0 {
 		e.epoch = b.exits[len(b.exits)-1].epoch
 	}
 	b.exits = append(b.exits, e)
 }
 
-// lostSince reports whether the broker may have lost records that its log contained in a broker
-// epoch or later. Parameter synced is set if the log synced all records.
+// lostSince reports whether the broker may have lost records that its log contained in the given
+// broker epoch or later. Parameter synced is set if the log synced all records.
 func (b *broker) lostSince(epoch int64, synced bool) bool {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -131,8 +131,8 @@ func (w *world) disconnect(a, b int32) {
 	w.schedule(d, func() { w.net.disconnect(a, b, -1) })
 }
 
-// operator stops the operator for a while, pauses it, or lets it or a client move leaders to their
-// preferred replicas.
+// operator stops or pauses the operator for a while, or makes the operator or a client move
+// leadership to preferred replicas.
 func (w *world) operator() {
 	if w.parent != nil {
 		w.parent.fault()
@@ -147,7 +147,7 @@ func (w *world) operator() {
 		t := w.randomTopic()
 		w.tracef("%s: a client requests the preferred leader", t.name)
 		w.store.change(t.set, false, func(s *partitionset.Set) {
-			_ = s.RequestPreferred(t.key()) // it may lead already, or be unavailable
+			_ = s.RequestPreferred(t.key()) // fails if it already leads or is unavailable
 		})
 	case 2:
 		node, d := w.randomOperator(), w.randomDuration(100*time.Millisecond, 12*time.Second)
@@ -171,7 +171,7 @@ func (w *world) randomTopic() *topic {
 	return w.meta.topics[w.random.IntN(len(w.meta.topics))]
 }
 
-// move reassigns a partition, if it has had a leader and all target brokers remain in the cluster.
+// move reassigns a partition if it has had a leader and all target brokers remain in the cluster.
 func (w *world) move(t *topic, target []int32) {
 	stay := w.staying()
 	if slices.ContainsFunc(target, func(id int32) bool { return !slices.Contains(stay, id) }) {
@@ -197,8 +197,8 @@ func (w *world) move(t *topic, target []int32) {
 
 // removeAndRestoreReplica kills a broker. While the broker is down, it is removed from the replicas
 // of all topics, for as long as the other brokers need to remove tombstones. Then it is added
-// again. Its old log contains deleted keys (ADR 0185). The result is the time until it is added
-// again.
+// again, with an old log that contains deleted keys (ADR 0185). The result is the time until the
+// broker is added again.
 func (w *world) removeAndRestoreReplica(b *broker) (away time.Duration) {
 	l := b.live.Load()
 	if l == nil {
@@ -232,8 +232,8 @@ func (w *world) kill(b *broker) {
 	}
 }
 
-// cutPower ends a broker. All records that were not synced are lost, or some of them. A broker that
-// is down loses such records too, unless it has shut down gracefully.
+// cutPower ends a broker's process. All or some of the unsynced records are lost. A broker that is
+// down loses such records, too, unless it has shut down gracefully.
 func (w *world) cutPower(b *broker) {
 	if !w.mayLoseData(b) {
 		return
@@ -251,8 +251,8 @@ func (w *world) cutPower(b *broker) {
 	b.disk = disk
 }
 
-// loseUnsynced notes that the last process of a broker lost its unsynced records after its end. A
-// controlled shutdown has synced all records.
+// loseUnsynced records that the broker's last process lost its unsynced records after its end.
+// After a controlled shutdown, there are no unsynced records.
 func (b *broker) loseUnsynced() {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -262,7 +262,7 @@ func (b *broker) loseUnsynced() {
 	}
 }
 
-// replaceDisk ends a broker and replaces its disk with an empty one.
+// replaceDisk ends a broker's process and replaces its disk with an empty one.
 func (w *world) replaceDisk(b *broker) {
 	if l := b.live.Load(); l != nil && w.mayLoseData(b) {
 		w.tracef("broker %d gets an empty disk", b.id)
@@ -271,8 +271,8 @@ func (w *world) replaceDisk(b *broker) {
 	}
 }
 
-// mayLoseData reports whether a broker may lose its data. Unless allowLoss is set, each partition
-// with this broker in the ISR must have another ISR member that is alive.
+// mayLoseData reports whether a broker is allowed to lose its data. Unless allowLoss is set, each
+// partition with this broker in the ISR must have another live ISR member.
 func (w *world) mayLoseData(b *broker) bool {
 	if w.profile.allowLoss {
 		return true
@@ -292,7 +292,7 @@ func (w *world) mayLoseData(b *broker) bool {
 }
 
 // endProcess ends a process at once, and starts another one after a while. The control plane
-// detects the exit at once, or when the Lease expires.
+// detects the exit either at once or when the Lease expires.
 func (w *world) endProcess(l *liveBroker, e exit, downtime time.Duration) {
 	e.epoch = l.epoch.Load()
 	l.broker.exited(e)

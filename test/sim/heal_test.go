@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// heal ends all faults, and fails unless the cluster recovers: each partition has a leader, all
-// replicas are in sync and equal, and the readers have reached the log end.
+// heal ends all faults, and fails unless the cluster recovers. Each partition must have a leader,
+// all replicas must be in sync and equal, and the readers must have reached the log end.
 func (w *world) heal() {
 	if w.failed() {
 		return
@@ -65,7 +65,7 @@ func (w *world) endFaults() {
 	}
 }
 
-// restartBrokers replaces the scheduled actions by the start of every broker that is down.
+// restartBrokers replaces the scheduled actions with the start of every broker that is down.
 func (w *world) restartBrokers() {
 	w.scheduled = nil
 	for _, b := range w.members() {
@@ -75,7 +75,7 @@ func (w *world) restartBrokers() {
 	}
 }
 
-// acceptDataLoss accepts data loss for the partitions that have no leader.
+// acceptDataLoss accepts data loss for the partitions without a leader.
 func (w *world) acceptDataLoss() {
 	if slices.ContainsFunc(w.meta.topics, func(t *topic) bool {
 		return w.meta.recorded(t.name).Leader == metadata.NoBroker
@@ -87,7 +87,8 @@ func (w *world) acceptDataLoss() {
 
 func (w *world) recovered() bool { return w.unrecovered() == "" }
 
-// unrecovered returns a partition that has not recovered, with the reason, or "".
+// unrecovered returns a partition that has not recovered, with the reason, or "" if all have
+// recovered.
 func (w *world) unrecovered() string {
 	for _, t := range w.meta.topics {
 		if reason := w.incomplete(w.meta.recorded(t.name)); reason != "" {
@@ -97,8 +98,8 @@ func (w *world) unrecovered() string {
 	return ""
 }
 
-// incomplete returns the reason why a partition has not recovered, or "". A reassignment may be
-// incomplete, or an ISR member be recorded in an old broker epoch.
+// incomplete returns the reason why a partition has not recovered, or "". A reassignment can be
+// incomplete, or the ISR can contain a member with an old broker epoch.
 func (w *world) incomplete(p placement.Partition) string {
 	ended := func(m placement.InSyncReplica) bool {
 		l := w.brokers[m.Broker].live.Load()
@@ -119,16 +120,16 @@ func (w *world) incomplete(p placement.Partition) string {
 	return ""
 }
 
-// compare compares the replicas of each partition with each other, and the readers' positions with
-// the log end.
+// compare compares each partition's replicas with each other, and the readers' positions with the
+// log end.
 func (w *world) compare() {
 	for _, t := range w.meta.topics {
 		p := w.meta.recorded(t.name)
 		var first []byte
 		var values map[string]logRecord
 		var end, start int64
-		// start is the highest log start of all replicas. The leader's may be lower: a new leader
-		// may not have deleted all records that its predecessor has deleted.
+		// start is the highest log start offset of all replicas. The leader's offset can be lower,
+		// because a new leader may not have deleted all records that its predecessor has deleted.
 		for _, id := range p.Replicas {
 			if l := w.brokers[id].live.Load(); l != nil && l.store.Log(t.partitionID()) != nil {
 				start = max(start, l.store.Log(t.partitionID()).LogStart())
@@ -187,9 +188,9 @@ func (w *world) compare() {
 	}
 }
 
-// values returns the latest record of each key that has a value, if the record is at or above an
-// offset. All replicas of a compacted topic have the same values, however far each of them is
-// cleaned.
+// values returns the latest record of each key whose latest record is at or above an offset and has
+// a value. All replicas of a compacted topic have the same values, no matter how far each replica
+// is cleaned.
 func (w *world) values(t *topic, log *logstore.Log, start int64) map[string]logRecord {
 	records, err := read(log, log.LogStart(), log.LogEnd())
 	if err != nil {
@@ -206,7 +207,7 @@ func (w *world) values(t *topic, log *logstore.Log, start int64) map[string]logR
 	return values
 }
 
-// content returns the bytes of a log from an offset on.
+// content returns a log's bytes from an offset on.
 func content(w *world, log *logstore.Log, start int64) (all []byte) {
 	for offset := max(start, log.LogStart()); offset < log.LogEnd(); {
 		slice, err := log.ReadReplica(offset, 1<<20, true)
@@ -221,7 +222,7 @@ func content(w *world, log *logstore.Log, start int64) (all []byte) {
 		slice.Release()
 		_, next, _, bad := decodeRecords(buf)
 		if err != nil || bad != nil || next <= offset {
-			return all // a cleaned log may have no records at its end
+			return all // a cleaned log can have no records at its end
 		}
 		all, offset = append(all, buf...), next
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// history collects the operations of clients for a linearizability check: each key of a topic must
+// history collects the clients' operations for a linearizability check: each key of a topic must
 // behave like a register.
 type history struct {
 	mu         sync.Mutex
-	operations map[string][]porcupine.Operation // by topic and key
+	operations map[string][]porcupine.Operation // operations by topic and key
 }
 
-// access is a write, or a read and its result. The empty value stands for a deleted key, or for a
+// access is a write, or a read with its result. The empty value stands for a deleted key, or for a
 // key that was never written.
 type access struct {
 	write bool
@@ -35,8 +35,8 @@ func (h *history) add(topic, key string, client int, a access, called, returned 
 		porcupine.Operation{ClientId: client, Input: a, Call: called, Return: returned})
 }
 
-// wrote adds the writes of a batch. If the batch was not acknowledged, its writes may take effect
-// at any later time, or never.
+// wrote adds a batch's writes. If the batch was not acknowledged, its writes can take effect at any
+// later time, or never.
 func (h *history) wrote(topic string, client int, records []logRecord, called, returned time.Time,
 	acked bool) {
 	end := returned.UnixNano()
@@ -58,7 +58,7 @@ func (h *history) read(topic string, client int, state map[string]string, called
 	}
 }
 
-// register is the model of a key.
+// register is the model for one key.
 var register = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, _ any) (bool, any) {
@@ -71,7 +71,7 @@ var register = porcupine.Model{
 }
 
 // check checks every key, except in topics that lost records. It stops the check of a history after
-// one second, and returns the number of these histories as unchecked.
+// one second, and returns the number of these histories in unchecked.
 func (h *history) check(t *testing.T, seed uint64, lostRecords func(topic string) bool) (checked,
 	unchecked int) {
 	for key, operations := range h.operations {
@@ -92,8 +92,8 @@ func (h *history) check(t *testing.T, seed uint64, lostRecords func(topic string
 	return checked, unchecked
 }
 
-// relevant omits writes that have no response and whose value was never read. The check may assume
-// that these writes did not happen.
+// relevant omits writes without a response whose value was never read. The check is allowed to
+// assume that these writes did not happen.
 func relevant(operations []porcupine.Operation) []porcupine.Operation {
 	read := map[string]bool{"": true}
 	for _, o := range operations {

@@ -14,14 +14,14 @@ import (
 	"heartwood.dev/heartwood/internal/reachability"
 )
 
-// reach is what a broker knows about the reachability of its peers.
+// reach contains a broker's information about the reachability of its peers.
 type reach struct {
 	sync.Mutex
 	observer reachability.Observer
 	report   reachability.Report
 }
 
-// pingAlways pings the other brokers until the process ends, as internal/broker does.
+// pingAlways pings the other brokers until the process ends, like internal/broker.
 func (l *liveBroker) pingAlways() {
 	for sleep(l.ctx, reachability.PingInterval) == nil {
 		image := l.image.Load()
@@ -43,7 +43,7 @@ func (l *liveBroker) pingAlways() {
 	}
 }
 
-// ping sends a ping and notes its answer.
+// ping sends a ping and records the response.
 func (l *liveBroker) ping(p reachability.Peer) {
 	ctx, cancel := context.WithTimeout(l.ctx, reachability.UnreachableAfter)
 	defer cancel()
@@ -77,7 +77,7 @@ func (o *operator) isolateAlways() {
 	}
 }
 
-// isolate decides which brokers are isolated, and stores it.
+// isolate decides which brokers are isolated, and stores the decision.
 func (c *controlPlane) isolate(decision *reachability.Isolation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *controlPlane) isolate(decision *reachability.Isolation) {
 	}
 }
 
-// disconnectOneWay drops the messages from one broker to the others for a while.
+// disconnectOneWay drops the messages from one broker to another for a while.
 func (w *world) disconnectOneWay(from, to int32) {
 	if from == to {
 		return
@@ -119,8 +119,8 @@ func (w *world) disconnectOneWay(from, to int32) {
 }
 
 // TestIsolatedLeaderIsReplaced cuts a leader off from the other brokers, but not from the API
-// server, in both directions or in one. Other brokers lead its partitions before it would have
-// removed them from the ISRs.
+// server, in both directions or in one. Other brokers must lead its partitions before the isolated
+// leader would have removed them from the ISRs.
 func TestIsolatedLeaderIsReplaced(t *testing.T) {
 	for name, cut := range map[string]func(w *world, leader, other int32){
 		"both directions": func(w *world, leader, other int32) { w.net.disconnect(leader, other, 1) },

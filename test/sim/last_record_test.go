@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// checkLastRecord fails if the log of a leader ends with a batch without records: a consumer that
-// waits for the record before the log end would wait until another record is appended (cleaner
-// invariant I29). After an accepted loss the log may end where a pass has removed records.
+// checkLastRecord fails if a leader's log ends with a batch without records. A consumer that waits
+// for the record before the log end would then wait until another record is appended (cleaner
+// invariant I29). After an accepted loss, the log can end where a pass has removed records.
 func (o *oracle) checkLastRecord(t *partitionModel, l *liveBroker, state replica.State) {
 	if !state.Leader || !t.settings.Compact || t.lossEpoch > 0 {
 		return
@@ -31,7 +31,7 @@ func (o *oracle) checkLastRecord(t *partitionModel, l *liveBroker, state replica
 	}
 }
 
-// readLast returns the batch that contains the offset before the end of a log.
+// readLast returns the batch that contains the last offset before the log end.
 func readLast(log *logstore.Log, end int64) (record.Batch, error) {
 	slice, err := log.ReadReplica(end-1, 1, true)
 	if err != nil {

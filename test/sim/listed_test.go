@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// watchListed checks many times a second of simulated time that no transaction hangs.
+// watchListed checks many times per second of simulated time that no transaction hangs.
 func (e *exactlyOnce) watchListed() {
 	for sleep(e.w.ctx, 100*time.Millisecond) == nil {
 		for _, name := range append([]string{coordinator.OffsetsTopic}, outputTopics...) {
@@ -20,11 +20,11 @@ func (e *exactlyOnce) watchListed() {
 	}
 }
 
-// checkListed checks that the coordinator knows each transaction that is open in a leader's log: it
-// adds the partition to the transaction before the first batch is appended, and completes the
-// transaction after the marker. The next transaction of the producer would end a transaction that
-// hangs, so the check after the run would not find all of them. After an accepted loss of records
-// the coordinator may have forgotten a transaction.
+// checkListed checks that the coordinator knows each transaction that is open in a leader's log.
+// This must hold because the coordinator adds the partition to the transaction before the first
+// batch is appended, and completes the transaction after the marker. The check after the run would
+// not find all hanging transactions, because the producer's next transaction ends them. After an
+// accepted loss of records, the coordinator may have forgotten a transaction.
 func (e *exactlyOnce) checkListed(name string) {
 	l, c := e.leader(name), e.leader(metadata.TransactionsTopic)
 	if l == nil || c == nil {
@@ -58,8 +58,8 @@ func (e *exactlyOnce) checkListed(name string) {
 	}
 }
 
-// coordinates reports whether a broker leads the recorded leader epoch of the transactional ids,
-// and has loaded them.
+// coordinates reports whether a broker leads the partition of the transactional ids in the recorded
+// leader epoch, and has loaded these ids.
 func (e *exactlyOnce) coordinates(c *liveBroker) bool {
 	recorded := e.w.meta.recorded(metadata.TransactionsTopic)
 	log, err := c.set.Leader(e.w.meta.topicNamed(metadata.TransactionsTopic).partitionID(), -1)

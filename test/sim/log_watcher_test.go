@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// logWatcher evaluates the log messages of a broker. They report events that cannot be observed
-// otherwise: a replica discarded its log, or truncated it below its high watermark.
+// logWatcher evaluates a broker's log messages. They report events that cannot be observed
+// otherwise: a replica discarded its log, or truncated its log below the high watermark.
 type logWatcher struct {
 	slog.Handler
 	b  *broker
@@ -23,7 +23,7 @@ func newLogWatcher(b *broker, to slog.Handler) *logWatcher {
 	return &logWatcher{Handler: to, b: b, mu: &sync.Mutex{}, discarded: map[string]bool{}}
 }
 
-// Enabled implements slog.Handler: the watcher processes every level.
+// Enabled implements slog.Handler. The watcher processes every level.
 func (t *logWatcher) Enabled(context.Context, slog.Level) bool { return true }
 
 // WithAttrs implements slog.Handler.

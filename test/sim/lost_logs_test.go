@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// damageLog damages the log of one topic on a broker, as a person does who removes files or
-// restores an older copy. If the broker runs, it is killed. If it has stopped gracefully, its disk
-// also shows that nothing may be missing.
+// damageLog damages one topic's log on a broker, like a user who removes files or restores an older
+// copy. If the broker runs, it is killed first. If the broker has stopped gracefully, its disk also
+// shows that nothing should be missing.
 func (w *world) damageLog(b *broker) {
 	if b.stopping || !w.mayLoseData(b) {
 		return
@@ -33,7 +33,7 @@ func (w *world) damageLog(b *broker) {
 	w.scale.count.damaged++
 }
 
-// damage damages a log, and returns what it has done; "" if there is no log.
+// damage damages a log and returns a description of the damage, or "" if there is no log.
 func (w *world) damage(disk *vfs.Mem, dir string, clean bool) string {
 	entries, err := disk.ReadDir(dir)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *world) must(errs ...error) {
 	}
 }
 
-// loseAll notes that a broker that is down has lost records.
+// loseAll records that a broker that is down has lost records.
 func (b *broker) loseAll() {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -80,7 +80,7 @@ func (b *broker) loseAll() {
 	}
 }
 
-// lost reports whether the process knows that it has lost the log of a topic.
+// lost reports whether the process has detected that it lost a topic's log.
 func (l *liveBroker) lost(t *topic) bool {
 	log := l.store.Log(t.partitionID())
 	return log != nil && log.Notes().Loss() != ""

@@ -2,8 +2,9 @@ package sim
 
 import "testing"
 
-// TestLostUpdatesAreDetected: without compare-and-swap, writes of an entry replace each other. The
-// checks of the logs and of the elections detect that, without the checks of the entries.
+// TestLostUpdatesAreDetected runs the simulation without compare-and-swap, so that writes of an
+// entry replace each other. The checks of the logs and of the elections must detect this, even
+// without the checks of the entries.
 func TestLostUpdatesAreDetected(t *testing.T) {
 	for seed := range uint64(60) {
 		w := simulate(t, seed+1, nil, false, func(w *world) { w.store.acceptStale = true })

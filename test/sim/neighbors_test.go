@@ -9,12 +9,12 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// neighborWriter is the node id of a broker that changes other partitions of the same sets.
+// neighborWriter is the node id of a broker that changes other partitions in the same sets.
 const neighborWriter int32 = -3
 
-// changeNeighbors changes partitions that the cluster does not serve, one in each set, so that the
-// writes of brokers and operators conflict although their own partitions have not changed.
-// checkEntry verifies that none of these changes is lost.
+// changeNeighbors changes one partition in each set that the cluster does not serve. So the writes
+// of brokers and operators conflict although their own partitions have not changed. checkEntry
+// verifies that none of these changes is lost.
 func (w *world) changeNeighbors() {
 	api := newAPIClient(w, neighborWriter, func() bool { return w.ctx.Err() != nil })
 	writer := api.writer()

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// reassign requests other replicas of one partition, as kafka-reassign-partitions does.
+// reassign requests other replicas for one partition, like kafka-reassign-partitions.
 func (s *server) reassign(r *http.Request, _ *account, _ *Stats) error {
 	topic, partition, err := partitionOf(r)
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *server) reassigning(r *http.Request, _ *account, response *Stats) error
 	return nil
 }
 
-// elect requests the election of the preferred leader of one partition, as kafka-leader-election
-// does. It succeeds if the preferred leader already leads the partition.
+// elect requests the election of a partition's preferred leader, like kafka-leader-election. It
+// succeeds if the preferred leader already leads the partition.
 func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
 	topic, partition, err := partitionOf(r)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *server) elect(r *http.Request, _ *account, _ *Stats) error {
 	return responses[topic][partition].Err
 }
 
-// configs changes one setting of a topic, by IncrementalAlterConfigs or AlterConfigs.
+// configs changes one setting of a topic, with IncrementalAlterConfigs or AlterConfigs.
 func (s *server) configs(r *http.Request, _ *account, _ *Stats) error {
 	value := r.FormValue("value")
 	change := kadm.AlterConfig{Name: r.FormValue("key"), Value: &value}
@@ -129,7 +129,7 @@ func (s *server) nearest(r *http.Request, a *account, response *Stats) error {
 // acquired while its lock is held.
 type sources struct {
 	mu      sync.Mutex
-	batches map[int32]int // number of batches, by broker
+	batches map[int32]int // number of batches from each broker
 }
 
 // OnFetchBatchRead implements kgo.HookFetchBatchRead.
@@ -146,7 +146,7 @@ func (s *sources) counted() map[int32]int {
 	return maps.Clone(s.batches)
 }
 
-// partitionOf returns the topic and the partition that a request names.
+// partitionOf returns the topic and the partition in a request's parameters.
 func partitionOf(r *http.Request) (topic string, partition int32, err error) {
 	topic = r.FormValue("topic")
 	number, err := strconv.ParseInt(r.FormValue("partition"), 10, 32)

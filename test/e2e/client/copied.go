@@ -15,7 +15,7 @@ func (c *copier) verify(ctx context.Context) (records int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("list the end offsets of %s: %w", c.from, err)
 	}
-	missing := map[string]string{} // values by position
+	missing := map[string]string{} // values of records that are not yet found, by position
 	err = c.read(ctx, c.start, inputEnd, func(r *kgo.Record) error {
 		missing[position(r)] = string(r.Value)
 		return nil
@@ -27,7 +27,7 @@ func (c *copier) verify(ctx context.Context) (records int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("list the start offsets of %s: %w", c.to, err)
 	}
-	// All transactions have ended, so the last stable offset is the end.
+	// All transactions have ended, so the last stable offset is the log end offset.
 	outputEnd, err := admin.ListEndOffsets(ctx, c.to)
 	if err != nil {
 		return 0, fmt.Errorf("list the end offsets of %s: %w", c.to, err)
@@ -50,8 +50,9 @@ func (c *copier) verify(ctx context.Context) (records int, err error) {
 	return records, nil
 }
 
-// read passes the committed records of all partitions between two offsets to use. A partition of
-// the output ends with a marker, so markers are read to detect the end.
+// read passes the committed records of all partitions between two offsets to the function use. A
+// partition of the output ends with a transaction marker, so markers are read in order to detect
+// the end.
 func (c *copier) read(ctx context.Context, start, end kadm.ListedOffsets,
 	use func(*kgo.Record) error) error {
 	from, left := map[string]map[int32]kgo.Offset{}, map[int32]int64{}

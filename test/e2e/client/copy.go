@@ -14,20 +14,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// copier copies a topic to another one in transactions, which also commit the offsets of the input
-// (exactly-once). Its instances have one consumer group, and a transactional id each.
+// copier copies a topic to another topic in transactions that also commit the offsets of the input
+// (exactly-once). Its instances share one consumer group, but each has its own transactional id.
 type copier struct {
 	server    *server
 	from, to  string
 	group     string
-	start     kadm.ListedOffsets // of the input, where the copy begins
+	start     kadm.ListedOffsets // offsets of the input at which the copy begins
 	stop      context.CancelFunc
 	instances sync.WaitGroup
 
 	mu                 sync.Mutex
-	committed, aborted int // transactions
+	committed, aborted int // numbers of transactions
 	lastCommit         time.Time
-	longest            time.Duration // between two commits
+	longest            time.Duration // longest time between two commits
 }
 
 // startCopy starts to copy the records that are written from now on.
@@ -42,7 +42,8 @@ func (s *server) startCopy(r *http.Request, a *account, _ *Stats) error {
 	if c.start, err = admin.ListEndOffsets(r.Context(), c.from); err != nil {
 		return fmt.Errorf("list the end offsets of %s: %w", c.from, err)
 	}
-	// A new member starts there, even if it is the first one that consumes a partition.
+	// With committed offsets, a new member starts there even if it is the first one that consumes a
+	// partition.
 	answer, err := admin.CommitOffsets(r.Context(), c.group, c.start.Offsets())
 	if err = errors.Join(err, answer.Error()); err != nil {
 		return fmt.Errorf("commit the start of the copy: %w", err)
@@ -64,8 +65,8 @@ func (s *server) startCopy(r *http.Request, a *account, _ *Stats) error {
 
 func (c *copier) transactionalID(i int) string { return c.group + "-" + strconv.Itoa(i) }
 
-// run copies until ctx ends. After an error that a session does not recover from, it continues with
-// a new session of the same transactional id, which fences the previous one.
+// run copies until ctx ends. If a session cannot recover from an error, run continues with a new
+// session of the same transactional id, which fences the previous session.
 func (c *copier) run(ctx context.Context, id string) {
 	for ctx.Err() == nil {
 		if err := c.session(ctx, id); err != nil && ctx.Err() == nil {
@@ -98,7 +99,7 @@ func (c *copier) session(ctx context.Context, id string) error {
 			return fmt.Errorf("begin a transaction: %w", err)
 		}
 		polled.EachRecord(func(r *kgo.Record) { session.Produce(ctx, copyOf(r), nil) })
-		// End aborts if a record was not produced, or if partitions were revoked.
+		// End aborts the transaction if a record was not produced, or if partitions were revoked.
 		committed, err := session.End(context.WithoutCancel(ctx), kgo.TryCommit)
 		if err != nil {
 			return fmt.Errorf("end a transaction: %w", err)
@@ -108,7 +109,7 @@ func (c *copier) session(ctx context.Context, id string) error {
 	return nil
 }
 
-// copyOf returns the copy of a record. Its key is the position of the record.
+// copyOf returns a record's copy. The copy's key is the position of the original record.
 func copyOf(r *kgo.Record) *kgo.Record {
 	return &kgo.Record{Key: []byte(position(r)), Value: r.Value}
 }
@@ -158,8 +159,8 @@ func (c *copier) report(response *Stats) {
 	response.CommitGap = c.longest.Milliseconds()
 }
 
-// endCopy stops the copy, and compares the output with the input: each record of the input must be
-// in the output exactly once, and no other record.
+// endCopy stops the copy, and compares the output with the input. The output must contain each
+// record of the input exactly once, and no other records.
 func (s *server) endCopy(r *http.Request, a *account, response *Stats) error {
 	s.mu.Lock()
 	c := a.copier

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// gaps is a producer hook that measures how long partitions are unavailable for writes: the longest
+// gaps is a producer hook that measures the unavailability of partitions for writes: the longest
 // time between two acknowledgements of one partition since the last mark. No other lock is acquired
 // while its lock is held.
 type gaps struct {
@@ -57,8 +57,7 @@ func (g *gaps) begin(topic string) {
 	g.topics[topic], g.marked[topic] = map[int32]*gap{}, time.Now()
 }
 
-// mark resets the longest gaps of a topic. A gap that has not ended is still measured from its
-// start.
+// mark resets a topic's longest gaps. A gap that has not ended is still measured from its start.
 func (g *gaps) mark(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,9 +67,9 @@ func (g *gaps) mark(topic string) {
 	}
 }
 
-// longest returns the longest gap of each partition that has accepted a write, and the time from
-// the last mark to the start of this gap, both in milliseconds. While a stream is running, the time
-// since the last acknowledgement of a partition is a gap too.
+// longest returns the longest gap of each partition that has accepted a write. It also returns the
+// time from the last mark to the start of this gap. Both are in milliseconds. While a stream is
+// running, the time since a partition's last acknowledgement is a gap, too.
 func (g *gaps) longest(topic string, streams bool) (all, began map[int32]int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

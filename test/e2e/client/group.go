@@ -13,7 +13,7 @@ import (
 )
 
 // group is a member of a consumer group. It stores the positions of the records that it has
-// consumed, and commits every second and when it leaves.
+// consumed. It commits every second, and when it leaves.
 type group struct {
 	client *kgo.Client
 	ended  chan struct{} // closed when consume has returned
@@ -81,7 +81,7 @@ func (g *group) record(records []*kgo.Record) {
 	}
 }
 
-// consumed reports how many of the acknowledged records the group has consumed.
+// consumed reports the number of acknowledged records that the group has consumed.
 func (s *server) consumed(_ *http.Request, a *account, response *Stats) error {
 	s.mu.Lock()
 	group := a.group

@@ -9,16 +9,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// latencies is a producer hook that counts the acknowledged records of each topic by their latency
-// since the last mark: the time from the call that produced the record to its acknowledgement. No
-// other lock is acquired while its lock is held.
+// latencies is a producer hook that counts each topic's acknowledged records since the last mark,
+// by latency. The latency is the time from the call that produced the record to the
+// acknowledgement. No other lock is acquired while its lock is held.
 type latencies struct {
 	mu     sync.Mutex
 	topics map[string]map[int64]int // number of records, by topic and latency in milliseconds
 }
 
 // OnProduceRecordUnbuffered implements kgo.HookProduceRecordUnbuffered. The client has set the
-// timestamp of the record, in milliseconds, when it was produced.
+// record's timestamp, in milliseconds, when the record was produced.
 func (l *latencies) OnProduceRecordUnbuffered(record *kgo.Record, err error) {
 	if err == nil {
 		l.add(record.Topic, time.Since(record.Timestamp))
@@ -40,8 +40,8 @@ func (l *latencies) mark(topic string) {
 	l.topics[topic] = map[int64]int{}
 }
 
-// measured returns the number of records of a topic, and the latencies in milliseconds that 50 and
-// 99 percent of them do not exceed.
+// measured returns the number of a topic's records, and the 50th and 99th percentiles of their
+// latencies in milliseconds.
 func (l *latencies) measured(topic string) (records int, p50, p99 int64) {
 	l.mu.Lock()
 	counts := maps.Clone(l.topics[topic])

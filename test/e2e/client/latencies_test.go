@@ -10,7 +10,7 @@ import (
 
 func TestLatenciesSinceTheMark(t *testing.T) {
 	l := &latencies{topics: map[string]map[int64]int{}}
-	l.add("orders", time.Hour) // before the first mark, which begins the measurement
+	l.add("orders", time.Hour) // ignored, because the first mark begins the measurement
 	l.mark("orders")
 	for ms := range 200 {
 		l.add("orders", time.Duration(ms+1)*time.Millisecond)

@@ -1,6 +1,6 @@
-// Command client produces to topics of a cluster and checks their contents. It runs in a pod, where
-// the brokers' advertised names resolve. The end-to-end test calls it over HTTP through the API
-// server's proxy:
+// Command client produces to topics of a cluster and checks their contents. It runs in a pod,
+// because the brokers' advertised names resolve there. The end-to-end test calls it over HTTP
+// through the API server's proxy:
 //
 //	POST /produce?topic=T&keys=N&rounds=N&deleteEvery=N
 //	        writes N rounds and waits for every acknowledgement
@@ -47,10 +47,10 @@
 //	GET  /nearest?topic=T&rack=R
 //	        reads the topic as a consumer in a rack, and counts the batches that each broker sent
 //
-// With --remove it removes a directory instead, for example one on the volume of a stopped broker.
+// With --remove, it instead removes a directory, for example on the volume of a stopped broker.
 //
-// The client keeps the acknowledged records of each topic in memory as long as the pod runs, even
-// if brokers, topics or clusters are deleted.
+// As long as the pod runs, the client keeps each topic's acknowledged records in memory, even if
+// brokers, topics or clusters are deleted.
 package main
 
 import (

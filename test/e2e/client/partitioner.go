@@ -7,10 +7,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// roundRobin returns a partitioner for the keys of package traffic, which end with their number.
-// Partition is number modulo partitions, so a stream writes to each partition at the same intervals
-// and its gaps show how long a partition is unavailable. With a hash, partitions would have
-// different numbers of keys, and some none.
+// roundRobin returns a partitioner for the keys of package traffic, which end with a number. It
+// chooses partition number modulo partitions. So a stream writes to each partition at the same
+// intervals, and the gaps show how long a partition is unavailable. With a hash, partitions would
+// have different numbers of keys, and some partitions would have none.
 func roundRobin() kgo.Partitioner {
 	return kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int {
 		return func(r *kgo.Record, partitions int) int { return keyNumber(r.Key) % partitions }

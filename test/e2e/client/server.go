@@ -19,7 +19,7 @@ import (
 
 // server serves the HTTP API and stores an account for each topic.
 type server struct {
-	// context of the process, because a stream continues after its request
+	// ctx is the context of the process, because a stream continues after its request.
 	ctx       context.Context
 	bootstrap []string
 	gaps      *gaps
@@ -27,17 +27,17 @@ type server struct {
 
 	mu       sync.Mutex
 	producer *kgo.Client
-	prober   *kgo.Client // a producer with a manual partitioner
+	prober   *kgo.Client // producer with a manual partitioner
 	accounts map[string]*account
 }
 
 // account is the state of one topic.
 type account struct {
 	book   *ledger.Ledger
-	loads  uint64     // number of loads so far, so that each load writes different values
+	loads  uint64     // number of loads so far; makes the values of each load different
 	stop   func()     // stops the running stream; nil if no stream is running
-	stream chan int64 // number of sent records when the stream has ended
-	group  *group     // the consumer; nil if the client has joined no group
+	stream chan int64 // receives the number of sent records when the stream has ended
+	group  *group     // consumer; nil if the client has joined no group
 	copier *copier    // nil if the topic is not being copied
 }
 
@@ -48,16 +48,16 @@ const flushTimeout = 50 * time.Second
 type Stats struct {
 	Acknowledged int `json:"acknowledged"` // number of acknowledged records since the pod started
 	Keys         int `json:"keys"`         // number of distinct keys of these records
-	// number of records in the topic; only in the response to /check
+	// Held is the number of records in the topic; only in the response to /check.
 	Held int `json:"held"`
-	// Gap is the longest time, in milliseconds, for which a partition was unavailable for writes
-	// since the start of the stream or the last mark. Gaps contains this time for each partition.
+	// Gap is the longest time, in milliseconds, for which a partition was unavailable for writes since
+	// the start of the stream or the last mark. Gaps contains the longest time of each partition.
 	// Began contains the start of each partition's longest gap, in milliseconds after the mark.
 	Gap   int64           `json:"gap"`
 	Gaps  map[int32]int64 `json:"gaps"`
 	Began map[int32]int64 `json:"began"`
-	// Measured is the number of records of streams that were acknowledged since the same time. P50
-	// and P99 are percentiles of the time, in milliseconds, from their Produce call to their
+	// Measured is the number of the streams' records that were acknowledged since the same time. P50
+	// and P99 are percentiles of their latency in milliseconds, from the Produce call to the
 	// acknowledgement.
 	Measured int   `json:"measured"`
 	P50      int64 `json:"p50"`
@@ -75,17 +75,17 @@ type Stats struct {
 	// Consumed is the number of distinct records that the group has consumed; only in the responses
 	// to /group and /leave.
 	Consumed int `json:"consumed"`
-	// Duplicates is the number of records that the group has consumed again; only in the responses
-	// to /group and /leave.
+	// Duplicates is the number of records that the group has consumed more than once; only in the
+	// responses to /group and /leave.
 	Duplicates int `json:"duplicates"`
 
 	// The following fields are only in the responses to /copying and /endCopy.
 	//
 	// Coordinator is the broker that coordinates a transactional id of the copy.
 	Coordinator int32 `json:"coordinator"`
-	// Behind is the number of input records that are not copied yet.
+	// Behind is the number of input records that are not yet copied.
 	Behind int64 `json:"behind"`
-	// Committed and Aborted are the numbers of transactions.
+	// Committed and Aborted are the numbers of committed and aborted transactions.
 	Committed int `json:"committed"`
 	Aborted   int `json:"aborted"`
 	// CommitGap is the longest time between two commits, in milliseconds.
@@ -116,7 +116,7 @@ func (s *server) routes() http.Handler {
 }
 
 // serve responds with the topic's stats or an error. It also logs the error, because the API
-// server's proxy may not forward it.
+// server's proxy does not always forward it.
 func (s *server) serve(call call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		topic := r.FormValue("topic")
@@ -217,7 +217,8 @@ func (s *server) stop(r *http.Request, a *account, _ *Stats) error {
 	ctx, cancel := context.WithTimeout(r.Context(), flushTimeout)
 	defer cancel()
 	if err := s.producing().Flush(ctx); err != nil {
-		// Records that wait for a topic without leaders would fail the next steps.
+		// Abort the records that wait for a topic without leaders, because they would fail the next
+		// steps.
 		return errors.Join(err, s.producing().AbortBufferedRecords(context.Background()))
 	}
 	return nil
@@ -230,8 +231,8 @@ func (s *server) mark(r *http.Request, _ *account, _ *Stats) error {
 	return nil
 }
 
-// probe sends a record to each partition at the same time. It reports the time until each record
-// was acknowledged.
+// probe sends a record to each partition at the same time. It reports the time until each record's
+// acknowledgement.
 func (s *server) probe(r *http.Request, a *account, response *Stats) error {
 	count, err := strconv.ParseInt(r.FormValue("partitions"), 10, 32)
 	if err != nil {
@@ -255,8 +256,9 @@ func (s *server) check(r *http.Request, a *account, response *Stats) (err error)
 	return err
 }
 
-// open creates the producers. If it is not 0, dial is their connection timeout, and timeout is the
-// timeout of their Produce requests and how long they then still wait for the response.
+// open creates the producers. If it is not 0, dial is their connection timeout. If it is not 0,
+// timeout is the timeout of their Produce requests, and also the time for which they then still
+// wait for the response.
 func (s *server) open(dial, timeout time.Duration) error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(s.bootstrap...), kgo.ProducerBatchCompression(kgo.ZstdCompression()),

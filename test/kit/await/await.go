@@ -1,6 +1,6 @@
-// Package await lets tests wait for conditions on the real clock. It has one generous limit, so
-// that no test fails because the machine is slow or busy. A component with a simulated clock needs
-// no limit: its test runs in a bubble of testing/synctest.
+// Package await lets tests wait for conditions on the real clock. It has one generous limit,
+// because no test must fail only because the machine is slow or busy. A component with a simulated
+// clock needs no limit; its test runs in a bubble of testing/synctest.
 package await
 
 import (
@@ -12,14 +12,15 @@ import (
 // machine.
 const Limit = 5 * time.Minute
 
-// The intervals between two evaluations of a condition. They double from the shortest.
+// Shortest and longest interval between two evaluations of a condition. The interval doubles from
+// the shortest.
 const (
 	shortestInterval = time.Millisecond
 	longestInterval  = 100 * time.Millisecond
 )
 
-// Until evaluates a condition until it is true. After Limit, it fails the test with the text what,
-// which describes the condition.
+// Until evaluates a condition until it is true. After Limit, it fails the test with the description
+// what.
 func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	For(t, func() string {
@@ -30,8 +31,8 @@ func Until(t testing.TB, what string, condition func() bool) {
 	})
 }
 
-// For calls missing until it returns "". Any other result describes what is still missing; after
-// Limit, the test fails with it.
+// For calls missing until missing returns "". Any other result describes what is still missing.
+// After Limit, the test fails with this description.
 func For(t testing.TB, missing func() string) {
 	t.Helper()
 	interval := shortestInterval

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// recorder is a test whose failure is recorded.
+// recorder is a testing.TB that records a failure.
 type recorder struct {
 	testing.TB
 	failure string
@@ -20,7 +20,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// TestConditionThatStaysFalseFails: the test fails at Limit, with the text of the last evaluation.
+// TestConditionThatStaysFalseFails checks that the test fails at Limit, with the text of the last
+// evaluation.
 func TestConditionThatStaysFalseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}

@@ -31,7 +31,7 @@ func New(t testing.TB, name string) *CA {
 	return ca
 }
 
-// Intermediate returns a CA whose certificate this CA issues.
+// Intermediate returns a CA whose certificate is issued by c.
 func (c *CA) Intermediate(name string) *CA {
 	c.t.Helper()
 	sub := &CA{t: c.t, issuer: c}
@@ -40,14 +40,14 @@ func (c *CA) Intermediate(name string) *CA {
 	return sub
 }
 
-// Pool returns a pool with the certificate of the CA.
+// Pool returns a pool with the CA's certificate.
 func (c *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(c.Certificate)
 	return pool
 }
 
-// PEM returns the certificate of the CA.
+// PEM returns the CA's certificate in PEM.
 func (c *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate.Raw})
 }
@@ -67,7 +67,8 @@ func (c *CA) Client(subject pkix.Name) tls.Certificate {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 }
 
-// Leaf returns a certificate from a template, which need not contain times and a serial number.
+// Leaf returns a certificate for a template. The template does not have to contain times or a
+// serial number.
 func (c *CA) Leaf(template *x509.Certificate) tls.Certificate {
 	c.t.Helper()
 	return c.leaf(template)
@@ -110,7 +111,7 @@ func (c *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.Private
 	return certificate, key
 }
 
-// KeyPEM returns the certificate chain and the private key of a certificate.
+// KeyPEM returns the chain and the private key of a certificate, in PEM.
 func KeyPEM(t testing.TB, certificate tls.Certificate) (chain, key []byte) {
 	t.Helper()
 	for _, der := range certificate.Certificate {

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// startTimeout is how long the cluster may take to start on a busy machine.
+// startTimeout is the maximum time for starting the cluster on a busy machine.
 const startTimeout = 2 * time.Minute
 
 // Cluster is a running development cluster.
@@ -24,8 +24,8 @@ type Cluster struct {
 	DataDir   string
 }
 
-// Start runs a cluster with these manifests (YAML) until the test ends. The HTTP port accepts
-// requests for the names in hosts, besides localhost and IP addresses.
+// Start runs a cluster with the given manifests (YAML) until the test ends. The HTTP port accepts
+// requests for localhost, IP addresses, and the names in hosts.
 func Start(t testing.TB, brokers int, manifests string, hosts ...string) *Cluster {
 	t.Helper()
 	dir := t.TempDir()

@@ -4,7 +4,7 @@
 // Start it once per test package (it takes about 10 s) and use a new Namespace in each test:
 // envtest does not delete the objects of a namespace. The processes end when the test process ends:
 // on success or failure, on a signal, and shortly before `go test -timeout` would panic. If the
-// test process is killed, a guard process kills them (guard.go).
+// test process is killed, a guard process kills etcd and kube-apiserver (guard.go).
 package envtest
 
 import (
@@ -29,15 +29,15 @@ import (
 // kube-apiserver.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// startTimeout is how long the processes may take to start. The default of controller-runtime's
-// envtest is 20 s in each of five attempts. On a busy machine that is not enough, because each
+// startTimeout is the maximum time for starting the processes. By default, controller-runtime's
+// envtest waits 20 s in each of five attempts. On a busy machine this is not enough, because each
 // attempt starts from the beginning.
 const startTimeout = 2 * time.Minute
 
-// stopMargin is the time between the stop of the processes and the deadline of `go test`.
+// stopMargin is the time between stopping the processes and the deadline of `go test`.
 const stopMargin = 15 * time.Second
 
-// Start starts an API server with the CRDs of config/crd, and stops it at the end of the test.
+// Start starts an API server with the CRDs in config/crd, and stops it at the end of the test.
 func Start(t testing.TB) *rest.Config {
 	t.Helper()
 	root, err := moduleRoot()
@@ -81,13 +81,13 @@ func start(t testing.TB, crds ...string) *rest.Config {
 	if err := guard(t); err != nil {
 		t.Fatal(err)
 	}
-	// The client's own rate limit would slow down the tests.
+	// Disable the client's own rate limit, which would slow down the tests.
 	config.QPS = -1
 	return config
 }
 
-// collectLess sets a variable that makes the processes, which inherit it, collect garbage less
-// often. With the default, garbage collection takes a quarter of their CPU time.
+// collectLess sets an environment variable that the processes inherit. It makes them collect
+// garbage less often. With the default, garbage collection takes a quarter of their CPU time.
 func collectLess() error {
 	if err := os.Setenv("GOGC", "400"); err != nil {
 		return fmt.Errorf("set GOGC: %w", err)
@@ -132,13 +132,13 @@ func stopEarly(t testing.TB, stop func() error) {
 			fmt.Fprintln(os.Stderr,
 				"envtest: the test is about to time out: stopping the API server")
 		}
-		_ = stop() // the process exits next, so the error cannot be reported
+		_ = stop() // no error report, because the process exits next
 		os.Exit(1)
 	}()
 }
 
 // checkAssets returns an error with instructions if etcd or kube-apiserver is missing. The test
-// then fails; it is not skipped.
+// then fails instead of being skipped.
 func checkAssets(directory string) error {
 	if directory == "" {
 		return fmt.Errorf("%s is not set; this test needs etcd and kube-apiserver: "+
@@ -159,7 +159,7 @@ func checkAssets(directory string) error {
 	return nil
 }
 
-// moduleRoot returns the directory of go.mod, at or above the test's directory.
+// moduleRoot returns the directory of go.mod, which is the test's directory or one of its parents.
 func moduleRoot() (string, error) {
 	directory, err := os.Getwd()
 	if err != nil {

@@ -41,23 +41,23 @@ func TestGuardKillsChildrenOfAKilledTest(t *testing.T) {
 	_ = victim.Wait()
 	waitFor(t, "the child has exited", func() (string, bool) {
 		state, err := os.ReadFile("/proc/" + child + "/stat")
-		// The child is gone, or it is a zombie ("Z") that nobody has waited for.
+		// The child has exited. It may still exist as a zombie ("Z"), for which no process has waited.
 		return "", err != nil || strings.Contains(string(state), ") Z ")
 	})
 }
 
-// victimVariable names the directory where TestVictim writes the process id of its child.
+// victimVariable names the directory to which TestVictim writes the process id of its child.
 const victimVariable = "HEARTWOOD_ENVTEST_VICTIM"
 
-// TestVictim runs in the process that TestGuardKillsChildrenOfAKilledTest starts and kills. It has
-// a child process that would outlive it without the guard.
+// TestVictim runs in the process that TestGuardKillsChildrenOfAKilledTest starts and kills. Without
+// the guard, its child process would outlive it.
 func TestVictim(t *testing.T) {
 	directory := os.Getenv(victimVariable)
 	if directory == "" {
-		return // TestGuardKillsChildrenOfAKilledTest did not start this process
+		return // this process was not started by the other test
 	}
 	child := exec.Command("sleep", "600")
-	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as envtest starts its processes
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // like the processes that envtest starts
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// guard kills the child processes of the test if the test ends without stopping them, because it
-// was killed or because something called os.Exit, as Ginkgo does under -count=2. For this it starts
-// a shell, which waits for the end of a pipe that only the test process keeps open.
+// guard kills the test's child processes if the test ends without stopping them. This happens if
+// the test was killed, or if code called os.Exit, as Ginkgo does with -count=2. guard starts a
+// shell that waits for the end of a pipe, which only the test process keeps open.
 //
-// guard finds the child processes in /proc, so it works on Linux only.
+// guard finds the child processes in /proc, so it works only on Linux.
 func guard(t testing.TB) error {
 	children := childProcesses()
 	if len(children) == 0 {
@@ -28,14 +28,14 @@ func guard(t testing.TB) error {
 	shell := exec.Command("/bin/sh",
 		append([]string{"-c", `read -r _; kill -9 "$@"`, "envtest-guard"}, children...)...)
 	shell.Stdin = read
-	// The shell has its own process group, so that Ctrl-C does not end it before the test.
+	// The shell has its own process group. So Ctrl-C does not end it before the test.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := shell.Start(); err != nil {
 		return fmt.Errorf("start the guard: %w", err)
 	}
 	t.Cleanup(func() {
-		// The shell is killed before the pipe is closed. Otherwise it would kill the processes that
-		// have these ids by now, which may be unrelated.
+		// Kill the shell before the pipe is closed. Otherwise it would kill the processes that have these
+		// ids by now, which may be unrelated.
 		_ = shell.Process.Kill()
 		_ = shell.Wait()
 		_ = write.Close()

@@ -14,8 +14,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// AwaitRule waits until the API server grants a user a rule of a new Role. The API server
-// authorizes by a cache of Roles and RoleBindings, which may not contain the new ones yet.
+// AwaitRule waits until the API server grants a user a rule of a new Role. This takes a moment,
+// because the API server authorizes with a cache of Roles and RoleBindings, which may not contain
+// the new ones yet.
 func AwaitRule(t testing.TB, config *rest.Config, user, namespace string,
 	policyRule *rbacv1.PolicyRule) {
 	t.Helper()

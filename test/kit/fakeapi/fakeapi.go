@@ -1,6 +1,6 @@
 // Package fakeapi creates fake API servers for unit tests of controllers, with the types of
-// Kubernetes and of Heartwood. Tests of behaviour that a fake does not have, such as validation and
-// garbage collection, use test/kit/envtest.
+// Kubernetes and Heartwood. Tests that need features which a fake does not have, such as validation
+// and garbage collection, use test/kit/envtest.
 package fakeapi
 
 import (
@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Scheme returns the types of Kubernetes and of Heartwood.
+// Scheme returns a scheme with the types of Kubernetes and Heartwood.
 func Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -27,7 +27,7 @@ func Scheme(t testing.TB) *runtime.Scheme {
 	return scheme
 }
 
-// Builder returns the builder of a client whose API server stores the given objects.
+// Builder returns a builder for a client whose fake API server stores the given objects.
 func Builder(t testing.TB, objects ...client.Object) *fake.ClientBuilder {
 	t.Helper()
 	return fake.NewClientBuilder().WithScheme(Scheme(t)).WithObjects(objects...)

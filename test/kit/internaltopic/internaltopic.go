@@ -1,5 +1,5 @@
-// Package internaltopic provides the broker on which the tests of coordinators run: real replicas
-// and logs with one internal topic, which has one partition.
+// Package internaltopic provides a broker for the tests of coordinators. It has real replicas and
+// logs, and one internal topic with one partition.
 package internaltopic
 
 import (
@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Self is the id of the broker. Metadata images also list a broker 2, which does not run.
+// Self is the broker's id. Metadata images also list broker 2, which does not run.
 const Self = 1
 
 // Coordinator is the coordinator under test.
@@ -26,31 +26,31 @@ type Coordinator interface {
 	Close()
 }
 
-// Broker is the broker of one coordinator. It implements metadata.Admin for the coordinator.
+// Broker is the broker of one coordinator, for which it implements metadata.Admin.
 type Broker struct {
 	Replicas    *replica.Set
-	Coordinator Coordinator // the test sets it before it calls Lead
+	Coordinator Coordinator // set by the test before it calls Lead
 
 	// The following fields are the content of the metadata images that Lead applies.
 	Topic         metadata.Topic // the internal topic, without partitions
 	OtherTopics   []*metadata.Topic
 	GroupSettings metadata.Groups
-	Overrides     map[string]metadata.GroupOverride // settings of single groups
+	Overrides     map[string]metadata.GroupOverride // settings of individual groups
 
 	t     testing.TB
 	store *logstore.Store
 	image atomic.Pointer[metadata.Image]
 }
 
-// New returns a broker whose logs are in a directory, which New creates if it is missing. Parameter
-// id is the id of metadata.OffsetsTopic, the internal topic. The test calls Stop.
+// New returns a broker whose logs are in a directory. New creates the directory if it is missing.
+// Parameter id is the id of metadata.OffsetsTopic, the internal topic. The test must call Stop.
 func New(t testing.TB, disk vfs.FS, dir string, id metadata.ID) *Broker {
 	t.Helper()
 	return NewVerifying(t, disk, dir, id, nil)
 }
 
-// NewVerifying is New with a Verifier of transactions; nil: the broker accepts no transactional
-// batches.
+// NewVerifying is like New, with a Verifier of transactions. If it is nil, the broker accepts no
+// transactional batches.
 func NewVerifying(t testing.TB, disk vfs.FS, dir string, id metadata.ID,
 	verifier replica.Verifier) *Broker {
 	t.Helper()
@@ -100,8 +100,8 @@ func (b *Broker) Lead(epoch int32, replicas ...int32) {
 // Image returns the image of the last call of Lead, or nil before the first call.
 func (b *Broker) Image() *metadata.Image { return b.image.Load() }
 
-// AwaitLoaded calls loaded until it returns true. The test fails after 10 s. AwaitLoaded is called
-// in a synctest bubble.
+// AwaitLoaded calls loaded until loaded returns true. The test fails after 10 s. AwaitLoaded must
+// be called in a synctest bubble.
 func (b *Broker) AwaitLoaded(loaded func() bool) {
 	b.t.Helper()
 	for range 100 {
@@ -114,7 +114,7 @@ func (b *Broker) AwaitLoaded(loaded func() bool) {
 	b.t.Fatal("the coordinator shard was not loaded within 10 s")
 }
 
-// AwaitImage is the option Await of a coordinator. It does not wait, because only the test applies
+// AwaitImage is a coordinator's option Await. It does not wait, because only the test applies
 // images.
 func (b *Broker) AwaitImage(context.Context, func(*metadata.Image) bool) {}
 
@@ -123,7 +123,7 @@ func (b *Broker) CreateTopic(context.Context, metadata.NewTopic) (*metadata.Topi
 	return nil, metadata.ErrTopicExists
 }
 
-// DeleteTopic implements metadata.Admin. Coordinators delete no topic.
+// DeleteTopic implements metadata.Admin. It always fails, because coordinators delete no topics.
 func (b *Broker) DeleteTopic(context.Context, string) error { return metadata.ErrTopicNotFound }
 
 // Stop closes the coordinator, the replicas and the logs.

@@ -31,7 +31,7 @@ func New(t testing.TB, name, keyID string) *Issuer {
 	return &Issuer{t: t, Name: name, Key: key, ID: keyID}
 }
 
-// JWKS returns the public keys of issuers.
+// JWKS returns the issuers' public keys.
 func JWKS(t testing.TB, issuers ...*Issuer) []byte {
 	t.Helper()
 	set := jose.JSONWebKeySet{}

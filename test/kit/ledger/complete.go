@@ -13,12 +13,12 @@ type Position struct {
 	Offset    int64
 }
 
-// hashSeed is the seed of all hashes. It may be random, because hashes are compared within one
-// process only.
+// hashSeed is the seed of all hashes. It can be random, because hashes are only compared within one
+// process.
 var hashSeed = maphash.MakeSeed()
 
-// hashOf returns a hash of a record's key and value. A ledger stores it instead of the record,
-// because it may contain millions of acknowledged records.
+// hashOf returns a hash of a record's key and value. A ledger stores the hash instead of the
+// record, because there can be millions of acknowledged records.
 func hashOf(r *kgo.Record) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)
@@ -28,10 +28,10 @@ func hashOf(r *kgo.Record) uint64 {
 	return h.Sum64()
 }
 
-// CheckComplete is Check for a topic that is neither compacted nor truncated: every acknowledged
-// record must be at the offset of its acknowledgement, and the records of each key must be in the
-// order in which they were sent, without duplicates. A record that was sent and not acknowledged
-// may be missing.
+// CheckComplete is like Check, for a topic that is neither compacted nor truncated. Every
+// acknowledged record must be at the offset of its acknowledgement. Each key's records must be in
+// the order in which they were sent, without duplicates. A record that was sent but not
+// acknowledged can be missing.
 func (l *Ledger) CheckComplete(read []*kgo.Record) error {
 	if err := l.Check(read); err != nil {
 		return err
@@ -41,8 +41,8 @@ func (l *Ledger) CheckComplete(read []*kgo.Record) error {
 	return summary(append(l.missingLocked(read), l.disorderedLocked(read)...))
 }
 
-// missingLocked returns a fault for each acknowledged record that the slice read does not contain,
-// or contains with different contents. The caller holds the lock.
+// missingLocked returns a fault for each acknowledged record that read does not contain or contains
+// with different content. The caller holds the lock.
 func (l *Ledger) missingLocked(read []*kgo.Record) (faults []error) {
 	found := make(map[Position]*kgo.Record, len(read))
 	for _, r := range read {
@@ -70,7 +70,7 @@ func (l *Ledger) missingLocked(read []*kgo.Record) (faults []error) {
 
 // disorderedLocked returns a fault for each record that is a duplicate, or that follows a record of
 // the same key that was sent later. It compares the records of each key with the values that were
-// sent. Equal values of a key are indistinguishable, so each record is matched with the earliest
+// sent. A key's equal values cannot be distinguished, so each record is matched with the earliest
 // possible value. The caller holds the lock.
 func (l *Ledger) disorderedLocked(read []*kgo.Record) (faults []error) {
 	next := map[string]int{}

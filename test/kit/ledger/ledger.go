@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// faultsMax is the maximum number of faults that an error lists.
+// faultsMax is the maximum number of faults in an error.
 const faultsMax = 10
 
 // Ledger stores the sent and the acknowledged records of one topic. It keeps the records that are
@@ -20,9 +20,9 @@ const faultsMax = 10
 type Ledger struct {
 	mu struct {
 		sync.Mutex
-		sent  map[string][][]byte    // by key: every value that was sent; nil is a tombstone
-		acked map[string]*kgo.Record // by key: the acknowledged record with the greatest offset
-		all   map[Position]uint64    // by position: the hash of every acknowledged record
+		sent  map[string][][]byte    // every sent value, by key; nil is a tombstone
+		acked map[string]*kgo.Record // acknowledged record with the greatest offset, by key
+		all   map[Position]uint64    // hash of every acknowledged record, by position
 	}
 }
 
@@ -35,7 +35,7 @@ func New() *Ledger {
 	return l
 }
 
-// Sent stores a record. It must be called before the record is sent.
+// Sent stores a record that will be sent. It must be called before the record is sent.
 func (l *Ledger) Sent(r *kgo.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +43,7 @@ func (l *Ledger) Sent(r *kgo.Record) {
 	l.mu.sent[key] = append(l.mu.sent[key], r.Value)
 }
 
-// Acknowledged stores an acknowledged record. The record of a key with the greatest offset is the
+// Acknowledged stores an acknowledged record. A key's record with the greatest offset is the key's
 // last one.
 func (l *Ledger) Acknowledged(r *kgo.Record) {
 	l.mu.Lock()
@@ -62,7 +62,7 @@ func (l *Ledger) Count() int {
 	return len(l.mu.all)
 }
 
-// CountAt returns how many of the acknowledged records are at the given positions.
+// CountAt returns the number of acknowledged records at the given positions.
 func (l *Ledger) CountAt(positions map[Position]bool) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,9 +81,9 @@ func (l *Ledger) Keys() int {
 	return len(l.mu.acked)
 }
 
-// Check compares the records that a reader got from all partitions, from start to end, with the
-// acknowledged records. The error contains the first faults in alphabetical order, so that two runs
-// with the same faults return the same error. It is nil if there are no faults.
+// Check compares the acknowledged records with the records that a reader has read from all
+// partitions, from start to end. The error contains the first faults in alphabetical order, so two
+// runs with the same faults return the same error. It is nil if there are no faults.
 func (l *Ledger) Check(read []*kgo.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +101,8 @@ func (l *Ledger) Check(read []*kgo.Record) error {
 	return summary(faults)
 }
 
-// latest returns the last record of each key in the order of reading, and a fault for each record
-// whose offset is not above the previous one of its partition.
+// latest returns each key's last record in the order of reading. It also returns a fault for each
+// record whose offset is not above the previous offset in the partition.
 func latest(read []*kgo.Record) (map[string]*kgo.Record, []error) {
 	last := map[string]*kgo.Record{}
 	next := map[int32]int64{}
@@ -119,12 +119,12 @@ func latest(read []*kgo.Record) (map[string]*kgo.Record, []error) {
 	return last, faults
 }
 
-// check compares two records of a key: the last acknowledged one and the last one that the reader
-// found.
+// check compares two records of a key: the last acknowledged record, and the last record that the
+// reader found.
 func check(key string, acked, found *kgo.Record, sent [][]byte) error {
 	switch {
 	case found == nil && acked.Value == nil:
-		return nil // the key was deleted, and the cleaner has removed the tombstone too
+		return nil // the key was deleted, and the cleaner has removed the tombstone
 	case found == nil:
 		return fmt.Errorf("key %q is lost: offset %d of partition %d was acknowledged", key,
 			acked.Offset, acked.Partition)
@@ -152,11 +152,11 @@ func check(key string, acked, found *kgo.Record, sent [][]byte) error {
 	return nil
 }
 
-// same reports whether two values are equal. Unlike bytes.Equal it distinguishes nil, a tombstone,
-// from an empty value.
+// same reports whether two values are equal. Unlike bytes.Equal, it distinguishes nil, which is a
+// tombstone, from an empty value.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// summary returns an error with at most faultsMax faults, and the number of further faults.
+// summary returns an error with at most faultsMax faults, and with the number of further faults.
 func summary(faults []error) error {
 	if len(faults) == 0 {
 		return nil

@@ -19,8 +19,8 @@ const (
 	Remote Kind = "remote"
 )
 
-// abilities are the optional interfaces of a store, and the implementations that have them. A
-// broker uses an interface if its store has it.
+// abilities are the optional interfaces of stores, with the implementations that have them. A
+// broker uses an optional interface only if its store implements it.
 var abilities = []struct {
 	name  string
 	has   func(any) bool
@@ -29,8 +29,8 @@ var abilities = []struct {
 	{"ShutdownAnnouncer", has[metadata.ShutdownAnnouncer], []Kind{Kube, Local, Remote}},
 	{"RemovalRecorder", has[metadata.RemovalRecorder], []Kind{Kube, Local, Remote}},
 	{"VolumeReporter", has[metadata.VolumeReporter], []Kind{Kube, Local, Remote}},
-	// A development cluster has no volumes that a person replaces, and its brokers are processes of
-	// one machine, which reach each other.
+	// A development cluster has no volumes that a user replaces. Its brokers are processes of one
+	// machine, so they always reach each other.
 	{"RegistrationWaiter", has[metadata.RegistrationWaiter], []Kind{Kube}},
 	{"ReachabilityReporter", has[metadata.ReachabilityReporter], []Kind{Kube}},
 }
@@ -49,8 +49,8 @@ func testAbilities(c *cluster) {
 	}
 }
 
-// testVolume: no replicas are assigned to a broker whose volume is almost full. The report may take
-// a while, and it ends with a later report.
+// testVolume checks that no replicas are assigned to a broker whose volume is almost full. The
+// report can take a while to have an effect, and a later report ends this effect.
 func testVolume(c *cluster) {
 	all := c.startAll()
 	report := func(pressure string) {
@@ -83,7 +83,7 @@ func testVolume(c *cluster) {
 	await.Until(c.TB, "replicas for a broker that is not full any more", placed)
 }
 
-// testWaits: the registration waits while a person has to permit the new disk of a broker.
+// testWaits checks that a broker's registration waits until a user permits the broker's new disk.
 func testWaits(c *cluster) {
 	c.start(0).stop()
 	again := c.launch(metadata.Broker{ID: 0, CleanEpoch: -1, Directory: "another disk"})
@@ -98,7 +98,7 @@ func testWaits(c *cluster) {
 	}
 }
 
-// testUnreachable: the last report is in the Lease, and the next Run clears it.
+// testUnreachable checks that the Lease contains the last report, and that the next Run clears it.
 func testUnreachable(c *cluster) {
 	leases := c.world.(Leases)
 	reported := func(want string) {
@@ -119,7 +119,7 @@ func testUnreachable(c *cluster) {
 	}
 }
 
-// testIsolated: an isolated broker is Leaving, is not elected, and cannot join an ISR.
+// testIsolated checks that an isolated broker is Leaving, is not elected, and cannot join an ISR.
 func testIsolated(c *cluster) {
 	all := c.startAll()
 	all[1].create("a", 1)
@@ -140,8 +140,8 @@ func testIsolated(c *cluster) {
 	}
 }
 
-// testDeletedLease: a broker whose Lease was deleted registers in a later epoch than all that a
-// partition has recorded.
+// testDeletedLease checks that a broker whose Lease was deleted registers in a later epoch than any
+// epoch that a partition has recorded.
 func testDeletedLease(c *cluster) {
 	all := c.startAll()
 	elected := all[0].create("a", 1).Partitions[0].LeaderEpoch

@@ -18,7 +18,7 @@ func (c *cluster) expect(what string, err, want error) {
 	}
 }
 
-// exists returns the condition that an image contains a topic.
+// exists returns a condition that is true for images that contain a topic.
 func exists(name string) func(*metadata.Image) bool {
 	return func(i *metadata.Image) bool { return i.Topic(name) != nil }
 }
@@ -71,7 +71,7 @@ func testTopics(c *cluster) {
 	}
 }
 
-// change returns one property change.
+// change returns one property change, in a slice.
 func change(name string, op metadata.PropertyOp, value string) []metadata.PropertyChange {
 	return []metadata.PropertyChange{{Name: name, Op: op, Value: value}}
 }
@@ -181,7 +181,7 @@ func testReopen(c *cluster) {
 	}
 }
 
-// testEndedContext: a change whose context has ended either fails or is stored.
+// testEndedContext checks that a change whose context has ended either fails or is stored.
 func testEndedContext(c *cluster) {
 	b := c.startAll()[0]
 	b.create("a", 1)

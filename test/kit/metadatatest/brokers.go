@@ -29,8 +29,8 @@ func testImages(c *cluster) {
 	}
 }
 
-// testRegistration starts a broker again after a kill and after the store was opened again; start
-// checks that the broker epochs rise.
+// testRegistration starts a broker again after a kill, and after the store was reopened. start
+// checks that the broker epochs increase.
 func testRegistration(c *cluster) {
 	all := c.startAll()
 	topic := all[0].create("a", 1)
@@ -52,8 +52,8 @@ func testRegistration(c *cluster) {
 	}
 }
 
-// testProducerIDs: the broker has no replicas, so a store does not wait for a person's consent to
-// its new disk (metadata.RegistrationWaiter).
+// testProducerIDs uses a broker without replicas. So a store does not wait for a user's consent to
+// the broker's new disk (metadata.RegistrationWaiter).
 func testProducerIDs(c *cluster) {
 	const bound = 5 + metadata.ProducerIDsAhead
 	for _, test := range []struct {
@@ -75,7 +75,8 @@ func testProducerIDs(c *cluster) {
 	}
 }
 
-// checkNoEarlierEpoch checks that a broker never leads topic a by an election of an earlier run.
+// checkNoEarlierEpoch checks that a broker never leads topic a because of an election in an earlier
+// run.
 func checkNoEarlierEpoch(b *broker, earlier int32) {
 	b.c.Helper()
 	b.received.Lock()
@@ -89,8 +90,7 @@ func checkNoEarlierEpoch(b *broker, earlier int32) {
 	}
 }
 
-// proposal returns the proposal to change the ISR of a partition to the brokers in the parameter
-// to.
+// proposal returns the proposal to change a partition's ISR to the brokers in to.
 func proposal(image *metadata.Image, topic string, index int32, to ...int32) metadata.ISRChange {
 	found := image.Topic(topic)
 	p := found.Partitions[index]
@@ -112,7 +112,7 @@ func (b *broker) propose(changes ...metadata.ISRChange) (epochs []int64, faults 
 		epoch  int64
 		err    error
 	}
-	settled := make(chan outcome, 2*len(changes)) // with capacity for surplus outcomes
+	settled := make(chan outcome, 2*len(changes)) // the capacity includes surplus outcomes
 	b.ChangeISR(b.c.Context(), changes, func(i int, epoch int64, err error) {
 		settled <- outcome{i, epoch, err}
 	})
@@ -228,7 +228,7 @@ func testServing(c *cluster) {
 	served := []metadata.Served{
 		{Topic: topic.ID, Partition: 0, LeaderEpoch: topic.Partitions[0].LeaderEpoch},
 		{Topic: topic.ID, Partition: 1, LeaderEpoch: epoch + 6, Ahead: true},
-		{Topic: metadata.ID{1}, Partition: 0, LeaderEpoch: 1}, // deleted in the meantime
+		{Topic: metadata.ID{1}, Partition: 0, LeaderEpoch: 1}, // topic deleted in the meantime
 	}
 	for range 2 {
 		if err := leader.ReportServing(c.Context(), 0, served); err != nil {

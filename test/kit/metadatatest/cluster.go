@@ -14,16 +14,16 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// cluster is a World and its running brokers.
+// cluster is a World with its running brokers.
 type cluster struct {
 	testing.TB
 	kind    Kind
 	world   World
 	running []*broker
-	epochs  map[int32]int64 // the highest broker epoch of each broker so far
+	epochs  map[int32]int64 // highest broker epoch of each broker so far
 }
 
-// broker is a running broker with the images that it has received.
+// broker is a running broker with its received images.
 type broker struct {
 	Store
 	c        *cluster
@@ -38,7 +38,7 @@ type broker struct {
 	}
 }
 
-// received is an image, with its content as text at the time at which it was applied.
+// received is an image together with its content as text when it was applied.
 type received struct {
 	image   *metadata.Image
 	content string
@@ -51,7 +51,7 @@ func (c *cluster) start(id int32) *broker {
 		Endpoints: metadata.Endpoints(fmt.Sprintf("kafka://127.0.0.1:%d", 9092+id))})
 }
 
-// launch starts a broker, which need not register.
+// launch starts a broker. The broker does not have to register.
 func (c *cluster) launch(self metadata.Broker) *broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &broker{Store: c.world.Open(c.TB, self.ID), c: c, id: self.ID, cancel: cancel,
@@ -77,7 +77,7 @@ func (c *cluster) startAs(self metadata.Broker) *broker {
 	return b
 }
 
-// startAll starts all brokers and waits until the first one has an image of all.
+// startAll starts all brokers, and waits until the first broker has an image with all of them.
 func (c *cluster) startAll() (all []*broker) {
 	c.Helper()
 	for id := range int32(Brokers) {
@@ -116,7 +116,7 @@ func contentOf(image *metadata.Image) string {
 	return string(content)
 }
 
-// invalid returns the violations of the invariants of package metadata by an image.
+// invalid returns the image's violations of the invariants of package metadata.
 func invalid(image *metadata.Image) (faults []string) {
 	if !slices.IsSortedFunc(image.Brokers,
 		func(a, b metadata.Broker) int { return int(a.ID - b.ID) }) {
@@ -155,7 +155,8 @@ func (b *broker) last() *metadata.Image {
 	return b.received.images[len(b.received.images)-1].image
 }
 
-// until waits for an image with a condition, and makes the decisions that are due meanwhile.
+// until waits for an image that satisfies a condition. Meanwhile it makes the decisions that are
+// due.
 func (b *broker) until(what string, satisfied func(*metadata.Image) bool) *metadata.Image {
 	b.c.Helper()
 	var found *metadata.Image
@@ -175,7 +176,7 @@ func (b *broker) until(what string, satisfied func(*metadata.Image) bool) *metad
 	return found
 }
 
-// untilPartition waits for a partition with a condition.
+// untilPartition waits for a partition that satisfies a condition.
 func (b *broker) untilPartition(topic string, index int32, what string,
 	satisfied func(*metadata.Partition) bool) *metadata.Partition {
 	b.c.Helper()
@@ -187,8 +188,8 @@ func (b *broker) untilPartition(topic string, index int32, what string,
 	return image.Topic(topic).Partitions[index]
 }
 
-// create creates a topic with a number of partitions and all brokers as replicas, broker 0 first.
-// It waits until broker 0 leads all partitions.
+// create creates a topic with the given number of partitions and with all brokers as replicas,
+// broker 0 first. It waits until broker 0 leads all partitions.
 func (b *broker) create(name string, partitions int32) *metadata.Topic {
 	b.c.Helper()
 	assignment := make([][]int32, partitions)
@@ -207,7 +208,7 @@ func (b *broker) create(name string, partitions int32) *metadata.Topic {
 	return image.Topic(name)
 }
 
-// end waits for the end of Run, and checks that no image was changed.
+// end waits until Run returns, and checks that no image was changed.
 func (b *broker) end() {
 	<-b.ended
 	b.received.Lock()

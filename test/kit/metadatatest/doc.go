@@ -1,6 +1,6 @@
-// Package metadatatest tests the contract of metadata stores, as pkg/storage/testing of Kubernetes
-// tests those of the API server. Run tests one implementation; internal/metadata/kube, local and
-// remote call it. It states what every Store guarantees to a broker:
+// Package metadatatest tests the contract of metadata stores, like Kubernetes' pkg/storage/testing
+// tests the stores of the API server. Run tests one implementation; internal/metadata/kube, local
+// and remote call it. Every Store gives a broker the following guarantees:
 //
 //   - images: each broker receives images in order and from one goroutine, the last one always.
 //     An image satisfies the invariants of package metadata and is never changed.

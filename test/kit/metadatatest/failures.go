@@ -12,11 +12,11 @@ import (
 
 // WriteFailer is a World that can make its store's writes fail.
 type WriteFailer interface {
-	// FailWrites(true) makes writes fail, until FailWrites(false) is called.
+	// FailWrites(true) makes writes fail until FailWrites(false) is called.
 	FailWrites(fail bool)
 }
 
-// testFailedWrite: a change that could not be written changes nothing.
+// testFailedWrite checks that a change that could not be written has no effect.
 func testFailedWrite(c *cluster) {
 	failer, ok := c.world.(WriteFailer)
 	if !ok {
@@ -55,9 +55,9 @@ func testFailedWrite(c *cluster) {
 	}
 }
 
-// testUnknownISR: a change that takes longer than its context has an unknown outcome, which is
-// reported before ChangeISR returns. The store may have made the change, or makes it later, and the
-// leader continues from the recorded ISR.
+// testUnknownISR checks a change that takes longer than its context. Its outcome is unknown, and
+// this is reported before ChangeISR returns. The store may already have made the change, or may
+// make it later. The leader continues from the recorded ISR.
 func testUnknownISR(c *cluster) {
 	leader := c.startAll()[0]
 	leader.create("a", 1)
@@ -97,7 +97,7 @@ func testUnknownISR(c *cluster) {
 	}
 }
 
-// agree proposes an ISR until it is recorded.
+// agree proposes an ISR until this ISR is recorded.
 func (c *cluster) agree(leader *broker, to ...int32) *metadata.Image {
 	c.Helper()
 	await.Until(c.TB, "the ISR is recorded", func() bool {

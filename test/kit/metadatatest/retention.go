@@ -17,8 +17,9 @@ func manifest(name string, policy v1alpha1.ReclaimPolicy) *v1alpha1.Topic {
 	return t
 }
 
-// retained creates topics with both reclaim policies, deletes them, and waits until the partitions
-// of the one with policy Retain are retained. It returns the topic as it was.
+// retained creates topics with both reclaim policies and deletes them. It waits until the
+// partitions of the topic with policy Retain are retained. It returns this topic in its state
+// before the deletion.
 func (c *cluster) retained(b *broker) (kept *metadata.Topic, image *metadata.Image) {
 	c.Helper()
 	c.world.Apply(c.TB, manifest("kept", v1alpha1.ReclaimRetain),
@@ -38,14 +39,14 @@ func (c *cluster) retained(b *broker) (kept *metadata.Topic, image *metadata.Ima
 	return kept, image
 }
 
-// leads reports whether brokers lead the partitions of a topic, which may be nil.
+// leads reports whether the given brokers lead the topic's partitions. The topic can be nil.
 func leads(t *metadata.Topic, leaders ...int32) bool {
 	return t != nil && len(t.Partitions) == len(leaders) && !slices.ContainsFunc(t.Partitions,
 		func(p *metadata.Partition) bool { return p.Leader != leaders[p.Index] })
 }
 
-// testRetention: deleting a topic retains its partitions if its policy is Retain, with their
-// brokers, leader epochs and the topic's tag. A later topic of the name has another id and
+// testRetention checks that deleting a topic with policy Retain retains its partitions, with their
+// brokers, leader epochs and the topic's tag. A later topic with the same name has another id, and
 // continues on these brokers in later leader epochs.
 func testRetention(c *cluster) {
 	b := c.startAll()[0]
@@ -78,8 +79,8 @@ func testRetention(c *cluster) {
 	}
 }
 
-// testRemovalOfRetained: records that are given up are listed as Removing until each broker with
-// them has recorded that it has removed them.
+// testRemovalOfRetained checks that records that were given up are listed as Removing until each
+// broker that has them has recorded their removal.
 func testRemovalOfRetained(c *cluster) {
 	brokers := c.startAll()
 	b := brokers[0]

@@ -29,7 +29,8 @@ func testUsers(c *cluster) {
 	b.until("no ACL", has(false))
 }
 
-// testQuotas: a change of a user sets and removes single quotas and keeps the others.
+// testQuotas checks that a change of a user sets and removes individual quotas, and keeps the
+// others.
 func testQuotas(c *cluster) {
 	b := c.startAll()[0]
 	set := func(user string, quotas map[string]*int64) {
@@ -56,8 +57,8 @@ func testQuotas(c *cluster) {
 	until("the default quota", metadata.AllUsers, "consumer_byte_rate", 1000)
 }
 
-// testScram: a password is set, replaced and deleted for one mechanism. The operator owns the
-// password of a LogUser of type Scram.
+// testScram checks that a password is set, replaced and deleted for each mechanism separately. The
+// operator owns the password of a LogUser of type Scram.
 func testScram(c *cluster) {
 	c.world.Authenticate(c.TB, &v1alpha1.LogUser{ObjectMeta: metav1.ObjectMeta{Name: "owned"},
 		Spec: v1alpha1.LogUserSpec{

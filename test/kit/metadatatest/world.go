@@ -8,10 +8,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Brokers is the number of brokers of a World's cluster. Their ids begin at 0.
+// Brokers is the number of brokers in a World's cluster. Their ids begin at 0.
 const Brokers = 3
 
-// Store is what one broker uses.
+// Store contains the interfaces of a store that one broker uses.
 type Store interface {
 	metadata.Store
 	metadata.Admin
@@ -22,27 +22,27 @@ type Store interface {
 	metadata.RemovalRecorder
 }
 
-// World is a new cluster of Brokers brokers, none of which runs, without topics. Kafka's admin API
-// may change it.
+// World is a new cluster of Brokers brokers that do not run yet. It has no topics. Kafka's admin
+// API is allowed to change it.
 type World interface {
-	// Open returns the store of a broker that does not run. A broker opens it again before the next
-	// Run.
+	// Open returns the store of a broker that does not run. Open must be called again before the
+	// broker's next Run.
 	Open(t testing.TB, broker int32) Store
-	// Kill ends Run of a broker without a graceful stop. Run may return an error.
+	// Kill ends a broker's Run without a graceful stop. Run can then return an error.
 	Kill(broker int32)
 	// Decide makes the decisions that are due: assignments, elections and reassignments. It does
-	// nothing if the store makes them itself.
+	// nothing if the store itself makes them.
 	Decide(t testing.TB)
 	// Reopen opens the stored state again while no broker runs.
 	Reopen(t testing.TB)
-	// Apply makes these Topics those that have a manifest. It deletes the others that had one.
+	// Apply replaces the Topics that have a manifest. It deletes other Topics that had a manifest.
 	Apply(t testing.TB, topics ...*v1alpha1.Topic)
 	// GiveUp begins the removal of the retained records of a deleted topic.
 	GiveUp(t testing.TB, partition metadata.RetainedPartition)
-	// Authenticate makes clients authenticate by passwords, and adds LogUsers.
+	// Authenticate makes clients authenticate with passwords, and adds LogUsers.
 	Authenticate(t testing.TB, users ...*v1alpha1.LogUser)
-	// Block makes the writes of all brokers wait, except those of a registration, until the returned
-	// function end is called. waiting reports whether a write waits.
+	// Block makes the writes of all brokers wait, except for registrations, until the returned
+	// function end is called. waiting reports whether any write waits.
 	Block() (waiting func() bool, end func())
 }
 
@@ -50,13 +50,13 @@ type World interface {
 type Leases interface {
 	// DeleteLease deletes the Lease of a broker that does not run.
 	DeleteLease(t testing.TB, broker int32)
-	// Isolate marks a broker that is cut off from the others, as the operator does.
+	// Isolate marks a broker that is cut off from the other brokers, like the operator.
 	Isolate(t testing.TB, broker int32)
-	// Unreachable returns the last report of a broker (metadata.ReachabilityReporter).
+	// Unreachable returns a broker's last report (metadata.ReachabilityReporter).
 	Unreachable(t testing.TB, broker int32) string
 }
 
-// tests are the subtests. The kinds of stores of a test are nil if it applies to all.
+// tests are the subtests. If the list of kinds of a test is nil, the test applies to all stores.
 var tests = []struct {
 	name  string
 	run   func(*cluster)
@@ -92,7 +92,7 @@ var tests = []struct {
 	{"concurrent callers", testConcurrentCallers, nil},
 }
 
-// Run tests the stores of the worlds that newWorld returns. Each subtest has a new one.
+// Run tests the stores of the worlds that newWorld returns. Each subtest has its own world.
 func Run(t *testing.T, kind Kind, newWorld func(testing.TB) World) {
 	for _, test := range tests {
 		if test.kinds != nil && !slices.Contains(test.kinds, kind) {

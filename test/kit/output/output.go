@@ -1,4 +1,4 @@
-// Package output provides a buffer for what one goroutine or process writes and a test reads.
+// Package output provides a buffer to which a goroutine or a process writes while a test reads it.
 package output
 
 import (
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Buffer is a bytes.Buffer that several goroutines may use. Its zero value is empty.
+// Buffer is a bytes.Buffer that is safe for concurrent use. Its zero value is empty.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

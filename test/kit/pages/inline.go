@@ -10,11 +10,11 @@ import (
 // inlinePrograms are the programs whose commands are recognized in sentences.
 var inlinePrograms = []string{"kubectl", "helm", "heartwood"}
 
-// span matches a code span of Markdown, which may contain the end of a line.
+// span matches a Markdown code span, which can contain a line break.
 var span = regexp.MustCompile("`([^`]+)`")
 
 // Mentions are programs and commands that sentences mention without the required arguments. Such a
-// sentence describes the command; a reader does not run it as written.
+// sentence only describes the command; a reader does not run it in this form.
 var Mentions = []string{
 	"heartwood dev",
 	"heartwood partitions",
@@ -30,7 +30,7 @@ var Mentions = []string{
 	"kubectl rollout status",
 }
 
-// inlineCommands returns the commands in the sentences and tables of a page.
+// inlineCommands returns the commands in a page's sentences and tables.
 func inlineCommands(page string, lines []string) (commands []Command, err error) {
 	for _, paragraph := range paragraphs(lines) {
 		if strings.Count(paragraph.text, "`")%2 != 0 {
@@ -54,13 +54,13 @@ func inlineCommands(page string, lines []string) (commands []Command, err error)
 	return commands, nil
 }
 
-// paragraph is a part of a page in which a code span ends.
+// paragraph is a part of a page. A code span cannot cross its end.
 type paragraph struct {
-	line int // of its begin
+	line int // number of its first line
 	text string
 }
 
-// paragraphs returns the paragraphs of a page, and the rows of its tables, without code blocks.
+// paragraphs returns a page's paragraphs and the rows of its tables, without code blocks.
 func paragraphs(lines []string) (all []paragraph) {
 	inBlock, open := false, false
 	for index, line := range lines {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Untested lists the commands that test/e2e does not run, with the reasons. A text that ends in "*"
-// matches all commands with this beginning; any other text matches a whole command.
+// Untested contains the commands that test/e2e does not run, with the reasons. A text that ends in
+// "*" matches all commands with this beginning; any other text matches a whole command.
 var Untested = map[string]string{
 	"make *":                                            "builds what the test installs",
 	"helm install heartwood *":                          "the test installs the chart with its own image",
@@ -48,15 +48,15 @@ var Untested = map[string]string{
 	"kubectl apply --server-side -f install.yaml":     releaseFiles,
 }
 
-// releaseFiles is the reason for commands that need the files of a release.
+// releaseFiles is the reason for commands that need a release's files.
 const releaseFiles = "needs the files of a release; make release checks them"
 
 // lostVolume is the reason for commands that replace a volume.
 const lostVolume = "the step about a lost volume of test/e2e does it"
 
-// All returns the commands of the runbooks and of the pages about operations, and the commands of
-// the README with kubectl or helm. The commands in sentences and tables follow all others, each
-// once, and only if no code block contains it.
+// All returns the commands of the runbooks and of the pages about operations, and the README's
+// commands with kubectl or helm. The commands in sentences and tables come last. Each of them is
+// returned once, and only if no code block contains it.
 func All(root fs.FS) (commands []Command, err error) {
 	var files []string
 	for _, pattern := range []string{"docs/runbooks/*.md", "docs/operations/*.md", "README.md"} {
@@ -102,14 +102,13 @@ func All(root fs.FS) (commands []Command, err error) {
 	return commands, nil
 }
 
-// bare returns the text of a command without its comment.
+// bare returns a command's text without its comment.
 func (c Command) bare() string {
 	text, _, _ := strings.Cut(c.Text, " #")
 	return strings.TrimSpace(text)
 }
 
-// Reason returns the reason why test/e2e does not run a command, with the matching text of
-// Untested.
+// Reason returns the reason why test/e2e does not run a command, and the matching text in Untested.
 func (c Command) Reason() (text, reason string, untested bool) {
 	for text, reason := range Untested {
 		if begin, isBegin := strings.CutSuffix(text, "*"); c.bare() == text ||

@@ -1,5 +1,5 @@
-// Package pages extracts the shell commands of documents, so that a test can run them. It is pure:
-// a command that it cannot classify is an error, so that no command of a page stays untested
+// Package pages extracts the shell commands of documents for tests that run them. It is pure. A
+// command that it cannot classify is an error, because no command of a page must stay untested
 // unnoticed.
 package pages
 
@@ -13,14 +13,14 @@ import (
 // Command is one shell command of a page.
 type Command struct {
 	Page   string // path of the page
-	Line   int    // of its first line
-	Text   string // without prompt, continuation lines joined
-	Inline bool   // in a sentence or a table, not in a code block
+	Line   int    // number of its first line
+	Text   string // text without prompt, with continuation lines joined
+	Inline bool   // true in a sentence or a table, false in a code block
 }
 
 func (c Command) String() string { return fmt.Sprintf("%s:%d: %s", c.Page, c.Line, c.Text) }
 
-// programs are the programs with which a command may begin.
+// programs are the programs with which a command can begin.
 var programs = []string{"kubectl", "helm", "make", "go", "curl", "kcat", "printf", "ln",
 	"bin/heartwood", "minisign", "sha256sum", "mkdir", "skopeo"}
 
@@ -29,8 +29,8 @@ var placeholders = []string{"NAMESPACE", "OPERATOR-NAMESPACE", "POD", "CLUSTER",
 	"TRANSACTIONAL-ID", "PARTITION", "OFFSET", "USER", "GROUP", "CLAIM-UID", "CLAIM",
 	"CLASS"}
 
-// longestFirst are the placeholders, the longest first, because OPERATOR-NAMESPACE contains
-// NAMESPACE.
+// longestFirst are the placeholders, the longest first. The order matters because
+// OPERATOR-NAMESPACE contains NAMESPACE.
 var longestFirst = slices.SortedFunc(slices.Values(placeholders),
 	func(a, b string) int { return len(b) - len(a) })
 
@@ -41,9 +41,10 @@ var (
 	known    = regexp.MustCompile(`\b(?:` + strings.Join(longestFirst, "|") + `)\b`)
 )
 
-// Extract returns the commands of a page: first the commands in code blocks, in their order, then
-// the commands in sentences and tables. Blocks of sh contain only commands; in blocks of console,
-// commands begin with "$ ". Blocks without a language, and blocks of promql, are queries.
+// Extract returns a page's commands: first the commands in code blocks, in their order, then the
+// commands in sentences and tables. Code blocks of language sh contain only commands. In blocks of
+// language console, commands begin with "$ ". Blocks without a language, and blocks of language
+// promql, contain queries.
 func Extract(page, content string) (commands []Command, err error) {
 	language, inBlock := "", false
 	lines := strings.Split(content, "\n")
@@ -102,7 +103,7 @@ func check(c Command) error {
 	return nil
 }
 
-// Substitute replaces the placeholders of a command.
+// Substitute replaces a command's placeholders.
 func (c Command) Substitute(values map[string]string) string {
 	return known.ReplaceAllStringFunc(c.Text, func(name string) string {
 		if value, ok := values[name]; ok {

@@ -40,8 +40,8 @@ func TestCommandsAreExtracted(t *testing.T) {
 	}
 }
 
-// TestCommandsInSentencesFollowOnce: a command in a sentence runs after all blocks, and not at all
-// if a block contains it.
+// TestCommandsInSentencesFollowOnce checks that a command in a sentence comes after all blocks, and
+// is omitted if a block contains it.
 func TestCommandsInSentencesFollowOnce(t *testing.T) {
 	text := "Run `kubectl get a`, `kubectl get b`.\n\n```sh\nkubectl get b   # a comment\n```\n"
 	got, err := All(fstest.MapFS{"docs/runbooks/HeartwoodVolumeFull.md": {Data: []byte(text)},
@@ -60,7 +60,8 @@ func TestCommandsInSentencesFollowOnce(t *testing.T) {
 	}
 }
 
-// TestProgramOfBrokersIsRunInAPod: besides heartwood dev, a reader has only the kubectl plugin.
+// TestProgramOfBrokersIsRunInAPod checks that pages run the program heartwood only in a pod. Except
+// for heartwood dev, a reader has only the kubectl plugin.
 func TestProgramOfBrokersIsRunInAPod(t *testing.T) {
 	for text, want := range map[string]bool{"`heartwood partitions T`": false,
 		"`kubectl exec POD -- heartwood partitions TOPIC`": true, "`heartwood dev --pprof`": true} {
@@ -71,7 +72,8 @@ func TestProgramOfBrokersIsRunInAPod(t *testing.T) {
 	}
 }
 
-// TestUntestedCommandsAreWholeOrABeginning: a reason for one command does not cover longer ones.
+// TestUntestedCommandsAreWholeOrABeginning checks that a reason for one command does not cover
+// longer commands.
 func TestUntestedCommandsAreWholeOrABeginning(t *testing.T) {
 	for text, want := range map[string]bool{
 		"kubectl heartwood retained remove tickets":          true,
@@ -102,7 +104,7 @@ func TestUnknownCommandsAreErrors(t *testing.T) {
 	} {
 		_, err := Extract("p.md", content)
 		switch {
-		case want == "" && strings.Contains(content, " NS "): // two letters are no placeholder
+		case want == "" && strings.Contains(content, " NS "): // two letters are not a placeholder
 		case want == "" && err != nil, want != "" && (err == nil ||
 			!strings.Contains(err.Error(), want)):
 			t.Errorf("%q: error %v, want %q", content, err, want)
@@ -110,8 +112,8 @@ func TestUnknownCommandsAreErrors(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsClassified: every command of the pages for operators can be run by test/e2e, or is
-// in Untested with the reason.
+// TestEveryPageIsClassified checks that test/e2e can run every command in the pages for operators,
+// or that Untested contains the command with the reason.
 func TestEveryPageIsClassified(t *testing.T) {
 	commands, err := All(os.DirFS(filepath.Join("..", "..", "..")))
 	if err != nil {
@@ -139,7 +141,8 @@ func TestEveryPageIsClassified(t *testing.T) {
 	}
 }
 
-// TestMentionsAreProgramsAndCommands: a mention has no argument or flag, and a page contains it.
+// TestMentionsAreProgramsAndCommands checks that each mention has no argument or flag, and that a
+// page contains it.
 func TestMentionsAreProgramsAndCommands(t *testing.T) {
 	text := ""
 	for _, page := range documents(t, "docs/runbooks/*.md", "docs/operations/*.md", "README.md") {

@@ -35,7 +35,7 @@ func TestTablesHaveTheColumnsOfTheCRDs(t *testing.T) {
 	}
 }
 
-// documents returns the files of the repository that match patterns.
+// documents returns the repository's files that match patterns.
 func documents(t *testing.T, patterns ...string) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -55,7 +55,7 @@ func documents(t *testing.T, patterns ...string) map[string]string {
 	return texts
 }
 
-// columnsOfCRDs returns a function that returns the header of kubectl get for a resource.
+// columnsOfCRDs returns a function that returns the header line of kubectl get for a resource.
 func columnsOfCRDs(t *testing.T) func(plural string, wide bool) string {
 	t.Helper()
 	all := map[string][]apiextensionsv1.CustomResourceColumnDefinition{}

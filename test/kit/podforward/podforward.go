@@ -1,5 +1,5 @@
 // Package podforward provides a test server for connections to pods. For the subresource
-// portforward the server acts as API server and kubelet. It passes on every other request. It
+// portforward, the server acts as API server and kubelet. It forwards every other request. It
 // supports only SPDY, so clients that try WebSockets first must fall back.
 package podforward
 
@@ -28,12 +28,12 @@ type Server struct {
 	URL     string
 	next    http.Handler
 	mu      sync.Mutex
-	targets map[string]string // host:port by pod:port
+	targets map[string]string // host:port of each target, by pod:port
 	dials   int
 }
 
-// Start starts a server for a test. If config is not nil, the server passes other requests on to
-// the API server of this configuration, as its user.
+// Start starts a server for a test. If config is not nil, the server forwards other requests to the
+// API server in this configuration, as the configuration's user.
 func Start(t testing.TB, config *rest.Config) *Server {
 	t.Helper()
 	s := &Server{targets: map[string]string{}, next: http.NotFoundHandler()}
@@ -57,7 +57,7 @@ func Start(t testing.TB, config *rest.Config) *Server {
 	return s
 }
 
-// Forward sets the address to which the server forwards connections to a port of a pod.
+// Forward sets the target address for connections to a pod's port.
 func (s *Server) Forward(pod string, port int32, address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if _, err := httpstream.Handshake(r, w,
 		[]string{portforward.PortForwardProtocolV1Name}); err != nil {
-		return // it has responded
+		return // Upgrade has already sent the response
 	}
 	parts := strings.Split(r.URL.Path, "/")
 	pod := parts[len(parts)-2]
@@ -121,7 +121,7 @@ func (s *Server) serve(pod string, connection httpstream.Connection,
 	}
 }
 
-// copy connects to the target of a stream, as a kubelet does.
+// copy connects a stream to its target, like a kubelet.
 func (s *Server) copy(pod string, data, messages httpstream.Stream) {
 	defer func() { _ = data.Close() }()
 	defer func() { _ = messages.Close() }()

@@ -1,4 +1,4 @@
-// Package ports reserves ports for brokers that a test stops and starts again on the same port.
+// Package ports reserves ports for brokers that a test stops and then restarts on the same port.
 package ports
 
 import (
@@ -9,8 +9,8 @@ import (
 )
 
 // Tests use ports below the system's range for outgoing connections. Otherwise the system could
-// assign the port of a stopped broker to a client's outgoing connection or to a listener on port 0,
-// and the broker could not restart on its port.
+// assign the port of a stopped broker to a client's outgoing connection or to a listener on port 0.
+// The broker could then not restart on its port.
 const portFirst, portLast = 10000, 20000
 
 // blockPorts is the number of consecutive ports that one call reserves. The test itself listens on
@@ -37,9 +37,9 @@ func Each(t *testing.T, n int) []string {
 }
 
 // reserve finds n consecutive free ports and returns the first. It cannot listen on these ports
-// itself, because the brokers of the test will. Instead it listens on the port before them until
-// the test ends. Another test, of this or another package, skips a block of ports if that first
-// port is occupied.
+// itself, because the test's brokers will listen on them. Instead it listens on the port before
+// them until the test ends. Other tests, in any package, skip a block of ports if its first port is
+// occupied.
 func reserve(t *testing.T, n int) int {
 	t.Helper()
 	if n < 1 || n >= blockPorts {
@@ -63,7 +63,7 @@ func reserve(t *testing.T, n int) int {
 
 func address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
-// unused reports whether n ports have no listener.
+// unused reports whether none of n ports has a listener.
 func unused(port, n int) bool {
 	for i := range n {
 		listener, err := net.Listen("tcp", address(port+i))

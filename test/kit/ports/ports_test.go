@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReservedPortsAreNotGivenTwice: the ports of one test are free, and no other test gets them,
-// although nothing listens on them.
+// TestReservedPortsAreNotGivenTwice checks that a test's ports are free, and that no other test
+// gets them although nothing listens on them.
 func TestReservedPortsAreNotGivenTwice(t *testing.T) {
 	given := map[string]bool{}
 	for range 300 {
@@ -25,7 +25,7 @@ func TestReservedPortsAreNotGivenTwice(t *testing.T) {
 	}
 }
 
-// TestPortsInUseAreSkipped: no test gets a block in which a port has a listener.
+// TestPortsInUseAreSkipped checks that no test gets a block in which a port has a listener.
 func TestPortsInUseAreSkipped(t *testing.T) {
 	first := reserve(t, 1)
 	listener, err := net.Listen("tcp", address(first+1))

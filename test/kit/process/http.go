@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Get returns the status and the body of a path of the process's HTTP server.
+// Get sends a request for a path to the process's HTTP server. It returns the status and the body.
 func (s Setup) Get(t *testing.T, path string) (int, []byte) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(WithDeadline(t), http.MethodGet,
@@ -70,9 +70,9 @@ func (s Setup) Metrics(t *testing.T) Metrics {
 	return families
 }
 
-// Value returns the value of a gauge or counter of one partition of a topic; pairs are further
-// labels and their values, such as "result", "success". Parameter name is the metric's name without
-// the prefix heartwood_. Value returns false if there is no such series.
+// Value returns the value of a partition's gauge or counter. Parameter name is the metric's name
+// without the prefix heartwood_. pairs are further labels and their values, such as "result",
+// "success". Value returns false if there is no such series.
 func (m Metrics) Value(name, topic string, partition int, pairs ...string) (float64, bool) {
 	family := m["heartwood_"+name]
 	labels := map[string]string{"topic": topic, "partition": strconv.Itoa(partition)}

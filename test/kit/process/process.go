@@ -19,14 +19,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/ports"
 )
 
-// dumpMax is how long a test waits until a process has written the stacks of its goroutines. A
-// process that is stopped by SIGSTOP never writes them.
+// dumpMax is the maximum time for which a test waits until a process has written the stacks of its
+// goroutines. A process stopped with SIGSTOP never writes them.
 const dumpMax = 10 * time.Second
 
 // binary is the path of the heartwood binary; Main sets it before any test runs.
 var binary string
 
-// Main is the body of a package's TestMain: it finds or builds the binary, runs the tests and
+// Main is the body of a package's TestMain. It finds or builds the binary, runs the tests and
 // returns the exit code.
 func Main(m *testing.M) int {
 	binary = os.Getenv("HEARTWOOD_BINARY")
@@ -44,7 +44,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Build builds the binary with flags of the linker.
+// Build builds the binary with the given linker flags.
 func Build(path, linkerFlags string) error {
 	build := exec.Command("go", "build", "-o", path, "-ldflags", linkerFlags, "../../cmd/heartwood")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -54,7 +54,7 @@ func Build(path, linkerFlags string) error {
 	return nil
 }
 
-// StartBinary is Start with another binary.
+// StartBinary is like Start, with another binary.
 func StartBinary(t *testing.T, path string, args ...string) *Process {
 	t.Helper()
 	return run(t, exec.Command(path, args...))
@@ -63,7 +63,7 @@ func StartBinary(t *testing.T, path string, args ...string) *Process {
 // Setup contains the directories and addresses that the processes of one cluster share.
 type Setup struct {
 	Manifests string // directory
-	DataDir   string // directory, which the process creates
+	DataDir   string // directory that the process creates
 	Listen    string // host:port of broker 0; broker i listens on port+i
 	HTTP      string // host:port
 	Brokers   int
@@ -87,8 +87,8 @@ func NewSetup(t *testing.T, brokers int, documents ...string) Setup {
 	return s
 }
 
-// Apply writes a file to the manifests directory. It renames a complete file, so the process never
-// reads a part of it.
+// Apply writes a file to the manifests directory. It writes a temporary file and renames it, so the
+// process never reads an incomplete file.
 func (s Setup) Apply(t *testing.T, name, content string) {
 	t.Helper()
 	partial := filepath.Join(filepath.Dir(s.Manifests), name+".partial")
@@ -123,7 +123,7 @@ func Start(t *testing.T, args ...string) *Process {
 	return run(t, exec.Command(binary, args...))
 }
 
-// StartWith is Start with further environment variables, such as "GODEBUG=fips140=on".
+// StartWith is like Start, with further environment variables, such as "GODEBUG=fips140=on".
 func StartWith(t *testing.T, environment []string, args ...string) *Process {
 	t.Helper()
 	command := exec.Command(binary, args...)
@@ -131,15 +131,16 @@ func StartWith(t *testing.T, environment []string, args ...string) *Process {
 	return run(t, command)
 }
 
-// StartLimited is Start with a soft limit of open files.
+// StartLimited is like Start, with a soft limit for open files.
 func StartLimited(t *testing.T, openFiles int, args ...string) *Process {
 	t.Helper()
 	script := fmt.Sprintf(`ulimit -Sn %d && exec "$@"`, openFiles)
 	return run(t, exec.Command("sh", append([]string{"-c", script, "sh", binary}, args...)...))
 }
 
-// StartOnVolume is Start with a data directory on a volume of its own of the given size: a tmpfs
-// that only the process can see. The test is skipped if the system does not allow that.
+// StartOnVolume is like Start, with the data directory on a separate volume of the given size. The
+// volume is a tmpfs that only the process can see. The test is skipped if the system does not allow
+// this.
 func StartOnVolume(t *testing.T, mebibytes int, dataDir string, args ...string) *Process {
 	t.Helper()
 	mount := fmt.Sprintf(`mount -t tmpfs -o size=%dm,mode=0777 tmpfs %q`, mebibytes, dataDir)
@@ -156,7 +157,7 @@ func StartOnVolume(t *testing.T, mebibytes int, dataDir string, args ...string) 
 	return run(t, inNamespace(mount+` && exec "$@"`, append([]string{binary}, args...)...))
 }
 
-// PID returns the id of the process.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 func run(t *testing.T, cmd *exec.Cmd) *Process {
@@ -166,7 +167,7 @@ func run(t *testing.T, cmd *exec.Cmd) *Process {
 		exited: make(chan struct{}),
 	}
 	p.cmd.Stderr = p.Stderr
-	// cmd.StdoutPipe is not used, because Wait closes it, possibly before the last line is read.
+	// cmd.StdoutPipe is not used, because Wait closes it, possibly before the last line has been read.
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func run(t *testing.T, cmd *exec.Cmd) *Process {
 		_ = p.cmd.Wait() // the exit code is in ProcessState
 	}()
 	t.Cleanup(func() {
-		if t.Failed() { // the stacks of a process that hangs may show the cause
+		if t.Failed() { // the stacks of a hanging process can show the cause
 			p.dump()
 		}
 		_ = p.cmd.Process.Kill()
@@ -200,10 +201,10 @@ func run(t *testing.T, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// dump makes a process that still runs write the stacks of its goroutines to stderr and exit.
+// dump makes a running process write the stacks of its goroutines to stderr and exit.
 func (p *Process) dump() {
 	if p.cmd.Process.Signal(syscall.SIGQUIT) != nil {
-		return // it has exited
+		return // already exited
 	}
 	select {
 	case <-p.exited:
@@ -211,7 +212,7 @@ func (p *Process) dump() {
 	}
 }
 
-// Ready waits for the line that reports that the cluster is ready. It returns the bootstrap
+// Ready waits for the line which reports that the cluster is ready. It returns the bootstrap
 // addresses in this line, and the lines before it.
 func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 	t.Helper()
@@ -241,11 +242,11 @@ func (p *Process) Ready(t *testing.T) (bootstrap, before []string) {
 	}
 }
 
-// Code returns the exit code of a process that has exited.
+// Code returns the exit code of an exited process.
 func (p *Process) Code() int { return p.cmd.ProcessState.ExitCode() }
 
-// Stop sends a signal, waits for the process to exit and returns its exit code; -1 if the signal
-// itself ended the process.
+// Stop sends a signal and waits until the process exits. It returns the exit code, or -1 if the
+// signal itself ended the process.
 func (p *Process) Stop(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -13,16 +13,17 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable that selects the seeds: unset, "random", a decimal number
-// below 2^64, or such a number followed by two dots, which is the first seed of a sequence.
+// Variable is the environment variable that selects the seeds. It can be unset, "random", a decimal
+// number below 2^64, or such a number followed by two dots. In the last case, the number is the
+// first seed of a sequence.
 const Variable = "HEARTWOOD_SEED"
 
-// shortFactor divides the number of seeds of a sequence in tests that run with -short.
+// shortFactor is the divisor for the number of seeds of a sequence in tests that run with -short.
 const shortFactor = 10
 
 const module = "heartwood.dev/heartwood/"
 
-// New returns the seed of a test. A second call in the same test returns the same seed, unless
+// New returns a test's seed. A second call in the same test returns the same seed, unless
 // HEARTWOOD_SEED is "random".
 func New(t testing.TB) uint64 {
 	t.Helper()
@@ -36,9 +37,9 @@ func New(t testing.TB) uint64 {
 	return s
 }
 
-// Sequence returns the seeds of a test that runs with several: first the seeds in known, with which
-// the test once found a fault, then n more. If HEARTWOOD_SEED is a number, the sequence contains
-// only this seed. It ends after a seed with which the test has failed.
+// Sequence returns the seeds for a test that runs with several seeds: first the seeds in known,
+// with which the test once found a fault, then n more. If HEARTWOOD_SEED is a number, the sequence
+// contains only this seed. The sequence ends after a seed with which the test has failed.
 func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 	t.Helper()
 	from, single := first(t)
@@ -64,7 +65,7 @@ func Sequence(t testing.TB, n int, known ...uint64) iter.Seq[uint64] {
 }
 
 // Single returns the seed and true if HEARTWOOD_SEED is a number. A test can then log more details,
-// because somebody is examining this seed.
+// because a developer is examining this seed.
 func Single(t testing.TB) (s uint64, single bool) {
 	t.Helper()
 	if chosen := os.Getenv(Variable); chosen == "" || chosen == "random" {
@@ -73,9 +74,9 @@ func Single(t testing.TB) (s uint64, single bool) {
 	return first(t)
 }
 
-// try runs the loop body of a test with one seed, and reports whether the loop continues with the
-// next seed. If the test fails, it logs the command that repeats it; the deferred call does so even
-// if the body calls t.FailNow.
+// try runs the body of a test's loop with one seed. It reports whether the loop continues with the
+// next seed. If the test fails, try logs the command that repeats it; a deferred call does this
+// even if the body calls t.FailNow.
 func try(t testing.TB, caller string, s uint64, yield func(uint64) bool) (more bool) {
 	before := t.Failed()
 	defer func() {
@@ -87,18 +88,17 @@ func try(t testing.TB, caller string, s uint64, yield func(uint64) bool) (more b
 	return yield(s)
 }
 
-// first returns the first seed of a test, and whether it is the only one.
+// first returns a test's first seed, and whether it is the only one.
 func first(t testing.TB) (s uint64, single bool) {
 	t.Helper()
 	switch chosen := os.Getenv(Variable); chosen {
 	case "":
 		h := fnv.New64a()
-		_, _ = h.Write([]byte(t.Name())) // a hash never fails
+		_, _ = h.Write([]byte(t.Name())) // writing to a hash never fails
 		return h.Sum64(), false
 	case "random":
 		s = rand.Uint64()
-		// The seed is logged at once, because a test that hangs or crashes the process logs nothing
-		// later.
+		// Log the seed at once, because a test that hangs or crashes the process logs nothing later.
 		t.Logf("seed %d", s)
 		return s, false
 	default:

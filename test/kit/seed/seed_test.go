@@ -72,7 +72,7 @@ func TestSequenceStartsWithKnownSeeds(t *testing.T) {
 		t.Errorf("seeds %d, want %d", got, want)
 	}
 	for range seed.Sequence(t, 3) {
-		break // Sequence must not take the break for a failure of the test
+		break // Sequence must not count the break as a failure of the test
 	}
 	for _, chosen := range []string{"", "random", "41.."} {
 		t.Setenv(seed.Variable, chosen)

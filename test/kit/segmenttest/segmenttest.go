@@ -1,4 +1,4 @@
-// Package segmenttest makes the segments of a log without a log, for the tests of packages that
+// Package segmenttest creates the segments of a log without a log, for the tests of packages that
 // work on segments.
 package segmenttest
 
@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Path is the directory of the log.
+// Path is the log's directory.
 const Path = "/data/tickets-0"
 
 // Dir creates the directory durably.
@@ -32,8 +32,8 @@ func Dir(t testing.TB, fsys vfs.FS) swap.Dir {
 }
 
 // Segments creates a segment for each list of batches, one after the other from offset 0, and syncs
-// them. The last one is active, the others are sealed. A batch of nil is one record with the key
-// "k<offset>".
+// them. The last segment is active, the others are sealed. A nil batch stands for one record with
+// the key "k<offset>".
 func Segments(t testing.TB, dir swap.Dir, segments ...[][]byte) (all []*segmentlist.Handle) {
 	t.Helper()
 	end := int64(0)

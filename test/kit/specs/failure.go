@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// failure is the value of the panic by which a failed assertion ends its spec.
+// failure is the panic value with which a failed assertion ends its spec.
 type failure struct {
 	message string
-	names   []string // the lines of test files on the stack, innermost first
+	names   []string // lines of test files on the stack, innermost first
 }
 
 // Fail is the fail handler for Gomega: it ends the spec whose goroutine calls it.
@@ -28,12 +28,13 @@ func Fail(message string, _ ...int) {
 	panic(f)
 }
 
-// Cleanup registers a function with assertions that runs at the end of the spec.
+// Cleanup registers a function that runs at the end of the spec. The function can contain
+// assertions.
 func Cleanup(t *testing.T, body func()) {
 	t.Cleanup(func() { Guard(t, body) })
 }
 
-// Guard calls body, and fails the test if an assertion in it fails or it panics.
+// Guard calls body. It fails the test if an assertion in body fails or body panics.
 func Guard(t *testing.T, body func()) {
 	t.Helper()
 	defer func() {

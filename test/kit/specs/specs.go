@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// parallel is the number of specs that run at the same time. They mostly wait for the API server
+// parallel is the number of specs that run at the same time. Specs mostly wait for the API server,
 // and for intervals of the components under test.
 const parallel = 8
 
@@ -17,7 +17,7 @@ type container struct {
 	body func()
 }
 
-// A spec is the content of one It of a container.
+// A spec is the content of one It in a container.
 type spec struct {
 	name   string
 	body   func(*testing.T)
@@ -33,13 +33,14 @@ type TableEntry struct {
 
 var (
 	containers []container
-	// building protects declared and before, which the functions of containers append to.
+	// building protects declared and before, to which the containers' functions append.
 	building sync.Mutex
 	declared []spec
 	before   []func(*testing.T)
 )
 
-// Describe declares a container. It returns true, so that it can initialize a package variable.
+// Describe declares a container. It returns true, so a package variable can be initialized with the
+// call.
 func Describe(text string, body func()) bool {
 	containers = append(containers, container{text, body})
 	return true
@@ -48,7 +49,7 @@ func Describe(text string, body func()) bool {
 // BeforeEach declares a function that runs before each spec of the container.
 func BeforeEach(body func(*testing.T)) { before = append(before, body) }
 
-// It declares a spec, which runs at the same time as others.
+// It declares a spec that runs at the same time as other specs.
 func It(text string, body func(*testing.T)) {
 	declared = append(declared, spec{name: text, body: body})
 }
@@ -58,7 +59,7 @@ func ItAlone(text string, body func(*testing.T)) {
 	declared = append(declared, spec{name: text, body: body, alone: true})
 }
 
-// DescribeTable declares a spec for each entry, which calls body with the arguments of the entry.
+// DescribeTable declares a spec for each entry. The spec calls body with the entry's arguments.
 func DescribeTable(text string, body any, entries ...TableEntry) {
 	function := reflect.ValueOf(body)
 	for _, entry := range entries {
@@ -113,14 +114,15 @@ func runTogether(all []func()) {
 	workers.Wait()
 }
 
-// specs runs the function of the container, and returns its specs. Each call creates new variables.
+// specs runs the container's function and returns the container's specs. Each call creates new
+// variables.
 func (c *container) specs() []spec {
 	building.Lock()
 	defer building.Unlock()
 	declared, before = nil, nil
 	c.body()
 	for i := range declared {
-		// A slash would separate levels of subtests.
+		// Replace slashes, because a slash would separate levels of subtests.
 		declared[i].name = strings.ReplaceAll(c.text+" "+declared[i].name, "/", "-")
 		declared[i].before = before
 	}

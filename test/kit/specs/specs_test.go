@@ -13,14 +13,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// ran counts the specs that have run; running counts those that run at the moment.
+// ran is the number of specs that have run. running is the number of specs that are running.
 var ran, running atomic.Int32
 
-// meeting is where two specs wait for each other.
+// meeting is a channel at which two specs wait for each other.
 var meeting = make(chan struct{})
 
 var _ = Describe("A container", func() {
-	var prepared int // of one spec
+	var prepared int // separate variable for each spec
 	BeforeEach(func(*testing.T) { prepared++ })
 	BeforeEach(func(*testing.T) { prepared *= 10 })
 	count := func() {

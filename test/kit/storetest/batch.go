@@ -11,12 +11,12 @@ import (
 // Start is the timestamp of a Batch whose field Timestamp is not set.
 var Start = time.UnixMilli(1_700_000_000_000)
 
-// Batch is a record batch as a producer sends it, with one record per key.
+// Batch is a record batch as a producer sends it. It has one record per key.
 type Batch struct {
 	Producer      int64 // 0: the batch has no producer id
 	Epoch         int16 // producer epoch
 	Sequence      int32
-	Transactional bool      // of batches with a Producer
+	Transactional bool      // for batches with a Producer
 	Timestamp     time.Time // default: Start
 	Keys          []string
 	Value         string // value of every record
@@ -55,8 +55,8 @@ func (b Batch) encode(t testing.TB, value []byte) []byte {
 var NoProducer = record.Identity{LeaderEpoch: -1, ProducerID: -1, ProducerEpoch: -1,
 	BaseSequence: -1}
 
-// Encode returns an uncompressed batch of the given records. It sets the last offset delta of id,
-// and the timestamp Start in records that have none.
+// Encode returns an uncompressed batch with the given records. It sets the last offset delta of id,
+// and sets the timestamp of records without one to Start.
 func Encode(t testing.TB, id record.Identity, records ...record.Record) []byte {
 	t.Helper()
 	id.LastOffsetDelta = int32(len(records) - 1)
@@ -75,8 +75,8 @@ func Encode(t testing.TB, id record.Identity, records ...record.Record) []byte {
 	return batch
 }
 
-// Keyed returns an encoded batch with one record per key and the same value in each. With one key
-// it has about 100 bytes.
+// Keyed returns an encoded batch with one record per key. All records have the same value. With one
+// key, the batch has about 100 bytes.
 func Keyed(t testing.TB, keys ...string) []byte {
 	t.Helper()
 	return Batch{Keys: keys, Value: "a value of some thirty bytes"}.Bytes(t)

@@ -3,13 +3,13 @@ package storetest
 import "heartwood.dev/heartwood/internal/vfs"
 
 // Disk is a filesystem that calls Step before each change of a file or a name, and after each sync.
-// At these moments the state that a power failure would leave changes. To simulate a power failure,
-// Step clones the underlying vfs.Mem.
+// These are the moments at which the state changes that a power failure would leave. To simulate a
+// power failure, Step clones the underlying vfs.Mem.
 type Disk struct {
 	vfs.FS
-	// Step is called with the operation and the name of the file; for a rename with its old name.
+	// Step is called with an operation and the name of the file; for a rename, this is the old name.
 	// The operation is "create", "rename", "remove", "remove-all", "write", "truncate", "sync" or
-	// "sync-dir", and after a sync "synced" or "synced-dir". The goroutine that makes the change
+	// "sync-dir". After a sync, it is "synced" or "synced-dir". The goroutine that makes the change
 	// calls Step.
 	Step func(op, name string)
 }

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// OldMessage is a message of format v0 or v1, which Apache Kafka wrote before 0.11. The fields are
-// those of Kafka's protocol guide, "Message sets".
+// OldMessage is a message of format v0 or v1, which Apache Kafka wrote before 0.11. The fields have
+// the names in Kafka's protocol guide, "Message sets".
 type OldMessage struct {
 	Offset     int64
 	Magic      int8
-	Attributes int8  // 1: the value is a message set, compressed with gzip
+	Attributes int8  // 1: Value is a message set, compressed with gzip
 	Timestamp  int64 // only in v1
 	Key, Value []byte
 }
@@ -37,7 +37,7 @@ func (m OldMessage) Bytes() []byte {
 	return append(out, body...)
 }
 
-// OldMessages returns n messages, from an offset on.
+// OldMessages returns n messages that start at an offset.
 func OldMessages(magic int8, offset int64, n int) (set []byte) {
 	for i := range int64(n) {
 		set = append(set, OldMessage{Offset: offset + i, Magic: magic, Timestamp: 1000 + i,
@@ -46,9 +46,9 @@ func OldMessages(magic int8, offset int64, n int) (set []byte) {
 	return set
 }
 
-// OldCompressed returns a message that contains n messages from an offset on, compressed. Its
-// offset is the offset of the last contained message. In v1, the offsets of the contained messages
-// are relative.
+// OldCompressed returns one message that contains n compressed messages, which start at an offset.
+// Its own offset is the offset of the last contained message. In v1, the offsets of the contained
+// messages are relative.
 func OldCompressed(t testing.TB, magic int8, offset int64, n int) []byte {
 	t.Helper()
 	inner := offset

@@ -9,7 +9,7 @@ import (
 )
 
 // Batches returns the batches in a range of a data file. The test fails if a batch is incomplete or
-// its checksum is wrong. With length 0 the file may be nil.
+// has a wrong checksum. If length is 0, file can be nil.
 func Batches(t testing.TB, file io.ReaderAt, position int64, length int) []record.Batch {
 	t.Helper()
 	if length == 0 {
@@ -23,7 +23,7 @@ func Batches(t testing.TB, file io.ReaderAt, position int64, length int) []recor
 }
 
 // Split returns the batches in the content of a data file. The test fails if a batch is incomplete
-// or its checksum is wrong.
+// or has a wrong checksum.
 func Split(t testing.TB, content []byte) (batches []record.Batch) {
 	t.Helper()
 	for len(content) > 0 {
@@ -40,8 +40,8 @@ func Split(t testing.TB, content []byte) (batches []record.Batch) {
 	return batches
 }
 
-// ReadKeys reads the records of a log from one offset up to the log end, as a consumer does. It
-// returns "offset=key" for each record. The function read returns batches from an offset on.
+// ReadKeys reads a log's records from an offset up to the log end, like a consumer. It returns
+// "offset=key" for each record. The function read returns the batches from an offset on.
 func ReadKeys(t testing.TB, offset, logEnd int64,
 	read func(offset int64) ([]record.Batch, error)) []string {
 	t.Helper()

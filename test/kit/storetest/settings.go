@@ -2,8 +2,8 @@ package storetest
 
 import "heartwood.dev/heartwood/internal/topicconfig"
 
-// Settings returns settings of a topic with small segments and without retention, after change has
-// modified them. A nil change modifies nothing.
+// Settings returns topic settings with small segments and without retention, modified by change. A
+// nil change modifies nothing.
 func Settings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	s := topicconfig.Default()
 	s.SegmentBytes = 1000
@@ -14,8 +14,8 @@ func Settings(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return s
 }
 
-// Compacted returns settings of a compacted topic, after change has modified them. A segment of
-// 1000 bytes has room for about nine batches of Keyed with one key.
+// Compacted returns the settings of a compacted topic, modified by change. A segment of 1000 bytes
+// has room for about nine batches from Keyed with one key.
 func Compacted(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return Settings(func(s *topicconfig.Settings) {
 		s.Compact, s.Delete, s.KeepCodec = true, false, true

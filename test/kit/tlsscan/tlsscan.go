@@ -1,6 +1,6 @@
-// Package tlsscan checks in tests what a TLS server accepts: versions, cipher suites and
-// renegotiation. It also checks the response to a client that does not use TLS. docs/security.md
-// contains the same parameters.
+// Package tlsscan checks in tests which TLS versions, cipher suites and renegotiations a server
+// accepts. It also checks the response to a client that does not use TLS. docs/security.md contains
+// the same parameters.
 package tlsscan
 
 import (
@@ -27,7 +27,7 @@ type Server struct {
 	// Config is the configuration of a client whose handshake succeeds. It must not contain versions
 	// or suites.
 	Config *tls.Config
-	// Certificate checks the certificate of the server.
+	// Certificate checks the server's certificate.
 	Certificate func(*x509.Certificate) error
 	// NeedsCertificate is set if the server must refuse a client without a certificate.
 	NeedsCertificate bool
@@ -35,8 +35,8 @@ type Server struct {
 	FIPS bool
 }
 
-// suites are the cipher suites of TLS 1.2 that a server accepts, by the algorithm of its key: those
-// that Go enables. FIPS 140-3 permits the first two of each list.
+// suites are the TLS 1.2 cipher suites that a server accepts, by the algorithm of the server's key.
+// These are the suites that Go enables. FIPS 140-3 permits the first two suites of each list.
 var suites = map[x509.PublicKeyAlgorithm][]uint16{
 	x509.ECDSA: {
 		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
@@ -62,7 +62,7 @@ func Scan(t *testing.T, s *Server) {
 	s.renegotiation(t)
 }
 
-// connect performs a handshake. The function change changes the configuration of the client.
+// connect performs a handshake. The function change changes the client's configuration.
 func (s *Server) connect(t *testing.T, change func(*tls.Config)) (*tls.Conn, error) {
 	t.Helper()
 	config := s.Config.Clone()
@@ -78,8 +78,8 @@ func (s *Server) connect(t *testing.T, change func(*tls.Config)) (*tls.Conn, err
 	return stream, nil
 }
 
-// versions checks that only TLS 1.2 and 1.3 are accepted, with the expected certificate. It returns
-// the algorithm of the server's key.
+// versions checks that the server accepts only TLS 1.2 and 1.3, with the expected certificate. It
+// returns the algorithm of the server's key.
 func (s *Server) versions(t *testing.T) (key x509.PublicKeyAlgorithm) {
 	t.Helper()
 	for _, version := range []uint16{tls.VersionTLS10, tls.VersionTLS11, tls.VersionTLS12,
@@ -108,7 +108,7 @@ func (s *Server) versions(t *testing.T) (key x509.PublicKeyAlgorithm) {
 	return key
 }
 
-// suites offers each cipher suite of TLS 1.2 alone.
+// suites offers each TLS 1.2 cipher suite separately.
 func (s *Server) suites(t *testing.T, key x509.PublicKeyAlgorithm) {
 	t.Helper()
 	want := suites[key]
@@ -129,13 +129,13 @@ func (s *Server) suites(t *testing.T, key x509.PublicKeyAlgorithm) {
 	}
 }
 
-// withoutTLS sends a request of HTTP and a request of the Kafka protocol without TLS. The server
-// may explain the error, but must not process the request.
+// withoutTLS sends an HTTP request, and a request of the Kafka protocol, without TLS. The server
+// can explain the error, but must not process the request.
 func (s *Server) withoutTLS(t *testing.T) {
 	t.Helper()
 	for name, request := range map[string]string{
 		"HTTP": "GET /healthz HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n\r\n",
-		// ApiVersions version 0, correlation id 7
+		// This is ApiVersions version 0 with correlation id 7.
 		"the Kafka protocol": "\x00\x00\x00\x0b\x00\x12\x00\x00\x00\x00\x00\x07\x00\x01a",
 	} {
 		answer := s.send(t, request)
@@ -146,7 +146,8 @@ func (s *Server) withoutTLS(t *testing.T) {
 	}
 }
 
-// send sends bytes without TLS, and returns what the server sends until it closes the connection.
+// send sends bytes without TLS. It returns the bytes that the server sends until it closes the
+// connection.
 func (s *Server) send(t *testing.T, request string) []byte {
 	t.Helper()
 	var dialer net.Dialer
@@ -163,10 +164,10 @@ func (s *Server) send(t *testing.T, request string) []byte {
 	if isTimeout(err) {
 		t.Errorf("%s: the server does not close a connection without TLS: %q", s.Address, answer)
 	}
-	return answer // a reset closes the connection too
+	return answer // a reset closes the connection, too
 }
 
-// withoutCertificate connects without the certificate of a client.
+// withoutCertificate connects without a client certificate.
 func (s *Server) withoutCertificate(t *testing.T) {
 	t.Helper()
 	if !s.NeedsCertificate {
@@ -187,7 +188,7 @@ func (s *Server) withoutCertificate(t *testing.T) {
 	}
 }
 
-// renegotiation requests another handshake in an open connection of TLS 1.2 (CVE-2009-3555,
+// renegotiation requests another handshake in an open TLS 1.2 connection (CVE-2009-3555,
 // CVE-2011-1473). It runs OpenSSL, because Go cannot request a renegotiation.
 func (s *Server) renegotiation(t *testing.T) {
 	t.Helper()

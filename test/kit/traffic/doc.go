@@ -1,4 +1,4 @@
-// Package traffic produces keyed updates and tombstones to a topic and reads the whole topic, with
-// franz-go, as an application does. A ledger contains the records that were sent and the records
-// that were acknowledged. The ledger then checks the records that are read.
+// Package traffic uses franz-go to produce keyed updates and tombstones to a topic and to read the
+// whole topic, like an application. A ledger stores the sent and the acknowledged records, and
+// checks the records that are read.
 package traffic

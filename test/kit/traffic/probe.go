@@ -11,16 +11,17 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// Probes is a load of one record to each partition. All records are sent at the same time.
+// Probes is a load that consists of one record for each partition. All records are sent at the same
+// time.
 type Probes struct {
 	Topic      string
-	Partitions int32  // number of partitions of the topic
-	Load       uint64 // number of the load, which is part of the values
+	Partitions int32  // number of the topic's partitions
+	Load       uint64 // number of the load; part of the values
 }
 
 // Probe sends probes and waits until all of them are acknowledged or have failed. The client must
-// use kgo.ManualPartitioner, because each record sets its partition. For each partition Probe
-// returns the time in milliseconds until its record was acknowledged.
+// use kgo.ManualPartitioner, because each record sets its partition. For each partition, Probe
+// returns the time in milliseconds until the record was acknowledged.
 func Probe(ctx context.Context, client *kgo.Client, book *ledger.Ledger,
 	probes Probes) (map[int32]int64, error) {
 	var mu sync.Mutex

@@ -11,13 +11,13 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// fenceKey is the key of the fence records, which mark the end of a partition.
+// fenceKey is the key of fence records, which mark the end of a partition.
 const fenceKey = "traffic-fence"
 
-// ReadAll reads all partitions of a topic, from the start to their end at the time of the call.
+// ReadAll reads all partitions of a topic, from their start to their end at the time of the call.
 //
-// A reader cannot recognize the end by the end offset, because the last records before it may have
-// been cleaned away. So ReadAll produces a fence record to each partition and reads up to this
+// A reader cannot recognize the end by the end offset, because the cleaner may have removed the
+// last records before it. So ReadAll produces a fence record to each partition and reads up to this
 // record. It omits all fence records from the result. The options configure the client.
 func ReadAll(ctx context.Context, bootstrap []string, topic string,
 	options ...kgo.Opt) ([]*kgo.Record, error) {
@@ -64,7 +64,7 @@ func fence(ctx context.Context, client *kgo.Client, topic string) (map[int32]int
 	return fences, nil
 }
 
-// readUntil reads until it has read the offset in fences of every partition.
+// readUntil reads until it has reached the offset in fences for every partition.
 func readUntil(ctx context.Context, client *kgo.Client, fences map[int32]int64) ([]*kgo.Record,
 	error) {
 	var read []*kgo.Record
@@ -96,8 +96,9 @@ func VerifyCompacted(ctx context.Context, bootstrap []string, topic string,
 	return len(read), book.Check(read)
 }
 
-// VerifyComplete is VerifyCompacted for a topic from which no record is removed: no acknowledged
-// record may be missing, and the records of a key must be in the order in which they were sent.
+// VerifyComplete is like VerifyCompacted, for a topic from which no record is removed: no
+// acknowledged record must be missing, and a key's records must be in the order in which they were
+// sent.
 func VerifyComplete(ctx context.Context, bootstrap []string, topic string,
 	book *ledger.Ledger) (int, error) {
 	read, err := ReadAll(ctx, bootstrap, topic)

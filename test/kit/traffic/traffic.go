@@ -13,13 +13,13 @@ import (
 	"heartwood.dev/heartwood/test/kit/ledger"
 )
 
-// fillerBytes is the number of random bytes in each value. They make values incompressible, so that
+// fillerBytes is the number of random bytes in each value. They make values incompressible. So
 // records fill segments with any codec.
 const fillerBytes = 100
 
-// Updates is a load in rounds; each round writes every key once. Produce deletes every
-// DeleteEvery-th key in the last round. Stream has no last round: it deletes different keys in each
-// round, so that keys are deleted, written and deleted again.
+// Updates is a load in rounds. Each round writes every key once. Produce deletes every
+// DeleteEvery-th key in the last round. Stream has no last round. Instead, it deletes different
+// keys in each round, so keys are deleted, written and deleted again.
 type Updates struct {
 	Topic       string
 	Keys        int
@@ -29,7 +29,7 @@ type Updates struct {
 	Seed        uint64 // seed of the random bytes in the values
 }
 
-// Produce sends the load and waits until all records are acknowledged, or one record has failed.
+// Produce sends the load, and waits until all records are acknowledged or one record has failed.
 func Produce(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -72,8 +72,8 @@ func record(topic string, key, round int, deleted bool, random *rand.Rand) *kgo.
 	return r
 }
 
-// Stream sends updates of keys, round after round, until ctx ends. It does not wait for outstanding
-// responses, so the ledger may contain sent records that are never acknowledged. It returns the
+// Stream sends updates, round after round, until ctx ends. It does not wait for outstanding
+// responses, so the ledger can contain sent records that are never acknowledged. It returns the
 // number of sent records.
 func Stream(ctx context.Context, client *kgo.Client, book *ledger.Ledger, load Updates) int64 {
 	random := rand.New(rand.NewPCG(load.Seed, 1))

@@ -1,4 +1,5 @@
-// Package steps contains what the Go programs share: the list of program_test.go and its output.
+// Package steps contains the code that the Go programs share: the list of steps in program_test.go,
+// and the output.
 package steps
 
 import (
@@ -18,12 +19,12 @@ const Begin = 1_700_000_000_000
 type Client interface {
 	// Administer lists the topics, creates the topic made, describes its settings and deletes it.
 	Administer(made string) (topics []string, settings map[string]string, err error)
-	// Produce sends records with a codec. The codec "" stands for the last record, which is sent
-	// without idempotence.
+	// Produce sends records with a codec. The codec "" means the last record, which is sent without
+	// idempotence.
 	Produce(codec string, records []Record) error
-	// SeekTo starts to read at the offset.
+	// SeekTo sets the position for reading to the offset.
 	SeekTo(offset int64) error
-	// OffsetAt returns the offset of the first record with at least the timestamp.
+	// OffsetAt returns the offset of the first record whose timestamp is at least the given one.
 	OffsetAt(timestamp int64) (int64, error)
 	// Next returns the next record, or false if no record arrives within the timeout.
 	Next(timeout time.Duration) (Record, bool, error)
@@ -160,7 +161,7 @@ func say(step string, fields map[string]any) {
 	}
 	text, err := json.Marshal(line)
 	if err != nil {
-		panic(err) // the fields contain no value that JSON lacks
+		panic(err) // impossible: the fields contain only values that JSON can encode
 	}
 	fmt.Println(string(text))
 }
