@@ -37,7 +37,7 @@ type observations struct {
 	version string
 	owned   []string    // assigned partitions, as "topic-partition"
 	changes int         // number of changes of owned
-	read    map[int]int // how often the member has read each record, by number (scenario.send)
+	read    map[int]int // number of reads of each record, by number (scenario.send)
 }
 
 // startMember starts a member. If instance is not empty, the member is a static member with this

@@ -226,7 +226,7 @@ func (l *liveBroker) reportServing() {
 		for _, set := range l.w.store.names() {
 			if len(changes[set]) > 0 {
 				ctx, cancel := context.WithTimeout(l.ctx, 10*time.Second)
-				l.writer.ChangeStatuses(ctx, set, false, changes[set]) // errors are ignored, because the next report repeats the change
+				l.writer.ChangeStatuses(ctx, set, false, changes[set]) // the next report repeats it
 				cancel()
 			}
 		}

@@ -140,7 +140,7 @@ func runExactlyOnce(t *testing.T, seed uint64) (count [4]int) {
 		}
 		w.profile.brokers, w.profile.replicas, w.profile.minISR = 3, 3, 2
 		w.profile.allowLoss, w.profile.overWire = false, false
-		w.profile.decideEvery = 500 * time.Millisecond // rare, because this run does not examine the operator
+		w.profile.decideEvery = 500 * time.Millisecond // this run does not examine the operator
 		e := &exactlyOnce{w: w}
 		e.mu.random = rand.New(rand.NewPCG(seed, 40))
 		w.exactlyOnce = e

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The ids of nodes that are not brokers.
+// Ids of nodes that are not brokers.
 const (
 	apiServer int32 = -1
 	clients   int32 = -2
@@ -24,8 +24,8 @@ var (
 type network struct {
 	seed    uint64
 	mu      sync.Mutex
-	cut     map[[2]int32]int // the number of faults that disconnect the nodes
-	paused  map[int32]int    // the number of faults that pause the node
+	cut     map[[2]int32]int // number of faults that disconnect two nodes
+	paused  map[int32]int    // number of faults that pause a node
 	delays  map[int32]time.Duration
 	sent    map[[2]int32]uint64
 	changed chan struct{} // closed and replaced when cut, paused or delays change
@@ -49,8 +49,7 @@ func (n *network) change(f func()) {
 	n.changed = make(chan struct{})
 }
 
-// disconnect adds (by 1) or removes (by -1) one disconnection between two nodes, in both
-// directions.
+// disconnect adds (by 1) or removes (by -1) a disconnection between two nodes, in both directions.
 func (n *network) disconnect(a, b int32, by int) {
 	n.change(func() {
 		n.cut[[2]int32{a, b}] = max(0, n.cut[[2]int32{a, b}]+by)
@@ -58,7 +57,7 @@ func (n *network) disconnect(a, b int32, by int) {
 	})
 }
 
-// cutOneWay adds (by 1) or removes (by -1) one disconnection in one direction.
+// cutOneWay adds (by 1) or removes (by -1) a disconnection in one direction.
 func (n *network) cutOneWay(from, to int32, by int) {
 	n.change(func() {
 		n.cut[[2]int32{from, to}] = max(0, n.cut[[2]int32{from, to}]+by)
@@ -84,7 +83,7 @@ func (n *network) nextRandom(from, to int32) uint64 {
 	return sum.Sum64() >> 16 & 0xffff
 }
 
-// randomFor is nextRandom for a caller that does not hold mu.
+// randomFor is like nextRandom, for a caller that does not hold mu.
 func (n *network) randomFor(from, to int32) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,15 +95,15 @@ func (n *network) state(from, to int32) (cut, paused bool, delay time.Duration,
 	changed chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// without a fault, a message takes 0.1 to 2 ms
+	// Without a fault, a message takes 0.1 to 2 ms.
 	delay = n.delays[from] + n.delays[to] + 100*time.Microsecond +
 		time.Duration(n.nextRandom(from, to))*30*time.Nanosecond
 	return n.cut[[2]int32{from, to}] > 0, n.paused[from]+n.paused[to] > 0, delay, n.changed
 }
 
 // send waits until a message has arrived. An error means that the message did not arrive. A message
-// between disconnected nodes is lost. Its sender detects this when the nodes are connected again,
-// or when ctx ends.
+// between disconnected nodes is lost. The sender detects the loss when the nodes are connected
+// again, or when ctx ends.
 func (n *network) send(ctx context.Context, from, to int32) error {
 	_, _, delay, _ := n.state(from, to)
 	if err := sleep(ctx, delay); err != nil {
@@ -127,7 +126,7 @@ func (n *network) send(ctx context.Context, from, to int32) error {
 	}
 }
 
-// sleep returns after d, or with an error at the end of ctx.
+// sleep returns nil after d, or an error when ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -16,24 +16,24 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// objectStore is the part of the API server that stores PartitionSets: objects with
+// objectStore is the part of the API server that stores PartitionSets. It supports objects with
 // resourceVersions, compare-and-swap, and watches that begin at a version.
 type objectStore struct {
 	w *world
-	// acceptStale disables compare-and-swap, and the checks of entries, so that a test can show
-	// that the other checks detect its effects.
+	// acceptStale disables compare-and-swap and the checks of entries. So a test can show that the
+	// other checks detect the effects.
 	acceptStale bool
 	mu          struct {
 		sync.Mutex
 		sets    map[string]*v1alpha1.PartitionSet
-		decoded map[string]*partitionset.Set // of sets
+		decoded map[string]*partitionset.Set // decoded sets, by name
 		version int64
 		history []storedVersion // all versions of all sets, in order
-		// compacted is the version up to which watches cannot begin any more.
+		// compacted is the version up to which watches can no longer begin.
 		compacted int64
 		random    *rand.Rand
 		changed   chan struct{} // closed and replaced when a set or a registration changes
-		// unclean contains the entries that operators have decided on with an unclean election.
+		// unclean contains the entries for which operators have decided on an unclean election.
 		unclean map[string]bool
 		writes  tally
 	}
@@ -44,7 +44,7 @@ type storedVersion struct {
 	set     *v1alpha1.PartitionSet
 }
 
-// errCompacted is the API server's answer 410 Gone to a watch.
+// errCompacted is the API server's response 410 Gone to a watch.
 var errCompacted = errors.New("the version is too old")
 
 func newObjectStore(w *world) *objectStore {
@@ -57,7 +57,7 @@ func newObjectStore(w *world) *objectStore {
 	return s
 }
 
-// notify wakes everybody who waits for a change.
+// notify wakes all goroutines that wait for a change.
 func (s *objectStore) notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *objectStore) names() []string {
 	return slices.Sorted(maps.Keys(s.mu.sets))
 }
 
-// list returns all sets and their version. If stale is set, it returns an earlier version that the
-// watch cache of another API server may still have.
+// list returns all sets and their version. If stale is set, it returns an earlier version, which
+// the watch cache of another API server may still have.
 func (s *objectStore) list(stale bool) (sets []*v1alpha1.PartitionSet, version int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *objectStore) list(stale bool) (sets []*v1alpha1.PartitionSet, version i
 	return sets, version
 }
 
-// since returns the events after a version, and a channel that is closed at the next change.
+// since returns the events after a version, and a channel that will be closed at the next change.
 func (s *objectStore) since(version int64) ([]storedVersion, chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *objectStore) update(next *v1alpha1.PartitionSet, spec bool) (*v1alpha1.
 	return s.putLocked(changed), nil
 }
 
-// change changes a set at once, as an administrator or for the preparation of a run.
+// change changes a set at once, on behalf of an administrator or to prepare a run.
 func (s *objectStore) change(name string, spec bool, change func(*partitionset.Set)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *objectStore) change(name string, spec bool, change func(*partitionset.S
 	s.putLocked(next)
 }
 
-// checkLocked verifies what a write changes in each entry, and passes it to the oracle.
+// checkLocked verifies the changes that a write makes to each entry, and passes them to the oracle.
 func (s *objectStore) checkLocked(next *v1alpha1.PartitionSet) {
 	before := s.mu.decoded[next.Name]
 	after, faults := partitionset.Decode(next, before)
@@ -192,8 +192,8 @@ func (s *objectStore) checkLocked(next *v1alpha1.PartitionSet) {
 	})
 }
 
-// checkChange verifies what a write changes in each entry of a set, and passes it to the oracle.
-// Parameter unclean reports whether a change of an entry is an unclean election.
+// checkChange verifies the changes that a write makes to each entry of a set, and passes them to
+// the oracle. Parameter unclean reports whether an entry's change is an unclean election.
 func (w *world) checkChange(before, after *partitionset.Set,
 	unclean func(key partitionset.Key, had, has *partitionset.State) bool) {
 	strict := !w.store.acceptStale

@@ -12,11 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// firstOperator is the node id of the first operator process. Later ones have lower ids.
+// firstOperator is the node id of the first operator process. Later processes have lower ids.
 const firstOperator int32 = -10
 
-// operator is one operator process. It decides about all partitions of a set with one write. Two of
-// them can run at the same time: an old one may not know yet that it has lost its Lease.
+// operator is an operator process. It decides for all partitions of a set with one write. Two
+// operators can run at the same time, because an old one may not know yet that it has lost its
+// Lease.
 type operator struct {
 	w       *world
 	api     *apiClient
@@ -24,9 +25,9 @@ type operator struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	brokers atomic.Pointer[registrations]
-	// changed wakes the goroutine of each set; it has a buffer of one.
+	// changed wakes the goroutine of each set. Each channel has a buffer of one.
 	changed   map[string]chan struct{}
-	decisions atomic.Int64 // for unique incarnation ids
+	decisions atomic.Int64 // counter for unique incarnation ids
 }
 
 // startOperator starts another operator process.
@@ -48,7 +49,7 @@ func (w *world) startOperator() *operator {
 	return o
 }
 
-// stopOperator ends an operator process. Its requests may still arrive.
+// stopOperator ends an operator process. Requests that it has sent can still arrive.
 func (w *world) stopOperator(o *operator) {
 	w.tracef("operator %d stops", o.api.node)
 	o.cancel()
@@ -73,7 +74,7 @@ func (o *operator) watch() {
 	}
 }
 
-// decideAlways decides about a set after each change, until the process ends.
+// decideAlways makes the decisions for a set after each change, until the process ends.
 func (o *operator) decideAlways(set string) {
 	var leftSince time.Time // zero: no change was left to the leaders
 	for {
@@ -94,8 +95,8 @@ func (o *operator) decideAlways(set string) {
 	}
 }
 
-// decide makes one pass over the partitions of a set. If leaveISR is set, it leaves changes of ISRs
-// to the leaders that serve, and reports whether there are any.
+// decide makes one pass over the partitions of a set. If leaveISR is set, it leaves ISR changes to
+// the serving leaders, and reports in left whether there are any.
 func (o *operator) decide(ctx context.Context, set string, leaveISR bool) (left bool) {
 	latest, _ := partitionset.Decode(o.api.Latest(set), nil)
 	latest = latest.Clone()
@@ -103,16 +104,16 @@ func (o *operator) decide(ctx context.Context, set string, leaveISR bool) (left 
 	all.Decide(o.input(false))
 	o.change(latest, leaveISR)
 	left = !sameStates(latest, all)
-	if latest.StatusChanged() { // at rest the operator sends no requests
+	if latest.StatusChanged() { // when nothing changes, the operator sends no requests
 		o.writer.ChangeStatuses(ctx, set, true, []commit.Change{func(s *partitionset.Set) error {
 			o.change(s, leaveISR)
 			return nil
-		}}) // after an error the next pass decides again
+		}}) // after an error, the next pass decides again
 	}
 	return left
 }
 
-// change decides about the partitions of a set.
+// change makes the decisions for the partitions of a set.
 func (o *operator) change(s *partitionset.Set, leaveISR bool) {
 	for _, d := range s.Decide(o.input(leaveISR)) {
 		if d.Unclean && d.After.State != nil {
@@ -133,7 +134,7 @@ func sameStates(a, b *partitionset.Set) bool {
 	return true
 }
 
-// input returns what the operator's decisions depend on besides the set.
+// input returns the input for the operator's decisions, except for the set itself.
 func (o *operator) input(leaveISR bool) partitionset.Input {
 	preferred := o.w.meta.preferred.Load()
 	in := partitionset.Input{LeaveISR: leaveISR,
@@ -154,7 +155,7 @@ func (o *operator) input(leaveISR bool) partitionset.Input {
 	return in
 }
 
-// consent accepts any loss of data of a partition that has no leader.
+// consent accepts any data loss for a partition without a leader.
 func (o *operator) consent(t *topic, brokers registrations) map[int32]string {
 	p := o.w.meta.recorded(t.name)
 	if p.Leader != placement.NoLeader || p.LeaderEpoch == 0 {
@@ -168,7 +169,7 @@ func (o *operator) consent(t *topic, brokers registrations) map[int32]string {
 	return nil
 }
 
-// replaceOperator starts another operator process, and ends the others after a while.
+// replaceOperator starts another operator process, and ends the other processes after a while.
 func (w *world) replaceOperator() {
 	if w.parent != nil {
 		w.parent.fault()
@@ -178,7 +179,7 @@ func (w *world) replaceOperator() {
 	w.stopOperatorsBut(1, w.randomDuration(0, 10*time.Second))
 }
 
-// stopOperatorsBut ends all operator processes but the last ones, after a time.
+// stopOperatorsBut ends all operator processes except the last ones, after the given time.
 func (w *world) stopOperatorsBut(last int, after time.Duration) {
 	old := slices.Clone(w.operators.running[:max(0, len(w.operators.running)-last)])
 	w.schedule(after, func() {

@@ -24,66 +24,67 @@ type logRecord struct {
 	sequence int32
 	// timestamp is the time that the producer has set, in ms.
 	timestamp int64
-	control   bool // the record is a transaction marker
+	control   bool // true for a transaction marker
 }
 
-// partitionModel contains what was observed of a partition. Later observations must not contradict
-// it.
+// partitionModel contains the observations of a partition. Later observations must not contradict
+// them.
 type partitionModel struct {
 	*topic
-	// committed maps an offset to the record that was below a high watermark there. The record must
-	// not change.
+	// committed maps an offset to the record at this offset that was below a high watermark. This
+	// record must not change.
 	committed map[int64]logRecord
 	// written maps an offset and a leader epoch to the record that a log contained there.
 	written   map[[2]int64]logRecord
 	sequences map[[2]int64]int64 // producer and sequence number -> offset
-	appended  map[[2]int64]bool  // producer and sequence number of each record that a log contained
-	starts    map[int32]int64    // the lowest committed offset of each leader epoch
+	appended  map[[2]int64]bool  // producer and sequence number of each record that any log contained
+	starts    map[int32]int64    // lowest committed offset of each leader epoch
 	leaders   map[int32][2]int64 // leader epoch -> broker and broker epoch
-	// reported maps a leader epoch to the highest offsets that clients received in it.
+	// reported maps a leader epoch to the highest offsets that clients received in this epoch.
 	reported map[int32]ends
 	verified map[*liveBroker]*verifiedUpTo // the verified part of each broker's log
 	// lossEpoch is the leader epoch of the last election with an accepted loss of acknowledged
-	// records. Logs without this epoch or a later one are not checked.
+	// records. Logs that contain neither this epoch nor a later one are not checked.
 	lossEpoch       int32
-	lostRecords     bool     // an election with an accepted loss has happened
-	deletedTo       int64    // clients have requested the deletion of all records below this offset
-	expiredTo       int64    // retention has deleted all records below this offset, on some broker
-	confirmedDelete deletion // clients have received the confirmation of a deletion
-	// transactions maps producer and sequence number of a transactional record to its transaction.
+	lostRecords     bool     // true after an election with an accepted loss
+	deletedTo       int64    // offset below which clients have requested the deletion of all records
+	expiredTo       int64    // offset below which retention has deleted all records on some broker
+	confirmedDelete deletion // deletion whose confirmation clients have received
+	// transactions maps the producer and sequence number of a transactional record to its transaction.
 	transactions map[[2]int64]*transaction
-	open         bool // a transaction may stay open, because its marker may never be written
+	open         bool // true if a transaction may stay open, because its marker may never be written
 	count        tally
 }
 
-// ends are the high watermark and the last stable offset of a leader.
+// ends contains a leader's high watermark and last stable offset.
 type ends struct{ end, stable int64 }
 
-// verifiedUpTo is the offset up to which a log was verified.
+// verifiedUpTo is the position up to which a log was verified.
 type verifiedUpTo struct {
 	log *logstore.Log
 	to  int64
 }
 
-// tally contains the number of events of each kind in the runs. A simulation in which nothing
-// happens proves nothing.
+// tally contains the number of events of each kind in all runs. It is needed because a simulation
+// in which nothing happens proves nothing.
 type tally struct {
 	acknowledged, elections, unclean, losses, reads, duplicates, cleaned int
 	deleted, deletesConfirmed, expired, fromFollowers, repeated          int
-	// replicas' logs that were discarded
+	// discarded is the number of discarded logs of replicas.
 	discarded int
-	// brokers that were added, drained, or lost permanently
+	// Numbers of brokers that were added, drained, or lost permanently.
 	added, drained, lost int
-	damaged              int // logs that were damaged
-	// committed and aborted transactions, and records read by read_committed consumers
+	damaged              int // number of damaged logs
+	// Numbers of committed and aborted transactions, and of records that read_committed consumers have
+	// read.
 	committed, aborted, readCommitted int
-	overWire                          int // runs with profile.overWire
-	withParent, parentEnds            int // runs with a parent process, and ends of that process
-	// PartitionSets: writes, conflicts, writes that arrived after their sender had abandoned them,
-	// and watches that had to list all sets because the history was compacted
+	overWire                          int // number of runs with profile.overWire
+	withParent, parentEnds            int // numbers of runs with a parent process, and of its ends
+	// Numbers for PartitionSets: writes, conflicts, writes that arrived after their sender had
+	// abandoned them, and watches that had to list all sets because the history was compacted.
 	writes, conflicts, late, relists int
-	// histories is the number of all histories of keys. unchecked is the number of those whose
-	// check was stopped because it took too long.
+	// histories is the number of histories of keys. unchecked is the number of histories whose check
+	// was stopped because it took too long.
 	histories, unchecked int
 }
 
@@ -119,7 +120,8 @@ func (t *tally) add(o tally) {
 	t.relists += o.relists
 }
 
-// reaches reports whether a number of runs exercised everything that the simulation must exercise.
+// reaches reports whether the given number of runs has exercised everything that the simulation
+// must exercise.
 func (t *tally) reaches(runs int) bool {
 	counts := []int{
 		t.unclean, t.duplicates, t.cleaned, t.deleted, t.deletesConfirmed, t.expired,
@@ -168,8 +170,8 @@ func (o *oracle) tally() (sum tally) {
 	return sum
 }
 
-// forget removes the committed records at or above an offset. In a compacted topic it also removes
-// all earlier records of their keys, because these may have been cleaned away as superseded.
+// forget removes the committed records at or above an offset. In a compacted topic, it also removes
+// all earlier records of their keys, because the cleaner may have removed these as superseded.
 func (t *partitionModel) forget(from int64) {
 	lost := map[string]bool{}
 	for offset, f := range t.committed {
@@ -217,8 +219,8 @@ func (w *world) elected(t *topic, before, next placement.Partition, unclean bool
 	}
 }
 
-// checkImage verifies that an image has each topic, and that the leaders in it were elected, and
-// stored, before.
+// checkImage verifies that an image contains each topic, and that the leaders in the image were
+// elected and stored before.
 func (o *oracle) checkImage(l *liveBroker, image *metadata.Image) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -241,7 +243,7 @@ func (o *oracle) checkImage(l *liveBroker, image *metadata.Image) {
 	}
 }
 
-// uncleanElection processes an election that may lose records. The model accepts a loss if the new
+// uncleanElection processes an election that can lose records. The model accepts a loss if the new
 // leader was not in the ISR, or if its disk has lost records.
 func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Partition) {
 	elected := o.w.brokers[next.Leader]
@@ -265,7 +267,7 @@ func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Parti
 	from := int64(0)
 	if own != nil {
 		if !elected.lostSince(own.Epoch, t.settings.Fsync) {
-			return // nothing is lost, although the operator cannot know that
+			return // nothing is lost, but the operator cannot know this
 		}
 		if l := elected.live.Load(); l != nil {
 			if log := l.store.Log(t.partitionID()); log != nil {
@@ -281,7 +283,7 @@ func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Parti
 
 func (t *topic) partitionID() replica.PartitionID { return replica.PartitionID{Topic: t.name} }
 
-// commit processes a record below a high watermark: from now on it must not change.
+// commit processes a record below a high watermark. From now on, the record must not change.
 func (o *oracle) commit(t *partitionModel, f logRecord, by int32, how string) {
 	had, ok := t.committed[f.offset]
 	if ok && had != f {
@@ -308,8 +310,8 @@ func (o *oracle) commit(t *partitionModel, f logRecord, by int32, how string) {
 	t.sequences[key] = f.offset
 }
 
-// acknowledged processes a batch that its leader acknowledges with acks=all. It is called before
-// the response is sent.
+// acknowledged processes a batch that its leader acknowledges with acks=all. It must be called
+// before the response is sent.
 func (o *oracle) acknowledged(l *liveBroker, name string, records []logRecord, duplicate bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -359,10 +361,10 @@ func (o *oracle) lostRecords(name string) bool {
 	return o.of(name).lostRecords
 }
 
-// mayForget reports whether a broker may reject a batch with first record f as out of order. It may
-// do so if records were lost, if the log was cleaned, or if the start of the log was deleted. A
-// replica that was copied from such a log knows only the producer's remaining batches, or only the
-// last one.
+// mayForget reports whether a broker is allowed to reject a batch with first record f as out of
+// order. This is allowed if records were lost, if the log was cleaned, or if the start of the log
+// was deleted. A replica that was copied from such a log knows only the producer's remaining
+// batches, or only the last one.
 func (o *oracle) mayForget(name string, f *logRecord) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -373,8 +375,8 @@ func (o *oracle) mayForget(name string, f *logRecord) bool {
 		offset < max(t.deletedTo, t.expiredTo)
 }
 
-// decodeRecords returns the records of whole batches. next is the offset after the last batch, and
-// epoch is the leader epoch of that batch, which may contain no records. If there is no batch, next
+// decodeRecords returns the records of complete batches. next is the offset after the last batch.
+// epoch is the leader epoch of the last batch, which can be without records. Without a batch, next
 // is 0 and epoch is -1.
 func decodeRecords(batches []byte) (records []logRecord, next int64, epoch int32, err error) {
 	epoch = -1
@@ -404,7 +406,7 @@ func decodeRecords(batches []byte) (records []logRecord, next int64, epoch int32
 	return records, next, epoch, nil
 }
 
-// read returns the records of a log in [from, to). It reads the log as a follower does.
+// read returns the records of a log in [from, to). It reads the log like a follower.
 func read(log *logstore.Log, from, to int64) (records []logRecord, err error) {
 	for from < to {
 		slice, err := log.ReadReplica(from, 1<<20, true)

@@ -9,11 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/remote"
 )
 
-// retryInterval is how long a broker waits until it repeats a report.
+// retryInterval is the time after which a broker repeats a report.
 const retryInterval = time.Second
 
-// runWithParent connects the broker to the parent process, registers it, and applies images. When
-// the connection ends, the process ends as well, as in internal/broker.
+// runWithParent connects the broker to the parent process, registers the broker, and applies
+// images. When the connection ends, the broker process ends as well, as in internal/broker.
 func (l *liveBroker) runWithParent(self metadata.Broker) {
 	conn, err := l.w.parent.connect(l)
 	for ; err != nil; conn, err = l.w.parent.connect(l) {
@@ -34,8 +34,8 @@ func (l *liveBroker) runWithParent(self metadata.Broker) {
 	}
 }
 
-// restoreSettings replaces the settings of the topics in an image. The segments of the simulation
-// are smaller than those that the settings of a topic allow.
+// restoreSettings replaces the settings of the topics in an image, because the simulation's
+// segments are smaller than a topic's settings allow.
 func (w *world) restoreSettings(image *metadata.Image) {
 	for _, t := range image.Topics {
 		if known := w.meta.topicNamed(t.Name); known != nil {
@@ -44,7 +44,7 @@ func (w *world) restoreSettings(image *metadata.Image) {
 	}
 }
 
-// exit ends the process without a controlled shutdown. Its log is closed.
+// exit ends the process without a controlled shutdown, and closes its logs.
 func (l *liveBroker) exit() {
 	l.shut()
 	if !l.dead.Swap(true) {
@@ -52,8 +52,8 @@ func (l *liveBroker) exit() {
 	}
 }
 
-// reportToParent sends the reports of served partitions, one after the other, and repeats a report
-// that has failed.
+// reportToParent sends the reports of served partitions, one after the other. It repeats a failed
+// report.
 func (l *liveBroker) reportToParent() {
 	for {
 		select {

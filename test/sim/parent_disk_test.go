@@ -16,23 +16,23 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// yields is how often a goroutine yields to the others. An image needs several of them until it has
-// reached the connection to a broker.
+// yields is the number of times that a goroutine yields to the others. An image needs several
+// yields until it has reached the connection to a broker.
 const yields = 50
 
-// metadataName is the file of the local store.
+// metadataName is the local store's file.
 const metadataName = "/metadata.json"
 
-// metadataFile is the history of the metadata file: what is on the disk whatever happens, and what
-// a power cut may lose. It verifies each change that has become durable. It reads the file as
-// docs/format/local-metadata.md describes it, and not through the store.
+// metadataFile is the history of the metadata file: the content that is durable, and the contents
+// that a power cut can lose. It verifies each change that has become durable. It reads the file in
+// the format of docs/format/local-metadata.md, not through the store.
 type metadataFile struct {
 	w  *world
 	mu struct {
 		sync.Mutex
 		content []byte // last synced content; nil: none
 		set     *partitionset.Set
-		renamed [][]byte // later contents, whose rename is not synced
+		renamed [][]byte // later contents whose rename is not synced
 	}
 }
 
@@ -50,8 +50,8 @@ func emptySet() *partitionset.Set {
 	return set
 }
 
-// load verifies what a new process finds: the last synced content, or a later one. It reports
-// whether there is no file yet.
+// load verifies the content that a new process finds: the last synced content, or a later one. It
+// reports whether there is no file yet.
 func (f *metadataFile) load(disk *vfs.Mem) (isNew bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,14 +66,14 @@ func (f *metadataFile) load(disk *vfs.Mem) (isNew bool) {
 	case bytes.Equal(content, f.mu.content):
 		f.mu.renamed = nil
 	case index >= 0:
-		f.mu.renamed = f.mu.renamed[:index+1] // a power cut may still lose it
+		f.mu.renamed = f.mu.renamed[:index+1] // a power cut can still lose it
 	default:
 		f.w.fail("the metadata file has neither the last synced content nor a later one: %s", content)
 	}
 	return false
 }
 
-// unsynced returns the number of contents that a power cut may lose.
+// unsynced returns the number of contents that a power cut can lose.
 func (f *metadataFile) unsynced() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +87,8 @@ func (f *metadataFile) rename(content []byte) {
 	f.mu.renamed = append(f.mu.renamed, content)
 }
 
-// sync processes the sync of the directory: the last content is durable. It verifies the change.
+// sync processes the sync of the directory, after which the last content is durable. It verifies
+// the change.
 func (f *metadataFile) sync(unclean func(key partitionset.Key, had, has *partitionset.State) bool) {
 	f.mu.Lock()
 	if len(f.mu.renamed) == 0 {
@@ -118,7 +119,7 @@ func (f *metadataFile) decode(content []byte) (decoded fileContent) {
 	return decoded
 }
 
-// get returns the recorded entry of a topic's partition.
+// get returns the recorded entry for a topic's partition.
 func (f *metadataFile) get(t *topic) partitionset.Entry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,22 +127,22 @@ func (f *metadataFile) get(t *topic) partitionset.Entry {
 	return entry
 }
 
-// processDisk is the disk as the parent process uses it. The process may end at each step.
+// processDisk is the disk that the parent process uses. The process can end at each step.
 type processDisk struct {
 	*vfs.Mem
 	process *parentProcess
-	steps   atomic.Int32 // number of steps until the process ends; not positive: none is the last
-	cut     atomic.Bool  // the end is a power cut
+	steps   atomic.Int32 // number of steps until the process ends; if not positive, it does not end
+	cut     atomic.Bool  // true if the process ends by a power cut
 }
 
-// endAfter ends the process at one of its next steps; 0: at none.
+// endAfter ends the process after the given number of steps; 0: never.
 func (d *processDisk) endAfter(steps int32, cut bool) {
 	d.cut.Store(cut)
 	d.steps.Store(steps)
 }
 
 // step begins a step. No simulated time passes during a step, because its caller may hold a lock.
-// But before the process ends, its other goroutines run, and may send what they know already.
+// But before the process ends, its other goroutines run, and can send data that they already have.
 func (d *processDisk) step() error {
 	if d.steps.Add(-1) == 0 {
 		for range yields {
@@ -214,7 +215,7 @@ func (f processFile) Sync() error {
 }
 
 // noteEpochs stores the broker epochs of the broker processes that register. A process has its
-// epoch although the parent process may end before it has published that.
+// epoch even if the parent process ends before it has published the epoch.
 func (p *parentProcess) noteEpochs(epochs map[int32]int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,10 +226,10 @@ func (p *parentProcess) noteEpochs(epochs map[int32]int64) {
 	}
 }
 
-// unclean reports whether a change is an unclean election. Its result is the only in-sync replica,
-// which was not in sync before, or has returned from an unclean stop, or whose records are lost. A
-// replica that joins the ISR and becomes the leader in one change is in sync: it is the only target
-// of a reassignment.
+// unclean reports whether a change is an unclean election. After such an election, the leader is
+// the only in-sync replica. Before, it was not in sync, or it has returned from an unclean stop, or
+// its records are lost. A replica that joins the ISR and becomes the leader in one change is in
+// sync, because it is the only target of a reassignment.
 func (p *parentProcess) unclean(key partitionset.Key, had, has *partitionset.State) bool {
 	if had == nil || had.LeaderEpoch == 0 {
 		return false // never elected before

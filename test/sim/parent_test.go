@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// Values of internal/dev: how long the first elections wait for brokers, and how long the set of
-	// brokers must be unchanged before leadership returns to the preferred leaders.
+	// Values from internal/dev. startGrace is the time for which the first elections wait for brokers.
+	// balanceDelay is the time for which the set of brokers must be unchanged before leadership
+	// returns to the preferred leaders.
 	startGrace   = 3 * time.Second
 	balanceDelay = 10 * time.Second
 )
@@ -29,19 +30,19 @@ const (
 var errProcessEnded = errors.New("the process has ended")
 
 // parent is the machine of the process that owns the metadata in `heartwood dev --processes`. The
-// process has the node id of the API server, so the faults of its connections apply to it.
+// process has the node id of the API server, so faults of the API server's connections apply to it.
 type parent struct {
 	w    *world
 	live atomic.Pointer[parentProcess] // nil: the process is down; only the controller stores it
 	file metadataFile
 	mu   struct {
 		sync.Mutex
-		disk   *vfs.Mem // as the next process finds it
+		disk   *vfs.Mem // disk that the next process finds
 		random *rand.Rand
 	}
 }
 
-// parentProcess is a process with the local metadata store. It serves the connections of brokers.
+// parentProcess is a process with the local metadata store. It serves the brokers' connections.
 type parentProcess struct {
 	*parent
 	ctx      context.Context
@@ -49,21 +50,21 @@ type parentProcess struct {
 	store    *local.Store
 	disk     *processDisk
 	dead     atomic.Bool
-	stopping atomic.Bool // the whole cluster stops
+	stopping atomic.Bool // true while the whole cluster stops
 	sessions sync.WaitGroup
 	started  time.Time
 	mu       struct {
 		sync.Mutex
 		serving     map[int32]bool        // brokers with a session
-		registering map[int32]*liveBroker // the process that has registered last, by broker
-		cleanEpochs map[int32]int64       // of these processes
-		proposed    map[proposal]int      // members of ISR changes that the store makes at present
+		registering map[int32]*liveBroker // process that has registered last, by broker
+		cleanEpochs map[int32]int64       // clean epochs of these processes
+		proposed    map[proposal]int      // members in ISR changes that the store is making
 	}
-	// Only the controller uses the next fields.
+	// Only the controller uses the following fields.
 	released bool
-	brokers  []metadata.Broker // of the image at lastChange
+	brokers  []metadata.Broker // brokers in the image at lastChange
 	change   time.Time
-	// accepting is set while the store performs unclean elections.
+	// accepting is true while the store performs unclean elections.
 	accepting atomic.Bool
 }
 
@@ -89,7 +90,7 @@ func (p *parent) intN(n int) int {
 	return p.mu.random.IntN(n)
 }
 
-// start starts the process, as `heartwood dev` does: it opens the store, applies the manifests, and
+// start starts the process like `heartwood dev`: it opens the store, applies the manifests, and
 // holds elections until the brokers have registered.
 func (p *parent) start() {
 	if p.live.Load() != nil {
@@ -110,7 +111,7 @@ func (p *parent) start() {
 		err = store.Apply(p.manifests(isNew))
 	}
 	if err == nil && isNew {
-		err = store.Apply(p.manifests(false)) // the topics may be changed, as their manifests are gone
+		err = store.Apply(p.manifests(false)) // clients can now change the topics
 	}
 	if err != nil {
 		p.w.fail("parent process failed to start: %v", err)
@@ -129,8 +130,8 @@ func (p *parent) start() {
 	})
 }
 
-// manifests returns the manifests of the topics for a new cluster. Later ones contain only the
-// number of brokers, so that clients may change the topics.
+// manifests returns the manifests of the topics for a new cluster. For an existing cluster, they
+// contain only the number of brokers, which allows clients to change the topics.
 func (p *parent) manifests(isNew bool) *local.Manifests {
 	m := &local.Manifests{Brokers: p.w.scale.brokers}
 	for i, t := range p.w.meta.topics {
@@ -158,8 +159,7 @@ func (p *parent) nameTopics(store *local.Store) {
 	}
 }
 
-// end ends the process at this moment. If cut is set, its machine loses writes that were not
-// synced, or some of them.
+// end ends the process now. If cut is set, the machine loses all or some of the unsynced writes.
 func (p *parentProcess) end(cut bool) {
 	if p.dead.Swap(true) {
 		return
@@ -178,8 +178,8 @@ func (p *parentProcess) end(cut bool) {
 	p.cancel() // closes the connections
 }
 
-// supervise does what `heartwood dev` does from time to time, and starts the process again after it
-// has ended. The controller calls it.
+// supervise does the periodic work of `heartwood dev`, and restarts the process after it has ended.
+// The controller calls it.
 func (p *parent) supervise() {
 	live := p.live.Load()
 	if live == nil {
@@ -215,7 +215,7 @@ func (p *parent) supervise() {
 	}
 }
 
-// fault injects a fault of the parent process, or lets it move leaders.
+// fault injects a fault of the parent process, or makes the process move leadership.
 func (p *parent) fault() {
 	live, w := p.live.Load(), p.w
 	if !p.up() {
@@ -241,7 +241,8 @@ func (p *parent) fault() {
 	}
 }
 
-// stopCluster stops all processes gracefully, the parent process last. Each starts again later.
+// stopCluster stops all processes gracefully, the parent process last. Each process is started
+// again later.
 func (p *parent) stopCluster(live *parentProcess) {
 	p.w.tracef("the whole cluster stops")
 	if live.store.LeaveAll() != nil {
@@ -284,11 +285,11 @@ func (p *parent) rescale() {
 		if err := live.store.Apply(p.manifests(false)); err != nil && !live.dead.Load() {
 			p.w.fail("apply %d brokers: %v", p.w.scale.brokers, err)
 		}
-	} // otherwise the next process applies it
+	} // otherwise the next process applies the number
 }
 
-// connect opens a connection of a broker process to the parent process. As in `heartwood dev`, a
-// broker process runs only after the session of the previous one has ended.
+// connect opens a connection from a broker process to the parent process. As in `heartwood dev`, a
+// broker process runs only after the previous process's session has ended.
 func (p *parent) connect(l *liveBroker) (net.Conn, error) {
 	if err := p.w.net.send(l.ctx, l.id, apiServer); err != nil {
 		return nil, err
@@ -303,7 +304,7 @@ func (p *parent) connect(l *liveBroker) (net.Conn, error) {
 		p.w.carry(farEnd, nearEnd, l.id, apiServer,
 			func() bool { return !l.dead.Load() && !live.dead.Load() })
 	})
-	// Bytes that the parent process has sent arrive, even if the process has ended since.
+	// Bytes that the parent process has sent arrive even if the process has ended meanwhile.
 	p.w.spawn(func() {
 		p.w.carry(nearEnd, farEnd, apiServer, l.id, func() bool { return !l.dead.Load() })
 	})
@@ -311,7 +312,7 @@ func (p *parent) connect(l *liveBroker) (net.Conn, error) {
 	return near, nil
 }
 
-// begin notes the session of a broker. It fails if the broker has another one.
+// begin records the session of a broker. It fails if the broker already has a session.
 func (p *parentProcess) begin(broker int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -343,7 +344,7 @@ func (p *parentProcess) serve(l *liveBroker, conn net.Conn) {
 	delete(p.mu.serving, l.id)
 }
 
-// processConn is a connection of a process, which sends nothing after the end of the process.
+// processConn is a process's connection. It sends nothing after the process has ended.
 type processConn struct {
 	net.Conn
 	dead *atomic.Bool
@@ -356,8 +357,8 @@ func (c processConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// parentSession passes the requests of a broker process to the store. Some ISR changes are made
-// although their sender receives no answer, or only after the sender has abandoned them.
+// parentSession passes a broker process's requests to the store. Some ISR changes are made although
+// their sender receives no response, or only after the sender has abandoned them.
 type parentSession struct {
 	local.Session
 	process *parentProcess
@@ -407,7 +408,7 @@ func (s parentSession) change(ctx context.Context, changes []metadata.ISRChange,
 	s.Session.ChangeISR(ctx, changes, settled)
 }
 
-// propose notes the begin (by 1) or the end (by -1) of ISR changes.
+// propose records the start (by 1) or the end (by -1) of ISR changes.
 func (p *parentProcess) propose(changes []metadata.ISRChange, by int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,25 +9,26 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// barrierKey is the key of barrier records. Once a barrier is in the log, every record that was
-// acknowledged before the barrier was produced is below it.
+// barrierKey is the key of barrier records. Once a barrier is in the log, all records that were
+// acknowledged before the barrier was produced are below it.
 const barrierKey = "~"
 
-// tail is the position of a consumer in a topic, and the state that it has read.
+// tail is a consumer's position in a topic, and the state that it has read.
 type tail struct {
-	offset     int64 // the next offset
-	epoch      int32 // of the last record that it has read; -1: none
-	highest    int64 // the highest high watermark that it has received
+	offset     int64 // next offset
+	epoch      int32 // leader epoch of the last record that was read; -1: none
+	highest    int64 // highest received high watermark
 	state      map[string]string
-	incomplete bool  // unread records were deleted, so a key may be missing in state
-	last       int32 // the broker of the last read; -1: none
-	unanswered bool  // the broker of the last read has not answered
+	incomplete bool  // true if unread records were deleted, so state may lack a key
+	last       int32 // broker of the last read; -1: none
+	unanswered bool  // true if the broker of the last read has not responded
 }
 
 func newTail() *tail { return &tail{epoch: -1, last: -1, state: map[string]string{}} }
 
-// reader returns the broker to read from. Usually this is the previous broker while it is alive.
-// Otherwise it is the leader, or another replica that a broker's image shows in sync (KIP-392).
+// reader returns the broker to read from. Usually this is the previous broker, while it is alive.
+// Otherwise it is the leader, or another replica that is in sync according to a broker's image
+// (KIP-392).
 func (c *client) reader(t *topic) *liveBroker {
 	if tail := c.tails[t.name]; tail.last >= 0 && !tail.unanswered &&
 		c.random.IntN(c.w.profile.stayOdds) > 0 {
@@ -48,7 +49,7 @@ func (c *client) reader(t *topic) *liveBroker {
 	return c.w.brokers[isr[c.random.IntN(len(isr))]].live.Load()
 }
 
-// poll fetches once, and verifies what the broker returns.
+// poll fetches once, and verifies the broker's response.
 func (c *client) poll(t *topic, wait time.Duration) {
 	tail := c.tails[t.name]
 	l := c.reader(t)
@@ -57,7 +58,7 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(c.w.ctx, wait+3*time.Second)
 	defer cancel()
-	// After a fetch without a response the next one goes to another broker.
+	// After a fetch without a response, the next fetch goes to another broker.
 	tail.unanswered = true
 	if c.w.net.send(ctx, clients, l.id) != nil || l.dead.Load() {
 		return
@@ -76,8 +77,8 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		return
 	}
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
-		// After an election without proof that no record was lost, a copy of a cleaned log may
-		// report a divergence although none was lost (ADR 0186).
+		// After an election without proof that no record was lost, a copy of a cleaned log can report a
+		// divergence although no record was lost (ADR 0186).
 		mayDiverge := result.Diverging != nil && t.settings.Compact &&
 			c.w.meta.recorded(t.name).UnprovenEpoch > tail.epoch
 		if !c.w.oracle.lostRecords(t.name) && !mayDiverge && !dead {
@@ -119,7 +120,7 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	}
 }
 
-// advance applies the records that were read, and moves the position.
+// advance applies the records that were read, and advances the position.
 func (t *tail) advance(records []logRecord, next, highWater int64) {
 	for _, f := range records {
 		t.state[f.key] = f.value
@@ -141,10 +142,10 @@ func (c *client) tail() {
 }
 
 // read reads the current value of every key. It produces a barrier record, and reads until it has
-// received the barrier. Then it continues to the highest high watermark that it has received: below
-// that, an older record may be missing because a record that was not read yet superseded it. If
-// read takes longer than half the tombstone retention, it starts again, because it may have read a
-// value and missed its tombstone.
+// received the barrier. Then it continues to the highest high watermark that it has received. This
+// is necessary because an older record can be missing below the high watermark if an unread record
+// has superseded it. If read takes longer than half the tombstone retention, it starts again,
+// because it may have read a value and missed the value's tombstone.
 func (c *client) read(t *topic) {
 	called := time.Now()
 	mark := c.newBatch(t, false, barrierKey)

@@ -10,10 +10,10 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// retentionInterval is how often retention runs.
+// retentionInterval is the interval at which retention runs.
 const retentionInterval = 2 * time.Second
 
-// expiry is the retention of a topic. The zero value means that no records expire.
+// expiry is a topic's retention. The zero value means that no records expire.
 type expiry struct {
 	after     time.Duration // 0: records do not expire by time
 	sizeBytes int64         // 0: records do not expire by size
@@ -48,15 +48,15 @@ func (t *topic) expires() bool {
 	return t.settings.Delete && (t.settings.RetentionTime >= 0 || t.settings.RetentionBytes >= 0)
 }
 
-// deletion is a confirmed DeleteRecords request: the new log start, and the leader epoch of the
-// response.
+// deletion is a confirmed DeleteRecords request: the new log start offset, and the leader epoch in
+// the response.
 type deletion struct {
 	to    int64
 	epoch int32
 }
 
-// deleteRecords deletes the records of a topic below a random offset, like Kafka's DeleteRecords.
-// Once the deletion is confirmed, no broker may return the records again.
+// deleteRecords deletes a topic's records below a random offset, like Kafka's DeleteRecords. Once
+// the deletion is confirmed, no broker must return the records again.
 func (c *client) deleteRecords(t *topic) {
 	l := c.leader(t)
 	if l == nil || c.w.net.send(l.ctx, clients, l.id) != nil || l.dead.Load() {
@@ -91,7 +91,7 @@ func (o *oracle) deleteStarted(name string, before int64) {
 	t.count.deleted++
 }
 
-// deleteConfirmed processes the confirmation that all replicas in sync have deleted the records.
+// deleteConfirmed processes the confirmation that all in-sync replicas have deleted the records.
 func (o *oracle) deleteConfirmed(name string, confirmed deletion) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -125,8 +125,8 @@ func (o *oracle) checkConfirmedDelete(t *partitionModel, l *liveBroker, state re
 	}
 }
 
-// checkLogStart fails if a log has deleted records that neither a client nor retention may have
-// deleted.
+// checkLogStart fails if a log has deleted records that neither a client nor retention was allowed
+// to delete.
 func (o *oracle) checkLogStart(t *partitionModel, l *liveBroker, log *logstore.Log) {
 	start := log.LogStart()
 	if start <= max(t.deletedTo, t.expiredTo) || t.lostRecords || !t.settings.Delete {
@@ -149,17 +149,19 @@ func (o *oracle) checkLogStart(t *partitionModel, l *liveBroker, log *logstore.L
 	t.count.expired++
 }
 
-// mayExpireBySize reports whether retention by size may have deleted records of a log that has this
-// size now. The log may be smaller than the limit: a follower that is behind adopts its leader's
-// log start, and in a compacted topic the remaining records may have been cleaned since.
+// mayExpireBySize reports whether retention by size may have deleted records of a log with the
+// given present size. The log can be smaller than the limit. A follower that is behind adopts its
+// leader's log start offset. In a compacted topic, the cleaner may have removed some of the
+// remaining records.
 func (t *partitionModel) mayExpireBySize(sizeBytes int64) bool {
 	return t.settings.RetentionBytes >= 0 &&
 		(t.settings.Compact || sizeBytes >= t.settings.RetentionBytes/2)
 }
 
 // retainedBelow returns a record below an offset that must still exist, because neither clients nor
-// retention may have deleted it. It ignores records that the cleaner may have removed: superseded
-// records, tombstones, transaction markers, and records of transactions that were not committed.
+// retention were allowed to delete it. It ignores records that the cleaner may have removed:
+// superseded records, tombstones, transaction markers, and records of transactions that were not
+// committed.
 func (t *partitionModel) retainedBelow(start int64, now time.Time) (f logRecord, kept bool) {
 	latest := map[string]int64{}
 	for offset, f := range t.committed {

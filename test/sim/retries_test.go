@@ -11,11 +11,11 @@ import (
 )
 
 // recentMax is the number of a producer's last batches that a broker must recognize. Clients have
-// at most so many batches in flight.
+// at most this number of batches in flight.
 const recentMax = 5
 
-// remember adds acknowledged batches to the client's recent batches, and keeps the last recentMax
-// of them.
+// remember adds acknowledged batches to the client's recent batches. It keeps the last recentMax of
+// them.
 func (c *client) remember(t *topic, batches []*batch) {
 	recent := slices.Concat(c.recent[t.name], batches)
 	c.recent[t.name] = recent[max(0, len(recent)-recentMax):]
@@ -43,9 +43,8 @@ func (c *client) repeatBatch(t *topic) {
 	first := again.records[0]
 	if !(result.Err == nil && result.Appended.Duplicate) &&
 		c.w.oracle.mayBeDeleted(t.name, first.offset) {
-		// The leader may be a replica that was copied after the deletion and does not know the
-		// producer. It accepts any sequence number, so the repeated batch may now be the producer's
-		// latest one.
+		// If the leader was copied after the deletion, it may not know the producer. It then accepts any
+		// sequence number, so the repeated batch may now be the producer's latest one.
 		defer c.newProducer()
 	}
 	switch {

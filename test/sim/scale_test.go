@@ -6,14 +6,14 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// spareBrokers is the number of additional brokers that a run may start.
+// spareBrokers is the number of additional brokers that a run can start.
 const spareBrokers = 2
 
 // scale is the target number of brokers. Only the controller uses it.
 type scale struct {
-	brokers  int            // the brokers with ids below it remain
-	draining int            // the brokers with ids below it still exist; 0: no broker is drained
-	lost     map[int32]bool // the ids of permanently lost brokers
+	brokers  int            // brokers with lower ids remain
+	draining int            // brokers with lower ids still exist; 0: no broker is being drained
+	lost     map[int32]bool // ids of permanently lost brokers
 	count    tally
 }
 
@@ -22,7 +22,7 @@ func (w *world) isMember(b *broker) bool {
 	return int(b.id) < max(w.scale.brokers, w.scale.draining) && !w.scale.lost[b.id]
 }
 
-// members returns the brokers of the cluster, including those that are drained.
+// members returns the cluster's brokers, including brokers that are being drained.
 func (w *world) members() (all []*broker) {
 	for _, b := range w.brokers {
 		if w.isMember(b) {
@@ -37,7 +37,7 @@ func (w *world) randomBroker() *broker {
 	return all[w.random.IntN(len(all))]
 }
 
-// staying returns the ids of the brokers that may receive replicas.
+// staying returns the ids of the brokers that can receive replicas.
 func (w *world) staying() (ids []int32) {
 	for _, b := range w.members() {
 		if int(b.id) < w.scale.brokers {
@@ -47,8 +47,9 @@ func (w *world) staying() (ids []int32) {
 	return ids
 }
 
-// rescale adds a broker, or drains the broker with the highest id if the replicas still fit. A
-// broker that returns has either its old disk, as on the volume of a StatefulSet, or an empty one.
+// rescale adds a broker, or drains the broker with the highest id if its replicas fit on the
+// others. A returning broker has either its old disk, as on a StatefulSet's volume, or an empty
+// disk.
 func (w *world) rescale() {
 	switch {
 	case w.scale.draining > 0:
@@ -83,7 +84,7 @@ func (w *world) applyScale() {
 	}
 }
 
-// assignToNew assigns a partition to a broker that was added.
+// assignToNew assigns a partition to a newly added broker.
 func (w *world) assignToNew(b *broker) {
 	t := w.randomTopic()
 	replicas := slices.Clone(w.destination(t))
@@ -93,8 +94,8 @@ func (w *world) assignToNew(b *broker) {
 	}
 }
 
-// destination returns the brokers to which a topic is being moved, or else the brokers to which it
-// is assigned.
+// destination returns the brokers to which a topic is being moved. If it is not being moved,
+// destination returns the brokers to which it is assigned.
 func (w *world) destination(t *topic) []int32 {
 	if p := w.meta.recorded(t.name); p.Target != nil {
 		return p.Target
@@ -102,7 +103,7 @@ func (w *world) destination(t *topic) []int32 {
 	return w.meta.recorded(t.name).Replicas
 }
 
-// moveOff moves the replicas off the brokers that leave, as the operator does.
+// moveOff moves replicas off the leaving brokers, like the operator.
 func (w *world) moveOff() {
 	var stay []placement.Broker
 	for _, id := range w.staying() {
@@ -133,14 +134,14 @@ func (w *world) moveOff() {
 	}
 }
 
-// mustMove reports whether a partition is on a broker that leaves, or is being moved to one.
+// mustMove reports whether a partition is on a leaving broker, or is being moved to one.
 func (s *scale) mustMove(p placement.Partition) bool {
 	leaves := func(id int32) bool { return int(id) >= s.brokers || s.lost[id] }
 	return slices.ContainsFunc(p.Replicas, leaves) || slices.ContainsFunc(p.Target, leaves)
 }
 
-// continueDraining moves replicas that were assigned meanwhile off the brokers that leave. It stops
-// a drained broker once no partition has a replica there.
+// continueDraining moves replicas that were assigned meanwhile off the leaving brokers. It stops a
+// drained broker once no partition has a replica there.
 func (w *world) continueDraining() {
 	waits := w.scale.draining > 0 || len(w.scale.lost) > 0
 	if !waits || w.failed() || w.parent != nil && !w.parent.up() {
@@ -172,8 +173,8 @@ func (w *world) continueDraining() {
 	}
 }
 
-// losePermanently ends a broker that never returns, if the other brokers have room for its
-// replicas. continueDraining moves the replicas.
+// losePermanently ends a broker that never returns, if the other brokers have room for the broker's
+// replicas. continueDraining moves these replicas.
 func (w *world) losePermanently(b *broker) {
 	l := b.live.Load()
 	if l == nil || int(b.id) >= w.scale.brokers {

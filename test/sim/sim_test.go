@@ -27,24 +27,24 @@ var (
 
 const (
 	runsDefault = 100
-	// stuckAfter is the real time after which a run without progress is considered deadlocked. A
-	// step of 100 ms of simulated time usually takes milliseconds.
+	// stuckAfter is the real time after which a run without progress is considered deadlocked. A step
+	// of 100 ms of simulated time usually takes only milliseconds.
 	stuckAfter = 5 * time.Minute
 )
 
-// progress counts the steps of runFor, over all runs.
+// progress counts the steps of runFor over all runs.
 var progress atomic.Int64
 
-// TestMain limits the process to one thread: goroutines that are runnable at the same bubble time
-// then run in nearly the same order each time. A run allocates much and keeps little, so the
-// garbage collector may wait for a larger heap.
+// TestMain limits the process to one thread. Goroutines that are runnable at the same bubble time
+// then run in nearly the same order each time. A run allocates much memory but keeps little, so the
+// garbage collector can wait for a larger heap.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 
-// TestSimulation runs seeds and stops at the first one that violates an invariant.
+// TestSimulation runs seeds and stops at the first seed that violates an invariant.
 func TestSimulation(t *testing.T) {
 	single := *seedFlag
 	if given, ok := seed.Single(t); ok {
@@ -103,7 +103,7 @@ func runGuarded(t *testing.T, seed uint64, out io.Writer) tally {
 	var guard *time.Timer
 	seen := progress.Load()
 	guard = time.AfterFunc(stuckAfter, func() {
-		if now := progress.Load(); now != seen { // the run is slow, but proceeds
+		if now := progress.Load(); now != seen { // the run is slow, but makes progress
 			seen = now
 			guard.Reset(stuckAfter)
 			return

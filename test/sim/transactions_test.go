@@ -13,14 +13,14 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// The clients below call the logs and replicas as a coordinator would. So every run has
-// transactions, without the coordinators of TestExactlyOnce.
+// The clients in this file call the logs and replicas directly, like a coordinator. So every run
+// has transactions, even without the coordinators of TestExactlyOnce.
 
-// transactionKeys is the number of keys that only transactions write. The history of these keys is
-// not checked.
+// transactionKeys is the number of keys that only transactions write. These keys' histories are not
+// checked.
 const transactionKeys = 4
 
-// transaction is a transaction of a producer in one topic.
+// transaction is a producer's transaction in one topic.
 type transaction struct {
 	decided, commit bool // set before the first marker is written
 }
@@ -33,11 +33,11 @@ func (c *client) transact() {
 	}
 }
 
-// transaction produces some batches and then ends the transaction. It commits only if all batches
+// transaction produces some batches, and then ends the transaction. It commits only if all batches
 // were acknowledged.
 func (c *client) transaction(t *topic) {
 	if c.w.oracle.lostRecords(t.name) {
-		c.newProducer() // the marker of the previous transaction may be lost
+		c.newProducer() // the previous transaction's marker may be lost
 	}
 	tx, commit, whole := &transaction{}, c.random.IntN(3) > 0, true
 	for range 1 + c.random.IntN(3) {
@@ -50,7 +50,7 @@ func (c *client) transaction(t *topic) {
 			commit, whole = false, false
 			break
 		}
-		// faults happen while the transaction is open
+		// Faults can happen while the transaction is open.
 		_ = sleep(c.w.ctx, time.Duration(c.random.IntN(500))*time.Millisecond)
 	}
 	c.w.oracle.decide(t.name, tx, commit)
@@ -63,7 +63,7 @@ func (c *client) transaction(t *topic) {
 	}
 }
 
-// newTransactional creates a batch of a transaction.
+// newTransactional creates a batch that belongs to a transaction.
 func (c *client) newTransactional(t *topic, tx *transaction) *batch {
 	count := 1 + c.random.IntN(3)
 	identity := record.Identity{
@@ -94,7 +94,7 @@ func (c *client) newTransactional(t *topic, tx *transaction) *batch {
 	return b
 }
 
-// retryUntil repeats a request to the current leader until the request succeeds and its response
+// retryUntil sends a request to the current leader until the request succeeds and its response
 // arrives, until a deadline, or until the writers are stopped.
 func (c *client) retryUntil(t *topic, until time.Time,
 	do func(context.Context, *liveBroker) error) (done bool) {
@@ -152,8 +152,8 @@ func (c *client) leaderLog(l *liveBroker, t *topic) (*logstore.Log, error) {
 	return l.set.Leader(t.partitionID(), -1)
 }
 
-// awaitEverything waits until all replicas in sync have every record that the leader of an epoch
-// has now. To do so it appends a barrier record, because a direct append to the log does not
+// awaitEverything waits until all in-sync replicas have every record that the leader of an epoch
+// has now. For this it appends a barrier record, because a direct append to the log does not
 // advance the high watermark.
 func (c *client) awaitEverything(ctx context.Context, l *liveBroker, t *topic, epoch int32) error {
 	barrier := c.newBatch(t, true, barrierKey)
@@ -210,7 +210,8 @@ func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) err
 			aborted = append(aborted, abortedTransaction{a.ProducerID, a.FirstOffset})
 		}
 	}
-	// Start again at the log start. Only poll verifies whether the broker may respond so.
+	// Restart at the log start offset. Only poll verifies whether the broker is allowed to respond in
+	// this way.
 	if result.Diverging != nil || errors.Is(err, logstore.ErrOffsetOutOfRange) {
 		c.tails[t.name] = newTail()
 		c.tails[t.name].offset = max(0, result.LogStart)
@@ -233,11 +234,11 @@ func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) err
 	return nil
 }
 
-// abortedTransaction is an aborted transaction as a broker reports it to a consumer. It consists of
-// the producer's records from an offset up to the next abort marker.
+// abortedTransaction is an aborted transaction as a broker reports it to a consumer. It covers the
+// producer's records from an offset up to the next abort marker.
 type abortedTransaction struct{ producer, first int64 }
 
-// committed returns the records of batches that a read_committed consumer returns to the
+// committed returns those records of batches that a read_committed consumer passes to the
 // application. It uses the rules of Kafka's consumer.
 func committed(batches []byte, aborted []abortedTransaction) (visible []logRecord, next int64,
 	epoch int32, err error) {
@@ -268,14 +269,14 @@ func committed(batches []byte, aborted []abortedTransaction) (visible []logRecor
 	return visible, next, epoch, nil
 }
 
-// within stores the transaction of a record before the record is produced.
+// within stores the transaction to which a record belongs, before the record is produced.
 func (o *oracle) within(name string, tx *transaction, f logRecord) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.of(name).transactions[[2]int64{f.producer, int64(f.sequence)}] = tx
 }
 
-// decide processes the decision about a transaction before its first marker is written.
+// decide processes the decision about a transaction before the first marker is written.
 func (o *oracle) decide(name string, tx *transaction, commit bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -287,7 +288,7 @@ func (o *oracle) decide(name string, tx *transaction, commit bool) {
 	}
 }
 
-// leaveOpen notes that the marker of a transaction may not have been written.
+// leaveOpen records that a transaction's marker may not have been written.
 func (o *oracle) leaveOpen(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -300,7 +301,7 @@ func (o *oracle) isOpen(name string) bool {
 	return o.of(name).open
 }
 
-// transactionOf returns the transaction of a record, or nil.
+// transactionOf returns the transaction to which a record belongs, or nil.
 func (t *partitionModel) transactionOf(f logRecord) *transaction {
 	if f.sequence < 0 {
 		return nil
@@ -309,9 +310,9 @@ func (t *partitionModel) transactionOf(f logRecord) *transaction {
 }
 
 // takesEffect reports whether a record sets the value of its key. It does if it is not a control
-// record, and belongs to no transaction or to a committed one. If records were lost, markers may
-// have been lost too. Then an aborted transaction is open again, and the producer's next marker
-// ends it, perhaps with another result. So after a loss transactional records are ignored.
+// record, and belongs to no transaction or to a committed one. If records were lost, markers may be
+// lost, too. An aborted transaction is then open again, and the producer's next marker ends it,
+// perhaps with another result. So after a loss, transactional records are ignored.
 func (t *partitionModel) takesEffect(f logRecord) bool {
 	tx := t.transactionOf(f)
 	return !f.control && (tx == nil || tx.decided && tx.commit && !t.lostRecords)

@@ -17,14 +17,15 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// txnClient is a transactional producer of one transaction version. Only its own goroutine uses it.
+// txnClient is a transactional producer that uses one transaction version. Only its own goroutine
+// uses it.
 type txnClient struct {
 	e        *exactlyOnce
 	w        *world
 	id       string // transactional id
 	version  int16
 	random   *rand.Rand
-	producer txn.Producer     // ID is negative: not initialized
+	producer txn.Producer     // negative ID: not initialized
 	next     map[string]int32 // next sequence number, by topic
 	values   int
 	number   uint64
@@ -40,9 +41,10 @@ func (e *exactlyOnce) newClient(id string, version int16, number uint64) *txnCli
 
 var errNoLeader = errors.New("no leader")
 
-// exchange sends one request to the leader of a topic. If the response takes too long, the client
-// continues without it, and the request may arrive late. A client below transaction version 2 waits
-// for the response: there a late request of one transaction may end the next one, even in Kafka.
+// exchange sends one request to a topic's leader. If the response takes too long, the client
+// continues without it, and the request may arrive late. A client below transaction version 2
+// always waits for the response. In these versions, a late request of one transaction can end the
+// next transaction, even in Kafka.
 func (c *txnClient) exchange(topic string, do func(context.Context, *liveBroker) error) error {
 	l := c.e.leader(topic)
 	if l == nil {
@@ -58,7 +60,7 @@ func (c *txnClient) exchange(topic string, do func(context.Context, *liveBroker)
 	case err := <-done:
 		return err
 	case <-timeout:
-		c.connection++ // it connects again
+		c.connection++ // the client reconnects
 		return errLost
 	case <-c.w.ctx.Done():
 		return c.w.ctx.Err()
@@ -80,8 +82,8 @@ func (c *txnClient) deliver(l *liveBroker, do func(context.Context, *liveBroker)
 	return err
 }
 
-// sendOnly sends a request over a connection that breaks. The request arrives, some time later or
-// at once, and the client has no response.
+// sendOnly sends a request over a connection that breaks. The request arrives, at once or some time
+// later, but the client gets no response.
 func (c *txnClient) sendOnly(topic string, do func(context.Context, *liveBroker) error) error {
 	if l := c.e.leader(topic); l != nil {
 		late := time.Duration(max(0, c.random.IntN(1000)-500)) * time.Millisecond
@@ -94,8 +96,8 @@ func (c *txnClient) sendOnly(topic string, do func(context.Context, *liveBroker)
 	return errLost
 }
 
-// retry repeats a request until it succeeds, fails finally, or the time is over. It reports whether
-// a response was lost before.
+// retry repeats a request until it succeeds, fails permanently, or the time is over. It reports
+// whether an earlier response was lost.
 func (c *txnClient) retry(topic string, limit time.Duration,
 	do func(context.Context, *liveBroker) error) (lost bool, err error) {
 	for until := time.Now().Add(limit); ; {
@@ -110,7 +112,7 @@ func (c *txnClient) retry(topic string, limit time.Duration,
 	}
 }
 
-// initialize gets a producer id and epoch, which fences the other instances of the client.
+// initialize gets a producer id and epoch. This fences the client's other instances.
 func (c *txnClient) initialize() bool {
 	for !c.w.writersStopped() && c.w.ctx.Err() == nil {
 		c.connection++
@@ -136,7 +138,8 @@ func (c *txnClient) initialize() bool {
 	return false
 }
 
-// connectionNumber returns a number that is larger than those of earlier connections of any client.
+// connectionNumber returns a number that is larger than the numbers of all clients' earlier
+// connections.
 func (c *txnClient) connectionNumber() uint64 {
 	return uint64(time.Since(c.w.begin))<<8 | c.number&0xff
 }
@@ -149,7 +152,7 @@ func (c *txnClient) setProducer(p txn.Producer) {
 }
 
 // append appends a batch to a topic, as part of the transaction if the batch is transactional. Some
-// connections of producers break. Then the client sends the batch again, or fails.
+// connections of producers break. The client then sends the batch again, or fails.
 func (c *txnClient) append(topic string, batch []byte) error {
 	produce := func(ctx context.Context, l *liveBroker) error {
 		batches := []replica.ProducePartition{{ID: replica.PartitionID{Topic: topic},
@@ -192,7 +195,7 @@ func (c *txnClient) build(id record.Identity, value string) []byte {
 	return bytes
 }
 
-// add adds partitions to the transaction, below transaction version 2.
+// add adds partitions to the transaction. It is needed below transaction version 2.
 func (c *txnClient) add(topics ...string) error {
 	if c.version >= txn.EpochBumpVersion {
 		return nil
@@ -211,8 +214,8 @@ func (c *txnClient) add(topics ...string) error {
 	return err
 }
 
-// end ends the transaction. If the outcome stays unknown, or the producer is fenced, the client
-// must initialize again.
+// end ends the transaction. If the outcome stays unknown or the producer is fenced, the client must
+// initialize again.
 func (c *txnClient) end(tx *sentTransaction, commit bool) {
 	if commit {
 		c.e.set(tx, unknownOutcome)
@@ -241,7 +244,8 @@ func (c *txnClient) end(tx *sentTransaction, commit bool) {
 	c.setProducer(<-answers)
 }
 
-// write runs one transaction after the other, in which it appends unique values to some topics.
+// write runs one transaction after the other. In each transaction, it appends unique values to some
+// topics.
 func (c *txnClient) write() {
 	for !c.w.writersStopped() && sleep(c.w.ctx,
 		time.Duration(50+c.random.IntN(400))*time.Millisecond) == nil {
@@ -264,10 +268,10 @@ func (c *txnClient) write() {
 	}
 }
 
-// finish ends a transaction after its last append, which returned err.
+// finish ends a transaction after its last append. err is the result of this append.
 func (c *txnClient) finish(tx *sentTransaction, err error, commit bool) {
 	if err != nil && (isFinal(err) || c.random.IntN(2) == 0) {
-		c.producer.ID = -1 // the transaction is aborted by the next Init, or by its timeout
+		c.producer.ID = -1 // the next Init or the timeout aborts the transaction
 		return
 	}
 	if c.end(tx, commit && err == nil); err != nil {
@@ -275,8 +279,8 @@ func (c *txnClient) finish(tx *sentTransaction, err error, commit bool) {
 	}
 }
 
-// copy copies the input to the outputs, with its offsets. Two instances with the same transactional
-// id take turns, and fence each other.
+// copy copies the input to the outputs, with the input's offsets. Two instances with the same
+// transactional id take turns, and fence each other.
 func (c *txnClient) copy() {
 	for !c.w.writersStopped() && sleep(c.w.ctx,
 		time.Duration(c.random.IntN(3000))*time.Millisecond) == nil {
@@ -296,7 +300,7 @@ func (c *txnClient) copy() {
 	}
 }
 
-// position returns the committed offset of the input. It waits for a stable one.
+// position returns the committed offset of the input. It waits until this offset is stable.
 func (c *txnClient) position() (offset int64, ok bool) {
 	answers := make(chan int64, 1000)
 	_, err := c.retry(coordinator.OffsetsTopic, writeTimeout,

@@ -19,11 +19,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// In some runs brokers copy from each other, and consumers read, as in production: through
-// internal/wire and internal/handler. The bytes of their connections pass through the simulated
-// network.
+// In some runs, brokers replicate and consumers read as in production: through internal/wire and
+// internal/handler. The bytes of their connections pass through the simulated network.
 
-// listener accepts the connections to a broker process.
+// listener accepts connections to a broker process.
 type listener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -49,8 +48,8 @@ func (l *liveBroker) listen(logger *slog.Logger) *listener {
 	return opened
 }
 
-// wait waits until the server has ended, which happens after the process's context has ended. It
-// ignores nil.
+// wait waits until the server has ended, which happens after the process's context has ended. The
+// listener can be nil.
 func (s *listener) wait() {
 	if s != nil {
 		s.serves.Wait()
@@ -76,7 +75,7 @@ func (s *listener) Close() error {
 // Addr implements net.Listener.
 func (s *listener) Addr() net.Addr { return &net.UnixAddr{Name: "simulated"} }
 
-// connect opens a connection from a node to a broker process. The bytes are delayed like messages.
+// connect opens a connection from a node to a broker process. Its bytes are delayed like messages.
 // If the nodes are disconnected, the connection ends and its bytes are lost. lives reports whether
 // the process at the near end is alive.
 func (w *world) connect(ctx context.Context, from int32, to *liveBroker,
@@ -103,9 +102,9 @@ func (w *world) connect(ctx context.Context, from int32, to *liveBroker,
 }
 
 // kernelChunks is the number of writes that a connection buffers before they are delivered. The
-// number is arbitrary. A broker may write a few bytes while it holds a lock, because a real kernel
-// accepts them at once. If that write had to wait for the delivery, a goroutine that waits for the
-// lock would stop the bubble's time.
+// number is arbitrary. A broker can write a few bytes while it holds a lock, because a real kernel
+// accepts these bytes at once. If this write had to wait for the delivery, a goroutine that waits
+// for the lock would stop the bubble's time.
 const kernelChunks = 4096
 
 // carry transfers bytes in one direction until the connection ends.
@@ -123,11 +122,10 @@ func (w *world) carry(to, from net.Conn, sender, receiver int32, lives func() bo
 			return
 		}
 	}
-	_ = w.net.send(w.ctx, sender, receiver) // the end of the connection is delayed too
+	_ = w.net.send(w.ctx, sender, receiver) // the end of the connection is delayed, too
 }
 
-// readInto reads what is sent over a connection into a channel, until the connection or its carrier
-// ends.
+// readInto reads a connection's bytes into a channel, until the connection or its carrier ends.
 func readInto(from net.Conn, sent chan<- []byte, ended <-chan struct{}) {
 	defer close(sent)
 	for {
@@ -144,7 +142,7 @@ func readInto(from net.Conn, sent chan<- []byte, ended <-chan struct{}) {
 	}
 }
 
-// wirePeer is a replica.Peer that works as in internal/broker.
+// wirePeer is a replica.Peer like the one in internal/broker.
 type wirePeer struct {
 	*wire.Peer
 	topics map[metadata.ID]string
@@ -178,7 +176,7 @@ func (p *wirePeer) Fetch(ctx context.Context, req *replica.FollowerFetch) (repli
 // Interrupt implements replica.Peer.
 func (p *wirePeer) Interrupt() { p.Peer.Interrupt(data.InterruptCall()) }
 
-// fetch fetches one partition from a broker, as a consumer, and returns the records with the
+// fetch fetches one partition from a broker, like a consumer. It returns the records with the
 // result.
 func (c *client) fetch(ctx context.Context, l *liveBroker,
 	request replica.FetchRequest) (result replica.FetchResult, records []byte, err error) {
@@ -218,7 +216,7 @@ func (c *client) fetch(ctx context.Context, l *liveBroker,
 	case 0:
 	case 1:
 		err = logstore.ErrOffsetOutOfRange
-		// As in Kafka, the response contains no offsets. A consumer would request them.
+		// As in Kafka, the response contains no offsets. A consumer would request them separately.
 		if log := l.store.Log(request.Partitions[0].ID); log != nil {
 			result.LogStart, result.LogEnd = log.LogStart(), log.LogEnd()
 		}
@@ -228,7 +226,7 @@ func (c *client) fetch(ctx context.Context, l *liveBroker,
 	return result, part.RecordBatches, err
 }
 
-// call sends a request over the existing connection to a broker, or a new one.
+// call sends a request over the existing connection to a broker, or over a new connection.
 func (c *client) call(ctx context.Context, l *liveBroker, request wire.Call) ([]byte, error) {
 	peer := c.peers[l]
 	if peer == nil {

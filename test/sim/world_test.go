@@ -24,35 +24,37 @@ const (
 	tombstoneRetention = 2 * time.Second
 )
 
-// profile is the configuration of a run, which depends on its seed.
+// profile is a run's configuration. It depends on the run's seed.
 type profile struct {
 	brokers, replicas, minISR int // brokers is the number at the start
 	flushInterval, lagMax     time.Duration
-	allowLoss                 bool // faults may destroy the last copy of a record
-	// replacesReplica is set if, before the other faults, one broker is down for a while and is not
-	// a replica during that time.
+	allowLoss                 bool // true if faults can destroy the last copy of a record
+	// replacesReplica is true if, before the other faults, one broker is down for a while and is not a
+	// replica during this time.
 	replacesReplica bool
-	// lazy is set if the cleaners leave most of the garbage. Each replica then has other garbage.
+	// lazy is true if the cleaners leave most of the garbage. The replicas then have different
+	// garbage.
 	lazy bool
-	// A consumer changes the replica from which it reads in one of stayOdds fetches.
+	// stayOdds determines how often consumers switch: they change the replica from which they read in
+	// one of stayOdds fetches.
 	stayOdds   int
-	fetchBytes int // bytes per fetch
+	fetchBytes int // maximum number of bytes per fetch
 	faultEvery time.Duration
 	expiry     map[string]expiry // by topic
-	sets       int32             // PartitionSets
-	// takeover is how long the operator leaves an ISR change to the leader.
+	sets       int32             // number of PartitionSets
+	// takeover is the time for which the operator leaves an ISR change to the leader.
 	takeover time.Duration
-	// decideEvery is how often an operator decides without news.
+	// decideEvery is the interval at which an operator decides even without changes.
 	decideEvery time.Duration
-	// overWire is set if followers and consumers use Kafka's protocol over connections.
+	// overWire is true if followers and consumers use Kafka's protocol over connections.
 	overWire bool
 }
 
-// world is one run: the cluster, its clients and the controller that injects faults.
+// world is one run: the cluster, its clients, and the controller that injects faults.
 type world struct {
 	t       *testing.T
 	seed    uint64
-	random  *rand.Rand // only for the controller
+	random  *rand.Rand // used only by the controller
 	profile profile
 	logger  *slog.Logger
 
@@ -64,31 +66,32 @@ type world struct {
 	net   *network
 	meta  *controlPlane
 	store *objectStore
-	// parent is the process with the local metadata store; nil: the API server has the metadata.
+	// parent is the process with the local metadata store. If it is nil, the API server has the
+	// metadata.
 	parent    *parent
-	operators struct { // only the controller uses it
+	operators struct { // used only by the controller
 		started int
 		running []*operator
 	}
-	cluster string    // the id of the cluster
-	brokers []*broker // including those that are not added yet
+	cluster string    // id of the cluster
+	brokers []*broker // all brokers, including those not added yet
 	scale   scale
 	oracle  *oracle
-	// exactlyOnce is nil unless the clients use coordinators (TestExactlyOnce). The oracle then
-	// checks nothing.
+	// exactlyOnce is nil unless the clients use coordinators (TestExactlyOnce). If it is set, the
+	// oracle checks nothing.
 	exactlyOnce *exactlyOnce
 	history     history
 	tails       []*client
 	stopped     chan *liveBroker // processes that have completed a controlled shutdown
-	scheduled   []event          // actions of the controller, such as the end of a fault
+	scheduled   []event          // future actions of the controller, such as the end of a fault
 
 	mu struct {
 		sync.Mutex
-		trace          []string // the last traceMax events, for the report of a violation
+		trace          []string // last traceMax events, for the report of a violation
 		violation      string
-		processes      uint64 // of brokers and operators that have started
+		processes      uint64 // number of started brokers and operators
 		count          tally
-		healed         bool // all faults have ended
+		healed         bool // true after all faults have ended
 		writersStopped bool
 	}
 }
@@ -150,12 +153,12 @@ func runSeed(t *testing.T, seed uint64, out io.Writer) (reached tally) {
 	return reached
 }
 
-// usesParent reports whether a run has the metadata of `heartwood dev`.
+// usesParent reports whether a run stores its metadata like `heartwood dev`.
 func usesParent(seed uint64) bool {
 	return *parentFlag || rand.New(rand.NewPCG(seed, 9)).IntN(4) == 0
 }
 
-// simulate runs one seed and returns its world after the end, or nil if the test has failed. If
+// simulate runs one seed. It returns the world after the run, or nil if the test has failed. If
 // withParent is set, a parent process has the metadata. Parameter prepare is called before the run.
 func simulate(t *testing.T, seed uint64, out io.Writer, withParent bool,
 	prepare func(*world)) (finished *world) {
@@ -218,7 +221,7 @@ func (w *world) addTopics() {
 	w.meta.createSets(w.profile.sets)
 }
 
-// run injects faults for a while, heals everything, and checks the result.
+// run injects faults for a while, ends all faults, and checks the result.
 func (w *world) run() {
 	defer w.shutDown()
 	w.startCluster()
@@ -235,8 +238,8 @@ func (w *world) run() {
 	w.heal()
 }
 
-// startCluster starts the brokers, and what decides about their partitions. All brokers register
-// before the first election.
+// startCluster starts the brokers, and the processes that decide about their partitions. All
+// brokers register before the first election.
 func (w *world) startCluster() {
 	if w.parent != nil {
 		w.parent.start()
@@ -272,8 +275,7 @@ func (w *world) runFor(d time.Duration) {
 	}
 }
 
-// runDue runs the scheduled actions whose time has come, and processes completed controlled
-// shutdowns.
+// runDue runs the scheduled actions that are due, and processes completed controlled shutdowns.
 func (w *world) runDue() {
 	for range len(w.stopped) {
 		l := <-w.stopped
@@ -302,7 +304,7 @@ func (w *world) schedule(after time.Duration, do func()) {
 	w.scheduled = append(w.scheduled, event{time.Now().Add(after), do})
 }
 
-// spawn runs f in a goroutine that the run waits for.
+// spawn runs f in a goroutine for which the run waits at its end.
 func (w *world) spawn(f func()) { w.tasks.Go(f) }
 
 // shutDown ends all processes, and waits for all goroutines of the run.
@@ -316,7 +318,7 @@ func (w *world) shutDown() {
 	w.tasks.Wait()
 }
 
-// tracef adds an event to the trace, which the report of a violation contains.
+// tracef adds an event to the trace. The report of a violation contains the trace.
 func (w *world) tracef(format string, args ...any) {
 	line := fmt.Sprintf("%8.3f "+format, append([]any{time.Since(w.begin).Seconds()}, args...)...)
 	w.logger.Info("event", "text", line)
@@ -347,13 +349,13 @@ func (w *world) failed() bool {
 	return w.mu.violation != ""
 }
 
-// apiFailure is a failure of a write to the API server.
+// apiFailure is the kind of a failed write to the API server.
 type apiFailure int
 
 const (
 	noFailure  apiFailure = iota
-	answerLost            // the write is executed, but the broker receives no answer
-	writeLate             // the broker receives no answer, and the write is executed later
+	answerLost            // the write is executed, but the broker receives no response
+	writeLate             // the broker receives no response, and the write is executed later
 )
 
 func (w *world) isHealed() bool {

@@ -19,9 +19,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// limited is the manifest of a cluster, with placeholders for the cleaner's workers and its I/O
-// rate. At the rate slow a pass over the data of load takes minutes on any machine, so that the
-// test can observe its progress. At the rate fast a pass takes less than a second.
+// limited is a cluster's manifest with placeholders for the cleaner's workers and I/O rate. At the
+// rate slow, a pass over the data of load takes minutes on any machine, so the test can observe its
+// progress. At the rate fast, a pass takes less than a second.
 const (
 	limited = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -31,8 +31,8 @@ spec: {brokers: 1, cleaner: {workers: %d, ioRate: %s}, metrics: {partitions: Ful
 	slow, fast = "128Ki", "1Gi"
 )
 
-// onRequest returns the manifest of a topic with the given compaction settings and the given value
-// of the annotation clean-now.
+// onRequest returns a topic's manifest with the given compaction settings and the given value of
+// the annotation clean-now.
 func onRequest(compaction, annotation string) string {
 	return fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -56,7 +56,7 @@ func load(t *testing.T, bootstrap []string, book *ledger.Ledger, seed uint64) {
 	}
 }
 
-// series contains the name and further labels of each series that exists once per partition. Every
+// series contains the name and further labels of each series that exists for each partition. Every
 // series must exist from the start of the process.
 var series = [][]string{
 	{"cleaner_runs_total", "result", "success"}, {"cleaner_runs_total", "result", "nothing_to_do"},
@@ -76,17 +76,17 @@ var series = [][]string{
 	{"log_blocked_bytes", "reason", "active_segment"},
 }
 
-// transientSeries are the series that are absent while their value is unknown: while no pass runs,
-// or until the cleaner has measured the garbage.
+// transientSeries are series that are absent while their value is unknown: while no pass runs, or
+// until the cleaner has measured the garbage.
 var transientSeries = []string{"cleaner_eta_seconds", "log_reclaimable_bytes"}
 
-// pool contains the series of the whole cleaner, which have no label partition.
+// pool contains the series of the whole cleaner, which do not have the label partition.
 var pool = []string{
 	"cleaner_queue_length", "cleaner_workers_busy", "cleaner_memory_bytes",
 	"cleaner_throttled_seconds_total", "cleaner_quarantined_partitions",
 }
 
-// single returns the value of a metric that has a single series without labels.
+// single returns the value of a metric that has only one series, without labels.
 func single(t *testing.T, m process.Metrics, name string) float64 {
 	t.Helper()
 	family := m["heartwood_"+name].GetMetric()
@@ -96,7 +96,7 @@ func single(t *testing.T, m process.Metrics, name string) float64 {
 	return family[0].GetGauge().GetValue() + family[0].GetCounter().GetValue()
 }
 
-// valueOf returns the value of a partition's series, which must exist.
+// valueOf returns the value of a partition's series. The series must exist.
 func valueOf(t *testing.T, m process.Metrics, partition int, name string,
 	labels ...string) float64 {
 	t.Helper()
@@ -107,7 +107,7 @@ func valueOf(t *testing.T, m process.Metrics, partition int, name string,
 	return got
 }
 
-// peaks contains the highest value of each series over several scrapes.
+// peaks contains the highest value of each series in several scrapes.
 type peaks map[string]float64
 
 func (p peaks) scrape(t *testing.T, m process.Metrics) {
@@ -139,13 +139,13 @@ func (p peaks) scrape(t *testing.T, m process.Metrics) {
 
 func (p peaks) add(name string, value float64) { p[name] = max(p[name], value) }
 
-// heartwood runs the binary with args until it exits, and returns its exit code, stdout and stderr.
+// heartwood runs the binary with args until it exits. It returns the exit code, stdout and stderr.
 func heartwood(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	p := process.Start(t, args...)
 	var lines []string
 	var reading sync.WaitGroup
-	reading.Go(func() { // a process that prints more than a buffer contains would wait
+	reading.Go(func() { // otherwise a process that prints much would block
 		for line := range p.Lines {
 			lines = append(lines, line)
 		}
@@ -187,7 +187,7 @@ func TestCleanIsObservable(t *testing.T) {
 	clean := process.Start(t, "clean", "tickets", "--address", s.HTTP, "--wait")
 	output := []string{}
 	seen := peaks{}
-	// The pass is slow (see limited), so that the test can observe all metrics of a running pass.
+	// The pass is slow (see limited). So the test can observe all metrics of a running pass.
 	await.For(t, func() string {
 		output = append(output, read(clean.Lines)...)
 		seen.scrape(t, s.Metrics(t))
@@ -231,8 +231,8 @@ func TestCleanIsObservable(t *testing.T) {
 }
 
 // metricsDuringAPass must be above 0 at some time during the passes, and metricsAfterAPass at their
-// end. Other metrics of the cleaner change for too short a time to be observed here, or change only
-// if a pass fails. Tests in internal/logstore/cleaner check them.
+// end. The cleaner's other metrics change too briefly to be observed here, or change only if a pass
+// fails. Tests in internal/logstore/cleaner check them.
 var (
 	metricsDuringAPass = []string{
 		"cleaner_reason Cleaning", "cleaner_phase phase indexing", "cleaner_progress_ratio",
@@ -249,7 +249,7 @@ var (
 	}
 )
 
-// missing returns those of the given series whose highest value is 0.
+// missing returns those given series whose highest value is 0.
 func (p peaks) missing(names []string) (missing []string) {
 	for _, name := range names {
 		if p[name] <= 0 {
@@ -259,7 +259,7 @@ func (p peaks) missing(names []string) (missing []string) {
 	return missing
 }
 
-// inProgress reports whether a line of the output of `heartwood clean` reports progress above 0 %.
+// inProgress reports whether an output line of `heartwood clean` reports progress above 0 %.
 func inProgress(line string) bool {
 	return strings.Contains(line, " % done") && !strings.Contains(line, ", 0 % done")
 }
@@ -279,7 +279,7 @@ func read(lines <-chan string) (all []string) {
 	}
 }
 
-// checkAfter checks the values of the series after all partitions were cleaned.
+// checkAfter checks the series' values after all partitions were cleaned.
 func checkAfter(t *testing.T, m process.Metrics) {
 	t.Helper()
 	for partition := range partitions {
@@ -312,8 +312,7 @@ func checkAfter(t *testing.T, m process.Metrics) {
 	}
 }
 
-// checkLog checks that the log contains one line for each pass, with the cost and the result of the
-// pass.
+// checkLog checks that the log contains one line for each pass, with the pass's cost and result.
 func checkLog(t *testing.T, log string) {
 	t.Helper()
 	summaries := 0
@@ -345,7 +344,7 @@ func checkLog(t *testing.T, log string) {
 
 // TestDisabledCleanerIsReported runs a cluster whose cleaner has no workers. The metrics must
 // report that maxLag is exceeded and that the cleaner is disabled. `heartwood clean` must fail with
-// the reason, and `heartwood topics` must print it.
+// the reason, and `heartwood topics` must print the reason.
 func TestDisabledCleanerIsReported(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 0, fast), onRequest("maxLag: 1s", ""))
@@ -380,8 +379,8 @@ func TestDisabledCleanerIsReported(t *testing.T) {
 	}
 }
 
-// TestCleanNowAnnotation sets the annotation clean-now of a topic in its manifest. Each new value
-// must start one pass per partition; a restart must not repeat the pass for a value that is done.
+// TestCleanNowAnnotation sets a topic's annotation clean-now in the manifest. Each new value must
+// start one pass per partition. A restart must not repeat the pass for a value that is done.
 func TestCleanNowAnnotation(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, onRequest("minDirtyPercent: 100", ""))

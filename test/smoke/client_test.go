@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// events is a topic that stores batches in the producer's codec and without a retention time,
-// because the records of the test have old timestamps.
+// events describes a topic that stores batches in the producer's codec. It has no retention time,
+// because the test's records have old timestamps.
 const events = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: events}
@@ -26,9 +26,9 @@ spec:
   retention: {time: -1s}
 `
 
-// TestFranzGoProducesAndConsumes checks with franz-go what test/compat checks with other clients.
-// It produces with all five codecs and with idempotence, and the records include null values and
-// headers. It reads from the beginning, from an offset, from a timestamp and from the end.
+// TestFranzGoProducesAndConsumes runs the checks of test/compat with franz-go. It produces with all
+// five codecs and with idempotence. The records include null values and headers. It reads from the
+// beginning, from an offset, from a timestamp and from the end.
 func TestFranzGoProducesAndConsumes(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, events)
@@ -53,8 +53,8 @@ func TestFranzGoProducesAndConsumes(t *testing.T) {
 				Headers:   []kgo.RecordHeader{{Key: "codec", Value: []byte{number}}, {Key: "null"}},
 			})
 		}
-		// The records are sent as one batch. Compression would enlarge a batch of one small record,
-		// and the client would send it uncompressed.
+		// The records are sent as one batch. In a batch with one small record, compression would increase
+		// the size, and the client would send the batch uncompressed.
 		if err := client.ProduceSync(t.Context(), sent[len(sent)-3:]...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +70,8 @@ func TestFranzGoProducesAndConsumes(t *testing.T) {
 		sent[len(sent)-2:])
 }
 
-// TestFranzGoTransaction: a read_committed consumer reads the record of a committed transaction,
-// and not that of an aborted one.
+// TestFranzGoTransaction checks that a read_committed consumer reads the record of a committed
+// transaction, but not the record of an aborted transaction.
 func TestFranzGoTransaction(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, events)
@@ -113,7 +113,7 @@ func value(number uint8) []byte {
 	return []byte(strings.Repeat(fmt.Sprint("codec ", number, " "), 100))
 }
 
-// consume reads count records of the only partition of the topic events, starting at the position
+// consume reads count records from the only partition of the topic events, starting at the position
 // from.
 func consume(t *testing.T, bootstrap []string, from kgo.Offset, count int) []*kgo.Record {
 	t.Helper()

@@ -15,8 +15,8 @@ import (
 )
 
 // TestKillLosesNothingAcknowledged kills the process with SIGKILL while a producer sends records.
-// After a restart all acknowledged records must be present, and the same producer must continue
-// with its id and sequence numbers.
+// After a restart, all acknowledged records must be present, and the same producer must continue
+// with its producer id and sequence numbers.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -58,8 +58,8 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 }
 
 // TestSecondStartOnOneDataDirectoryFails starts a second process with the data directory of a
-// running one. The second process must fail with an error that names the directory and its lock.
-// The first process must continue to accept records.
+// running process. The second process must fail with an error that names the directory and its
+// lock. The first process must continue to accept records.
 func TestSecondStartOnOneDataDirectoryFails(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)

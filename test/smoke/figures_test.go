@@ -30,7 +30,7 @@ func compactions(t *testing.T, s process.Setup) map[int32]report.Compaction {
 	return found
 }
 
-// figures returns those values of reports that survive a restart.
+// figures returns the values in reports that survive a restart.
 func figures(compactions map[int32]report.Compaction) map[int32]report.Compaction {
 	kept := map[int32]report.Compaction{}
 	for partition, c := range compactions {
@@ -43,9 +43,10 @@ func figures(compactions map[int32]report.Compaction) map[int32]report.Compactio
 }
 
 // TestCleanerFiguresSurviveKill kills the process in the middle of a pass, and damages the last
-// line of the file of totals. After the restart, the counts of passes, their bytes and the time of
-// the last clean must be the values from before the pass. If the topic is deleted and created
-// again, its values must start at 0, although it continues with the retained records.
+// line of the file with the cleaner's totals. After the restart, the counts of passes, their bytes
+// and the time of the last clean must have their values from before the pass. If the topic is
+// deleted and created again, its values must start at 0, although the topic continues with the
+// retained records.
 func TestCleanerFiguresSurviveKill(t *testing.T) {
 	t.Parallel()
 	topic := onRequest("minDirtyPercent: 100", "")
@@ -146,7 +147,7 @@ func TestCleanerFiguresSurviveKill(t *testing.T) {
 	p.Stop(t, syscall.SIGINT)
 }
 
-// tearTotals adds an incomplete line to the file of the cleaner's totals.
+// tearTotals appends an incomplete line to the file with the cleaner's totals.
 func tearTotals(t *testing.T, dataDir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dataDir, "*", "cleaner-totals"))

@@ -17,8 +17,8 @@ import (
 )
 
 // TestDowngradeToTheFormatLevel runs two binaries in turn: this version, and a later version that
-// supports one more format level. The earlier version must run again while the cluster has its
-// level. After the level was raised, it must refuse the data directory and change no file.
+// supports one more format level. The earlier version must run again while the cluster still has
+// its level. After the level was raised, it must refuse the data directory and change no file.
 func TestDowngradeToTheFormatLevel(t *testing.T) {
 	t.Parallel()
 	later := filepath.Join(t.TempDir(), "heartwood-later")

@@ -23,8 +23,8 @@ import (
 // volumeMiB is the size of the volume in TestFullVolumeRecovers.
 const volumeMiB = 96
 
-// pressured is a cluster with a compacted topic that is cleaned only under storage pressure: its
-// minimum dirty ratio is never exceeded.
+// pressured describes a cluster with a compacted topic. The topic is cleaned only under storage
+// pressure, because its minimum dirty ratio is never exceeded.
 const pressured = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: smoke}
@@ -44,10 +44,10 @@ spec:
   segment: {size: 4Mi}
 `
 
-// TestFullVolumeRecovers fills a small volume. The cleaner reclaims space at the threshold clean.
-// At the threshold reject, the broker refuses produce requests, and reads, commits and deletions
-// continue. After a topic is deleted, a producer that has retried until then must succeed without a
-// restart. All acknowledged records must be present.
+// TestFullVolumeRecovers fills a small volume. At the threshold clean, the cleaner must reclaim
+// space. At the threshold reject, the broker must refuse produce requests, while reads, commits and
+// deletions continue. After a topic is deleted, a producer that has retried until then must succeed
+// without a restart. All acknowledged records must be present.
 func TestFullVolumeRecovers(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, pressured)
@@ -63,7 +63,7 @@ func TestFullVolumeRecovers(t *testing.T) {
 	kept, state := ledger.New(), ledger.New()
 	random := rand.New(rand.NewPCG(seed.New(t), 1))
 
-	// 40 MiB of garbage: 20 values of the same 64 keys.
+	// Produce 40 MiB of garbage: 20 values for the same 64 keys.
 	client := producer(t, bootstrap)
 	for round := range 20 {
 		for key := range 64 {
@@ -75,8 +75,8 @@ func TestFullVolumeRecovers(t *testing.T) {
 	if bytes := reclaimed(t, s); bytes > 0 {
 		t.Fatalf("%v bytes are reclaimed before the volume is full", bytes)
 	}
-	// Fill the volume. The cleaner may be slower than the producer, so that records are refused
-	// until it has reclaimed the garbage. Then fill the rest.
+	// Fill the volume. If the cleaner is slower than the producer, records are refused until the
+	// cleaner has reclaimed the garbage. Then fill the rest of the volume.
 	impatient := impatientProducer(t, bootstrap)
 	fill(ctx, t, impatient, random)
 	await.For(t, func() string {
@@ -98,13 +98,13 @@ func TestFullVolumeRecovers(t *testing.T) {
 	}
 	commitOffset(ctx, t, admin)
 
-	// A producer with the usual retries continues when space is free again.
+	// A producer with the default retries must continue when space is free again.
 	done := make(chan error, 1)
 	go func() { done <- send(ctx, client, kept, blob(random, "kept", 1, 0, 1<<10)) }()
 	select {
 	case err := <-done:
 		t.Fatalf("a record was not retried: %v", err)
-	case <-time.After(2 * time.Second): // several retries
+	case <-time.After(2 * time.Second): // long enough for several retries
 	}
 	if _, err := admin.DeleteTopics(ctx, "filler"); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func blob(random *rand.Rand, topic string, key, round, size int) *kgo.Record {
 	return &kgo.Record{Topic: topic, Key: fmt.Appendf(nil, "key-%d", key), Value: value}
 }
 
-// send produces a record, waits for its acknowledgement, and stores both in the ledger.
+// send produces a record and waits for the acknowledgement. It stores both in the ledger.
 func send(ctx context.Context, client *kgo.Client, book *ledger.Ledger, r *kgo.Record) error {
 	book.Sent(r)
 	err := client.ProduceSync(ctx, r).FirstErr()
@@ -184,7 +184,7 @@ func commitOffset(ctx context.Context, t *testing.T, admin *kadm.Client) {
 	}
 }
 
-// gauge returns the value of a metric with one series.
+// gauge returns the value of a metric that has only one series.
 func gauge(t *testing.T, metrics process.Metrics, name string) float64 {
 	t.Helper()
 	series := metrics["heartwood_"+name].GetMetric()
@@ -205,8 +205,9 @@ func reclaimed(t *testing.T, s process.Setup) (bytes float64) {
 	return bytes
 }
 
-// readToEnd reads a topic without producing to it, unlike traffic.ReadAll. The last record of each
-// partition is the latest of its key, so the cleaner does not remove it.
+// readToEnd reads a topic without producing to it, unlike traffic.ReadAll. It knows the end because
+// each partition's last record is the latest one of its key, so the cleaner does not remove this
+// record.
 func readToEnd(ctx context.Context, t *testing.T, admin *kadm.Client, bootstrap []string,
 	topic string) (read []*kgo.Record) {
 	t.Helper()

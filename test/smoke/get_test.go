@@ -19,8 +19,8 @@ spec: {cluster: smoke, partitions: 3, cleanupPolicy: Compact}
 `
 
 // TestKeysArePrinted runs `heartwood get` on a cluster for four keys: a key with several records, a
-// deleted key, a key that another partitioner has sent to another partition, and a key that does
-// not exist.
+// deleted key, a key that another partitioner has sent to a different partition, and a key that
+// does not exist.
 func TestKeysArePrinted(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, fmt.Sprintf(limited, 1, fast), keyedTopic)

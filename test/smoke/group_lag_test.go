@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// lagTopic is a topic whose partitions have different leaders.
+// lagTopic describes a topic whose partitions have different leaders.
 const lagTopic = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: smoke}
@@ -25,8 +25,9 @@ metadata: {name: tickets}
 spec: {cluster: smoke, partitions: 6, replicas: 1, cleanupPolicy: Delete}
 `
 
-// TestGroupLagMetric compares the metric with the lag that an admin client computes: while the
-// consumer is stopped in the middle of the topic, and after the consumer has read everything.
+// TestGroupLagMetric compares the metric with the lag that an admin client computes. It compares
+// them while the consumer is stopped in the middle of the topic, and after the consumer has read
+// everything.
 func TestGroupLagMetric(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 3, lagTopic)
@@ -42,7 +43,7 @@ func TestGroupLagMetric(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	// Each partition must have a committed offset. Otherwise the client and the metric compute
+	// Each partition must have a committed offset. Otherwise the client and the metric would compute
 	// different lags.
 	seen, read := map[int32]bool{}, 0
 	for ctx := process.WithDeadline(t); len(seen) < 6; {

@@ -24,7 +24,8 @@ metadata: {name: smoke}
 spec: {brokers: 1}
 `
 
-// detailed is the same LogCluster; its brokers export every series of their partitions.
+// detailed describes the same LogCluster, with brokers that export every series of their
+// partitions.
 const detailed = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: smoke}
@@ -33,8 +34,8 @@ spec: {brokers: 1, metrics: {partitions: Full}}
 
 const partitions = 2
 
-// tickets is the manifest of a compacted topic. Its segments are small, so that the cleaner has
-// work after a few megabytes.
+// tickets is the manifest of a compacted topic. Its segments are small. So the cleaner has work
+// after a few megabytes.
 var tickets = fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: tickets}
@@ -73,8 +74,8 @@ func checkTopic(t *testing.T, bootstrap []string, topic string, book *ledger.Led
 	return held
 }
 
-// TestManifestsInCompactingLogOut covers the main use: it starts a cluster from manifests, produces
-// to a compacted topic, and waits until the cleaner has compacted it.
+// TestManifestsInCompactingLogOut covers the main use case. It starts a cluster from manifests,
+// produces to a compacted topic, and waits until the cleaner has compacted the topic.
 func TestManifestsInCompactingLogOut(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, detailed, tickets)
@@ -119,7 +120,7 @@ func TestManifestsInCompactingLogOut(t *testing.T) {
 }
 
 // waitForCleans waits until the metrics report that the cleaner has cleaned every partition and
-// freed bytes in it. A log that was never cleaned has a dirty ratio of 1.
+// freed bytes in each. A log that was never cleaned has a dirty ratio of 1.
 func waitForCleans(t *testing.T, s process.Setup) {
 	t.Helper()
 	await.For(t, func() string {
@@ -155,7 +156,7 @@ func waitForCleans(t *testing.T, s process.Setup) {
 	})
 }
 
-// checkReport checks the response to GET /api/v1/partitions for the topic.
+// checkReport checks the topic's report in the response to GET /api/v1/partitions.
 func checkReport(t *testing.T, s process.Setup) {
 	t.Helper()
 	var answer report.Partitions
@@ -180,8 +181,8 @@ func checkReport(t *testing.T, s process.Setup) {
 	}
 }
 
-// TestAddedManifestIsApplied adds the manifest of a topic to the directory of a running cluster.
-// The topic must be created without a restart.
+// TestAddedManifestIsApplied adds a topic's manifest to the directory of a running cluster. The
+// topic must be created without a restart.
 func TestAddedManifestIsApplied(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 3, cluster, tickets)

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// logged is the manifest of a LogCluster with settings.
+// logged returns a LogCluster's manifest with the given settings.
 func logged(settings string) string {
 	return fmt.Sprintf(`apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -21,11 +21,12 @@ spec: {brokers: 2%s}
 `, settings)
 }
 
-// TestLogLevelChangesWithoutARestart: the brokers log messages of level debug while the manifest
-// requests this level, in one process and in one process for each broker.
+// TestLogLevelChangesWithoutARestart checks that the brokers log messages of level debug while the
+// manifest requests this level. It runs all brokers in one process, and then each broker in its own
+// process.
 func TestLogLevelChangesWithoutARestart(t *testing.T) {
 	t.Parallel()
-	// In one process the brokers share a level, so the first of them changes it.
+	// In one process, the brokers share a log level, so only the first broker changes it.
 	for processes, changes := range map[bool][]string{false: {""}, true: {"broker=0", "broker=1"}} {
 		t.Run(fmt.Sprint("processes ", processes), func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +48,8 @@ func TestLogLevelChangesWithoutARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			// The first group creates __consumer_offsets, whose coordinators both brokers load.
+			// The first group causes the creation of __consumer_offsets. Both brokers then load coordinators
+			// of this topic.
 			kadm.NewClient(client).FindGroupCoordinators(process.WithDeadline(t), "g")
 			for _, broker := range []string{"broker=0", "broker=1"} {
 				await.For(t, func() string {
@@ -59,7 +61,7 @@ func TestLogLevelChangesWithoutARestart(t *testing.T) {
 	}
 }
 
-// missingLine returns "" if the process has logged a line with all of the words.
+// missingLine returns "" if the process has logged a line that contains all of the words.
 func missingLine(p *process.Process, words ...string) string {
 	for line := range strings.Lines(p.Stderr.String()) {
 		found := 0

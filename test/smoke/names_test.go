@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestUnknownNamesFail: a command with the name of an object that does not exist fails, and prints
-// the name. If the command also has the name of an existing object, it shows that object.
+// TestUnknownNamesFail checks that a command fails and prints the name if an object with this name
+// does not exist. If the command also has the name of an existing object, it must show this object.
 func TestUnknownNamesFail(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, tickets)
@@ -21,7 +21,7 @@ func TestUnknownNamesFail(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, test := range []struct {
 		args []string
-		out  string // in the first line of standard output; "": there is none
+		out  string // text in the first line of standard output; "": no output
 		want string
 	}{
 		{append([]string{"topics", "nosuch"}, names...), "", `unknown topic "nosuch"`},
@@ -49,8 +49,8 @@ func TestUnknownNamesFail(t *testing.T) {
 	}
 }
 
-// TestCommandsFollowTheBrokerProcesses: with --processes, the parent process returns the addresses
-// of the brokers, and the commands send their requests to these.
+// TestCommandsFollowTheBrokerProcesses checks commands with --processes: the parent process returns
+// the brokers' addresses, and the commands send their requests to these addresses.
 func TestCommandsFollowTheBrokerProcesses(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 2, cluster, tickets)

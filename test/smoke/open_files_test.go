@@ -13,8 +13,8 @@ import (
 
 var openFilesRow = regexp.MustCompile(`Max open files +(\d+) +(\d+)`)
 
-// TestSoftLimitOfOpenFilesIsRaised starts the process with a low soft limit. The process raises it
-// to the hard limit, logs both, and exports them with its usage as metrics.
+// TestSoftLimitOfOpenFilesIsRaised starts the process with a low soft limit. The process must raise
+// it to the hard limit, log both limits, and export both and the number of open files as metrics.
 func TestSoftLimitOfOpenFilesIsRaised(t *testing.T) {
 	t.Parallel()
 	const soft = 200

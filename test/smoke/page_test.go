@@ -22,17 +22,17 @@ var update = flag.Bool("update", false, "write docs/metrics.md instead of compar
 const (
 	pageFile  = "../../docs/metrics.md"
 	tableHead = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
-	// detailHead precedes the rows of the metrics that only the level Full includes.
+	// detailHead is the text before the rows of the metrics that only the level Full includes.
 	detailHead = "\n## Only with spec.metrics.partitions Full\n\n" + tableHead
 )
 
-// transient are the metrics that have no series at some times. The page may contain a row for such
-// a metric although the process does not export it now.
+// transient are metrics that sometimes have no series. The page can contain a row for such a metric
+// although the process does not export it now.
 var transient = map[string]bool{
 	// exported only while a pass runs
 	"heartwood_cleaner_eta_seconds":    true,
 	"heartwood_cleaner_progress_ratio": true,
-	// exported only while the garbage of a log is known
+	// exported only while a log's garbage is known
 	"heartwood_log_reclaimable_exact": true,
 	// exported only while a group has committed offsets
 	"heartwood_group_lag_offsets": true,
@@ -40,11 +40,10 @@ var transient = map[string]bool{
 	"heartwood_log_hanging_transactions":                 true,
 	"heartwood_log_late_transactions":                    true,
 	"heartwood_log_oldest_transaction_timestamp_seconds": true,
-	// exported after the first round of the scrub, and while something at rest is damaged
+	// exported after the first round of the scrub, or while anything at rest is damaged
 	"heartwood_scrub_checked_since_timestamp_seconds": true,
 	"heartwood_scrub_damaged_segments":                true,
-	// These metrics are exported after a pass has rewritten a batch with dead records and
-	// compressed it.
+	// exported after a pass has rewritten and compressed a batch with dead records
 	"heartwood_compression_input_bytes_total":  true,
 	"heartwood_compression_output_bytes_total": true,
 	"heartwood_compression_seconds_total":      true,
@@ -52,10 +51,11 @@ var transient = map[string]bool{
 
 // checkMetricsPage checks that docs/metrics.md lists exactly the metrics of a process that has
 // served requests and exports every series of partitions. The page first lists the metrics of the
-// default level, then the others. checkMetricsPage applies the manifests with the default level.
+// default level, and then the others. So checkMetricsPage also applies the manifests with the
+// default level.
 func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client, manifests string) {
 	t.Helper()
-	// This request fails, so that the process exports the metric of errors.
+	// This request must fail, because only then does the process export the metric of errors.
 	if _, err := kadm.NewClient(client).CreateTopic(process.WithDeadline(t), -7, 1, nil,
 		"no-such-number-of-partitions"); err == nil {
 		t.Error("a topic with -7 partitions was created")
@@ -99,8 +99,8 @@ func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client, manifes
 	}
 }
 
-// exportedRows returns the rows of a table, sorted, and the written rows of transient metrics that
-// are not exported now.
+// exportedRows returns the rows of a table, sorted, including the written rows of transient metrics
+// that are not exported now.
 func exportedRows(metrics process.Metrics, written string) []string {
 	exported := table(metrics)
 	for row := range strings.Lines(written) {
@@ -129,7 +129,7 @@ func compareRows(t *testing.T, exported []string, written string) {
 	}
 }
 
-// table returns a row of the page's table for each heartwood metric, sorted by name.
+// table returns a row in the format of the page's table for each heartwood metric, sorted by name.
 func table(exported process.Metrics) []string {
 	var rows []string
 	for _, name := range slices.Sorted(maps.Keys(exported)) {
@@ -144,7 +144,7 @@ func table(exported process.Metrics) []string {
 	return rows
 }
 
-// rowName returns the name of the metric in a row of the table.
+// rowName returns the metric's name in a row of the table.
 func rowName(row string) string {
 	_, name, _ := strings.Cut(row, "`")
 	name, _, _ = strings.Cut(name, "`")

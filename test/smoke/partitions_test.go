@@ -11,15 +11,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// placedTopic is a topic whose records are retained when it is deleted.
+// placedTopic describes a topic whose records are retained when it is deleted.
 const placedTopic = `apiVersion: heartwood.dev/v1alpha1
 kind: Topic
 metadata: {name: tickets}
 spec: {cluster: smoke, partitions: 2, replicas: 3, minInSyncReplicas: 2}
 `
 
-// TestPartitionsAreListed runs `heartwood partitions` on three brokers: all replicas get in sync,
-// and after the deletion of the topic its partitions are listed as retained.
+// TestPartitionsAreListed runs `heartwood partitions` on three brokers. All replicas must become in
+// sync. After the topic is deleted, its partitions must be listed as retained.
 func TestPartitionsAreListed(t *testing.T) {
 	t.Parallel()
 	cluster := strings.Replace(fmt.Sprintf(limited, 1, fast), "brokers: 1", "brokers: 3", 1)
@@ -69,7 +69,8 @@ func TestPartitionsAreListed(t *testing.T) {
 		return ""
 	})
 
-	// Without the consent a topic of the same name continues with the records; see test/sim.
+	// Without the consent, a later topic of the same name would continue with the records; see
+	// test/sim.
 	id := list("--retained")[0][4]
 	if logs := retainedLogs(t, s.DataDir); len(logs) != 6 {
 		t.Fatalf("retained logs: %v, want one for each replica", logs)
@@ -87,7 +88,7 @@ func TestPartitionsAreListed(t *testing.T) {
 	})
 }
 
-// retainedLogs returns the directories of retained logs of all brokers.
+// retainedLogs returns the directories of all brokers' retained logs.
 func retainedLogs(t *testing.T, data string) []string {
 	t.Helper()
 	var found []string
@@ -96,7 +97,7 @@ func retainedLogs(t *testing.T, data string) []string {
 			strings.HasSuffix(path, "-delete")) {
 			found = append(found, path)
 		}
-		return nil // a directory may be deleted meanwhile
+		return nil // a directory may have been deleted meanwhile
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 
 // TestReadersSeeWholeBatchesWhileSegmentsAreReplaced reads a topic again and again while the
 // cleaner replaces and deletes the segment files from which responses are sent. If a response
-// contained a truncated range, or a range of a wrong file, franz-go would report a wrong checksum.
-// The offsets of each partition must increase.
+// contained a truncated range, or a range from a wrong file, franz-go would report a wrong
+// checksum. Each partition's offsets must increase.
 func TestReadersSeeWholeBatchesWhileSegmentsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, detailed, tickets)

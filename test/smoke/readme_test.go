@@ -15,9 +15,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestReadmeCommands runs the commands of the README that do not need Kubernetes, one after the
-// other, on other ports and in another data directory. It runs bench for a shorter time. If kcat is
-// not installed, the test itself produces the records.
+// TestReadmeCommands runs the README's commands that do not need Kubernetes, one after the other.
+// It uses other ports and another data directory, and runs bench for a shorter time. If kcat is not
+// installed, the test itself produces the records.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("../../README.md")
@@ -32,7 +32,7 @@ func TestReadmeCommands(t *testing.T) {
 	r := readme{t: t, setup: s}
 	for _, c := range all {
 		if strings.HasPrefix(c.Text, "kubectl ") || strings.HasPrefix(c.Text, "make image") {
-			break // the section on Kubernetes
+			break // the Kubernetes section is not run
 		}
 		if !c.Inline && !strings.HasPrefix(c.Text, "make build") {
 			r.run(c.Text)
@@ -45,7 +45,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// readme runs commands of the README.
+// readme runs the README's commands.
 type readme struct {
 	t       *testing.T
 	setup   process.Setup
@@ -85,7 +85,7 @@ func (r *readme) run(text string) {
 	r.check(words, out)
 }
 
-// check checks the output of a command.
+// check checks a command's output.
 func (r *readme) check(words []string, out string) {
 	history := slices.Contains(words, "--history")
 	switch {
@@ -102,8 +102,8 @@ func (r *readme) check(words []string, out string) {
 // numbers matches the numbers in a line, with their units.
 var numbers = regexp.MustCompile(`[0-9][0-9.]*( ([KMG]i)?B)?`)
 
-// checkSample compares each line of the sample of `heartwood clean tickets --wait` in
-// docs/cleaner.md with the lines of the output, without the numbers.
+// checkSample compares the sample output of `heartwood clean tickets --wait` in docs/cleaner.md
+// with the real output, line by line and without the numbers.
 func checkSample(t *testing.T, out string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/cleaner.md")
@@ -137,7 +137,7 @@ func (r *readme) shell(text string) {
 	}
 }
 
-// produce produces the lines KEY:VALUE of a printf command to tickets.
+// produce produces the lines KEY:VALUE of a printf command to topic tickets.
 func (r *readme) produce(text string) {
 	r.t.Helper()
 	lines := strings.Split(text, "'")[1]

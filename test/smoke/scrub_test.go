@@ -15,8 +15,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestScrubOnRequest flips a bit of a segment of a running broker: `heartwood scrub --wait` must
-// find it, and fail; then the scrub is turned off, and requests fail with the remedy.
+// TestScrubOnRequest flips a bit in a segment of a running broker. `heartwood scrub --wait` must
+// find the damage and fail. Then the scrub is turned off, and requests must fail with a message
+// that says what to do.
 func TestScrubOnRequest(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 1, cluster, onRequest("minDirtyPercent: 100", ""))
@@ -71,7 +72,7 @@ func TestScrubOnRequest(t *testing.T) {
 	})
 }
 
-// checkRepair flips a bit of an offset index. A scrub replaces the file, and says so.
+// checkRepair flips a bit in an offset index. A scrub must replace the file and report this.
 func checkRepair(t *testing.T, s process.Setup) {
 	t.Helper()
 	index := filepath.Join(s.DataDir, "*", "tickets-0", "00000000000000000000.timeindex")
@@ -95,7 +96,7 @@ func checkRepair(t *testing.T, s process.Setup) {
 	}
 }
 
-// flipBit flips a bit of the byte at a position of the file that matches a pattern.
+// flipBit flips a bit of the byte at a position in the file that matches a pattern.
 func flipBit(t *testing.T, pattern string, position int64) {
 	t.Helper()
 	names, err := filepath.Glob(pattern)

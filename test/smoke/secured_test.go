@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/tlsscan"
 )
 
-// secured is a LogCluster with TLS, users, and TLS between its brokers.
+// secured describes a LogCluster with TLS, users, and TLS between its brokers.
 const secured = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: smoke}
@@ -43,7 +43,7 @@ spec: {cluster: smoke, authentication: {type: Tls}, acls: [
   {resource: {type: Topic, name: orders}, operations: [Read, Write]}]}
 `
 
-// files are the files of a user.
+// files are a user's files.
 type files struct {
 	t   *testing.T
 	dir string
@@ -58,7 +58,7 @@ func (f files) read(name string) []byte {
 	return content
 }
 
-// config returns the TLS configuration of the user, with a certificate if there is one.
+// config returns the user's TLS configuration, with a certificate if the user has one.
 func (f files) config() *tls.Config {
 	f.t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
@@ -78,7 +78,8 @@ func (f files) seeds() []string {
 	return strings.Split(string(f.read("bootstrap.servers")), ",")
 }
 
-// roundTrip writes a record to each partition, which both brokers acknowledge, and reads them.
+// roundTrip writes a record to each partition, waits until both brokers have acknowledged the
+// records, and reads them.
 func (f files) roundTrip(options ...kgo.Opt) {
 	f.t.Helper()
 	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(f.seeds()...),
@@ -106,13 +107,13 @@ func (f files) roundTrip(options ...kgo.Opt) {
 	}
 }
 
-// users returns the files of the users in the data directory of a process.
+// users returns the users' files in a process's data directory.
 func users(t *testing.T, s process.Setup) (alice, bob files) {
 	build := func(name string) files { return files{t, filepath.Join(s.DataDir, "users", name)} }
 	return build("alice"), build("bob")
 }
 
-// login authenticates with the password of the user.
+// login authenticates with the user's password.
 func (f files) login() kgo.Opt {
 	f.t.Helper()
 	return kgo.SASL(scram.Auth{User: string(f.read("username")),
@@ -139,9 +140,9 @@ func scan(t *testing.T, s process.Setup, fips bool) {
 	}
 }
 
-// TestFIPSMode runs brokers in Go's FIPS 140-3 mode, with fips140=on and with fips140=only, in
-// which all other algorithms fail. Users authenticate by password and by certificate, and the
-// brokers replicate.
+// TestFIPSMode runs brokers in Go's FIPS 140-3 mode: with fips140=on, and with fips140=only, in
+// which all other algorithms fail. Users must be able to authenticate by password and by
+// certificate, and the brokers must replicate.
 func TestFIPSMode(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"on", "only"} {
@@ -154,7 +155,8 @@ func TestFIPSMode(t *testing.T) {
 	}
 }
 
-// TestShortPasswordsAreRefusedByFIPS: with fips140=only, PBKDF2 needs a password of 112 bits.
+// TestShortPasswordsAreRefusedByFIPS checks that short passwords are refused with fips140=only,
+// because PBKDF2 then needs a password of at least 112 bits.
 func TestShortPasswordsAreRefusedByFIPS(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 2, secured)

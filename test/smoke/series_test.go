@@ -16,11 +16,11 @@ import (
 	"heartwood.dev/heartwood/test/kit/traffic"
 )
 
-// seriesMax is the largest number of series that a broker exports by default for a topic with one
-// partition. It includes series with the label topic and without the label partition.
+// seriesMax is the maximum number of series that a broker exports by default for a topic with one
+// partition. This includes series that have the label topic but not the label partition.
 const seriesMax = 20
 
-// busy is the manifest of a cluster in whose topic a pass takes minutes.
+// busy is the manifest of a cluster with a topic in which a pass takes minutes.
 const busy = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: smoke}
@@ -38,8 +38,8 @@ spec:
   segment: {size: 256Ki}
 `
 
-// TestDefaultSeriesOfAPartitionAreLimited counts the series of a partition while it has the most: a
-// pass runs and a transaction is open.
+// TestDefaultSeriesOfAPartitionAreLimited counts a partition's series when there are the most of
+// them: while a pass runs and a transaction is open.
 func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 3, busy)
@@ -49,7 +49,7 @@ func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 		traffic.Updates{Topic: "tickets", Keys: 2000, Rounds: 60, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}
-	// The transaction must be open for as long as a pass takes on a busy machine.
+	// The transaction must stay open for as long as a pass takes on a busy machine.
 	pending, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.TransactionalID("pay"),
 		kgo.TransactionTimeout(10*time.Minute))
 	if err != nil {
@@ -74,7 +74,7 @@ func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 		}
 		return ""
 	})
-	// The first pass has not ended yet, and one series exists only after it.
+	// The first pass has not ended, so one series is still absent.
 	if len(names)+1 > seriesMax {
 		t.Errorf("%d series, want at most %d:\n%s", len(names)+1, seriesMax,
 			strings.Join(names, "\n"))
@@ -89,8 +89,8 @@ func TestDefaultSeriesOfAPartitionAreLimited(t *testing.T) {
 	})
 }
 
-// largestSeries returns the names of a topic's series on the broker with the most series of the
-// topic. It contains a name once for each series.
+// largestSeries returns the names of a topic's series on the broker that has the most of them. A
+// name occurs once for each series.
 func largestSeries(metrics process.Metrics, topic string) []string {
 	byBroker := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {

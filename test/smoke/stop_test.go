@@ -13,8 +13,8 @@ import (
 )
 
 // TestStreamsDoNotDelayTheShutdown stops a cluster while a page of the console and a client of a
-// broker read events. If the streams delayed a broker, the broker would be killed, and the exit
-// code would be 1.
+// broker read event streams. If the streams delayed a broker's shutdown, the broker would be
+// killed, and the exit code would be 1.
 func TestStreamsDoNotDelayTheShutdown(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 2, fmt.Sprintf(limited, 1, fast), keyedTopic)

@@ -7,15 +7,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestInvalidInputEndsWithCode2 starts the binary with invalid flags or manifests. It must exit
-// with code 2 and a message that contains the field or flag, the value, and the valid values.
+// TestInvalidInputEndsWithCode2 starts the binary with invalid flags or manifests. The binary must
+// exit with code 2 and a message that contains the field or flag, the value, and the valid values.
 func TestInvalidInputEndsWithCode2(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		topic string // this part of the tickets manifest is replaced by with
 		with  string
 		args  []string
-		begin string   // the first words of the expected message
+		begin string   // first words of the expected message
 		parts []string // other parts of the expected message
 	}{
 		"level out of the codec's range": {

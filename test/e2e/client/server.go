@@ -36,7 +36,7 @@ type account struct {
 	book   *ledger.Ledger
 	loads  uint64     // number of loads so far; makes the values of each load different
 	stop   func()     // stops the running stream; nil if no stream is running
-	stream chan int64 // receives the number of sent records when the stream has ended
+	stream chan int64 // number of sent records, when the stream has ended
 	group  *group     // consumer; nil if the client has joined no group
 	copier *copier    // nil if the topic is not being copied
 }

@@ -19,20 +19,20 @@ import (
 // node is the operator or a broker, with its cache of the sets.
 type node struct {
 	id     int32                         // -1: the operator
-	keys   map[string][]partitionset.Key // of brokers: the partitions that it holds, by set
+	keys   map[string][]partitionset.Key // a broker's partitions, by set; nil for the operator
 	writer *commit.Writer
 	mu     sync.Mutex
 	seen   map[string]version
 }
 
-// cluster is the brokers, the operator and the API server.
+// cluster contains the brokers, the operator and the API server.
 type cluster struct {
 	ctx      context.Context
 	tasks    sync.WaitGroup
 	server   *server
 	operator *node
 	brokers  []*node
-	names    []string // of the sets
+	names    []string // names of the sets
 	mu       sync.Mutex
 	states   map[int32]placement.BrokerState
 	changed  time.Time // time of the last change of a broker's state
@@ -44,14 +44,14 @@ type size struct{ brokers, partitions, sets, cores int }
 
 const (
 	replicas = 3
-	// detection is the longest time until a leader has detected the failure of a follower: its
-	// connections are refused.
+	// detection is the maximum time until a leader has detected a follower's failure. It is short
+	// because the follower refuses connections.
 	detection = 300 * time.Millisecond
-	// catchUp is the longest time until a follower that has returned has caught up.
+	// catchUp is the maximum time until a returned follower has caught up.
 	catchUp = 2 * time.Second
-	// leaveISR is how long the operator leaves ISR changes to the leaders.
+	// leaveISR is the time for which the operator leaves ISR changes to the leaders.
 	leaveISR = 5 * time.Second
-	// retryInterval is the time after which a broker repeats a report that has failed.
+	// retryInterval is the time after which a broker repeats a failed report.
 	retryInterval = 3 * time.Second
 )
 
@@ -73,7 +73,7 @@ func newCluster(ctx context.Context, size size) *cluster {
 	return c
 }
 
-// addSets creates the sets, with the partitions of topics with ten partitions each.
+// addSets creates the sets. Their topics have ten partitions each.
 func (c *cluster) addSets(size size) {
 	sets := make([]*v1alpha1.PartitionSet, size.sets)
 	for i := range sets {
@@ -112,14 +112,14 @@ func (c *cluster) addNode(id int32) *node {
 	return n
 }
 
-// brokerStates returns the states of all brokers, and when one of them changed last.
+// brokerStates returns the states of all brokers, and the time at which any of them changed last.
 func (c *cluster) brokerStates() (map[int32]placement.BrokerState, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.states, c.changed
 }
 
-// setState changes the state of a broker.
+// setState changes a broker's state.
 func (c *cluster) setState(id int32, state placement.BrokerState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,8 +162,8 @@ func (c *cluster) run() {
 	}
 }
 
-// decideAlways decides about a set after each change of the set or of a broker, at most once in
-// 20 ms.
+// decideAlways makes the decisions for a set after each change of the set or of a broker, at most
+// once in 20 ms.
 func (c *cluster) decideAlways(set string, stale chan struct{}) {
 	var decidedFor time.Time
 	for {
@@ -188,7 +188,7 @@ func (c *cluster) decideAlways(set string, stale chan struct{}) {
 	}
 }
 
-// decide lets the operator decide about a set, if anything has to be changed.
+// decide makes the operator's decisions for a set, if any change is needed.
 func (c *cluster) decide(set string) {
 	change := func(s *partitionset.Set) error {
 		brokers, changed := c.brokerStates()
@@ -208,8 +208,8 @@ func (c *cluster) decide(set string) {
 	}
 }
 
-// reportServing reports the partitions that a broker serves whenever its sets have changed, one
-// report at a time. It retries every retryInterval, as a broker does.
+// reportServing reports the partitions that a broker serves whenever the broker's sets have
+// changed, one report at a time. It retries every retryInterval, like a broker.
 func (c *cluster) reportServing(b *node, unreported <-chan struct{}) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -231,7 +231,7 @@ func (c *cluster) reportServing(b *node, unreported <-chan struct{}) {
 	}
 }
 
-// reports returns the reports about the partitions of a set that a broker leads and that are not
+// reports returns the reports on the partitions of a set that a broker leads and that are not
 // recorded as served.
 func (c *cluster) reports(b *node, set string) (changes []commit.Change) {
 	b.mu.Lock()
@@ -255,8 +255,8 @@ func (c *cluster) reports(b *node, set string) (changes []commit.Change) {
 	return changes
 }
 
-// changeISRs lets a broker change the ISRs of the partitions that it leads: it removes followers
-// that are down, and adds those that have returned.
+// changeISRs changes the ISRs of the partitions that a broker leads. It removes followers that are
+// down, and adds followers that have returned.
 func (c *cluster) changeISRs(b *node) {
 	for wait(c.ctx, 50*time.Millisecond) == nil {
 		brokers, changed := c.brokerStates()
@@ -282,7 +282,7 @@ func (c *cluster) changeISRs(b *node) {
 			}
 			for _, err := range b.writer.ChangeStatuses(c.ctx, set, true, changes) {
 				if err != nil && !errors.Is(err, metadata.ErrISRConflict) {
-					break // the next round proposes it again
+					break // the next round makes this proposal again
 				}
 			}
 		}
@@ -306,7 +306,8 @@ func (b *node) proposal(state *partitionset.State, brokers map[int32]placement.B
 		if member {
 			change.From = append(change.From, id)
 		}
-		// Each leader detects a failure, and each follower catches up, at another time.
+		// Each leader detects a failure at a different time, and each follower catches up at a different
+		// time.
 		percent := (b.id*37 + id*11 + state.LeaderEpoch*7) % 100
 		up := brokers[id].Liveness == placement.Up
 		stays := member && (up && current || !up && since < share(detection, percent))
@@ -323,13 +324,13 @@ func (b *node) proposal(state *partitionset.State, brokers map[int32]placement.B
 	return &change
 }
 
-// share returns a share of a duration, in percent.
+// share returns the given percentage of a duration.
 func share(elapsed time.Duration, percent int32) time.Duration {
 	return elapsed / 100 * time.Duration(percent)
 }
 
-// count returns the number of partitions without a serving leader, and of those that are not fully
-// in sync with the brokers that are up.
+// count returns the number of partitions without a serving leader, and the number of partitions
+// whose ISR differs from the live brokers.
 func (c *cluster) count() (offline, outOfSync int) {
 	brokers, _ := c.brokerStates()
 	for _, name := range c.names {
@@ -352,7 +353,7 @@ func (c *cluster) count() (offline, outOfSync int) {
 					}
 				}
 				if have < len(entry.State.ISR) {
-					have = -1 // a dead member delays acks=all
+					have = -1 // a failed ISR member delays acks=all
 				}
 			}
 			if have != want {

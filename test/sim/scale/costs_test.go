@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// measured is the CPU time of kube-apiserver and etcd for a status write, by the number of
-// partitions in the set, with four watchers (ADR 0250).
+// measured is the CPU time of kube-apiserver and etcd for a status write with four watchers, by the
+// number of partitions in the set (ADR 0250).
 var measured = []struct {
 	partitions int
 	cpu        time.Duration
@@ -17,18 +17,19 @@ var measured = []struct {
 }
 
 const (
-	// entryBytes is the size of the two entries of a partition (ADR 0250).
+	// entryBytes is the size of a partition's two entries (ADR 0250).
 	entryBytes = 88
-	// Each further watcher costs the API server a copy and the encryption of the event, at 1 GB/s,
-	// and a wake-up. This is an estimate.
+	// The following constants estimate the costs of each further watcher for the API server: a copy
+	// and the encryption of the event, at 1 GB/s, and a wake-up.
 	watchersMeasured  = 4
 	watcherBase       = 20 * time.Microsecond
 	watcherNanosBytes = 1
-	// roundTrip is the time of a request on the network, and of etcd's disk for a write.
+	// roundTrip is the time of a request on the network, including the time of etcd's disk for a
+	// write.
 	roundTrip = 3 * time.Millisecond
 )
 
-// writeCPU returns the CPU time of a write, with interpolation between the measured sizes.
+// writeCPU returns the CPU time of a write. It interpolates between the measured sizes.
 func writeCPU(partitions, watchers int) time.Duration {
 	cpu := measured[len(measured)-1].cpu
 	for i, m := range measured {
@@ -47,18 +48,19 @@ func writeCPU(partitions, watchers int) time.Duration {
 	return cpu + time.Duration(max(0, watchers-watchersMeasured))*perWatcher
 }
 
-// readCPU returns the CPU time of a read: it is decoded and encoded once, where a write is decoded,
-// validated, stored and read for the watches.
+// readCPU returns the CPU time of a read. In a read, the set is decoded and encoded once. In a
+// write, it is decoded, validated, stored and read for the watches.
 func readCPU(partitions int) time.Duration { return writeCPU(partitions, 0) / 4 }
 
-// processor is the cores of the API server. Requests wait for a core in the order of their arrival.
+// processor contains the cores of the API server. Requests wait for a core in the order of their
+// arrival.
 type processor struct {
 	mu   sync.Mutex
-	free []time.Time // time at which each core has completed all earlier requests
+	free []time.Time // times at which each core has completed all earlier requests
 	used time.Duration
 }
 
-// run takes CPU time, and returns when it has passed.
+// run uses CPU time, and returns when this time has passed.
 func (p *processor) run(ctx context.Context, cpu time.Duration) error {
 	p.mu.Lock()
 	index := 0

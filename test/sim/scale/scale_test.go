@@ -11,14 +11,14 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// phase is what the cluster needs after an event.
+// phase contains the measurements after an event.
 type phase struct {
 	name      string
-	served    time.Duration // time until every partition has a leader that serves
-	inSync    time.Duration // time until every ISR contains exactly the brokers that are up
+	served    time.Duration // time until every partition has a serving leader
+	inSync    time.Duration // time until every ISR contains exactly the live brokers
 	writes    int
 	conflicts int
-	cpu       time.Duration // of the API server
+	cpu       time.Duration // CPU time of the API server
 }
 
 func (p phase) String() string {
@@ -48,7 +48,7 @@ func (c *cluster) measure(t *testing.T, name string, event func()) phase {
 				outOfSync)
 		}
 	}
-	time.Sleep(10 * time.Second) // writes that follow
+	time.Sleep(10 * time.Second) // waits for writes that follow
 	synctest.Wait()
 	p.writes += c.server.writes
 	p.conflicts += c.server.conflict
@@ -84,8 +84,8 @@ func simulate(t *testing.T, size size) (phases []phase) {
 
 var large = flag.Bool("large", false, "simulate 100 brokers and 10,000 partitions, for minutes")
 
-// TestSetsAtScale simulates the lab cluster and one of 20 brokers. A failure must not congest the
-// API server with conflicts.
+// TestSetsAtScale simulates the lab cluster, and a cluster of 20 brokers. It checks that a failure
+// does not congest the API server with conflicts.
 func TestSetsAtScale(t *testing.T) {
 	for _, c := range []size{{3, 1000, 16, 2}, {20, 2000, 16, 2}} {
 		for _, p := range simulate(t, c) {
@@ -96,8 +96,8 @@ func TestSetsAtScale(t *testing.T) {
 	}
 }
 
-// TestLargeCluster simulates 100 brokers and 10,000 partitions, with another number of sets, and
-// with an API server of another size. docs/scale.md has the results.
+// TestLargeCluster simulates 100 brokers and 10,000 partitions, with different numbers of sets and
+// different sizes of the API server. docs/scale.md has the results.
 func TestLargeCluster(t *testing.T) {
 	if !*large {
 		t.Skip("run with -large: it takes minutes")

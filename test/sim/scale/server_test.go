@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 )
 
-// server is the API server. Every node watches all sets.
+// server is the API server. Every node has a watch on all sets.
 type server struct {
 	cpu      processor
 	watchers int
@@ -23,7 +23,7 @@ type server struct {
 	news     map[*node]chan string // names of changed sets
 }
 
-// version is a version of a set. The decoded form is shared by all nodes that watch it.
+// version is a version of a set. All nodes that watch the set share the decoded form.
 type version struct {
 	resource *v1alpha1.PartitionSet
 	decoded  *partitionset.Set
@@ -52,7 +52,7 @@ func (s *server) update(ctx context.Context,
 	next *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
 	before := s.current(next.Name).resource
 	size := len(next.Spec.Assignments)
-	if err := s.cpu.run(ctx, readCPU(size)); err != nil { // decoding, and the check of the version
+	if err := s.cpu.run(ctx, readCPU(size)); err != nil { // decoding, and checking the version
 		return nil, err
 	}
 	if s.current(next.Name).resource.ResourceVersion == before.ResourceVersion {
@@ -74,7 +74,7 @@ func (s *server) update(ctx context.Context,
 	return s.put(&changed), nil
 }
 
-// api is the API server as a node uses it: commit.API.
+// api is a node's access to the API server. It implements commit.API.
 type api struct {
 	server *server
 	node   *node
