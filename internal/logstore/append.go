@@ -55,11 +55,11 @@ func (l *Log) AppendProduced(batch []byte, verified Verified, now time.Time) (Ap
 // appendBatch appends a batch if checkSpace accepts it.
 func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 	checkSpace func(*environment) error) (Appended, error) {
-	// The configuration is loaded once, so that all checks of one batch use the same settings even
-	// if Configure runs concurrently.
+	// The configuration is loaded once, because all checks of one batch must use the same settings
+	// even if Configure runs concurrently.
 	config := l.config.Load()
 	// The batch is validated without Log.mu: decompression and recompression are most of the work,
-	// and do not use the state of the log.
+	// and do not use the log's state.
 	rules := config.rules
 	rules.Compress = l.env.compress(compressmeter.SiteProduce)
 	collected := l.compaction.Sidecars.Collector(config.settings.Compact)
@@ -192,8 +192,8 @@ func (l *Log) writeAtLocked(b record.Parts, config *config, now time.Time) error
 	}
 	if err != nil {
 		// Neither Update nor AddAborted can fail here: the marker was checked before, and the index
-		// entries ascend with the offsets. If one of them fails anyway, the log stops, because the
-		// batch is already in the file.
+		// entries ascend with the offsets. If Update or AddAborted fails anyway, the log stops,
+		// because the batch is already in the file.
 		l.fault.FailLocked(err)
 		return l.fault.StoppedLocked()
 	}

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// benchBatchBytes is the uncompressed size of the batches in the benchmarks. A busy producer sends
+// benchBatchBytes is the uncompressed size of a batch in the benchmarks. A busy producer sends
 // batches of about this size.
 const benchBatchBytes = 64 << 10
 
@@ -126,7 +126,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkIndexLookup measures Segment.Position alone: a search in the index, and a walk over the
+// BenchmarkIndexLookup measures only Segment.Position: a search in the index, and a walk over the
 // batch headers of one index interval.
 func BenchmarkIndexLookup(b *testing.B) {
 	log, store := benchLog(b, b.TempDir(), compress.None)

@@ -107,8 +107,8 @@ func (c *committer) work() {
 		if l == nil {
 			return
 		}
-		// The error is not needed here. After a failed sync the log has stopped, or the next flush
-		// retries; requests that wait for the sync check the state of the log.
+		// The error is not needed here. After a failed sync, either the log has stopped or the next
+		// flush retries. Requests that wait for the sync check the state of the log.
 		_ = l.disk.Commit()
 		c.finish(l)
 		c.synced(l)

@@ -16,7 +16,7 @@ import (
 // (if the codec needs its own block), and by the kernel.
 type codecOutputs struct{ coded, written [][]byte }
 
-// watch wraps the compression of a log so that o notes the memory that codecs write into.
+// watch wraps the compression function of a log: o then records the memory that codecs write into.
 func (o *codecOutputs) watch(log *Log) {
 	unwatched := log.env.compress
 	log.env.compress = func(site string) compress.Func {

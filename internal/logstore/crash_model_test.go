@@ -35,9 +35,9 @@ type partitionModel struct {
 	batches []appended // every batch whose append has begun, including those below start
 	// truncatedTo is the log end after the last truncation. It may be in a gap between two batches.
 	truncatedTo int64
-	// filled lists, in ascending order, the empty batches that a truncation appended because it
-	// ended in an offset gap (ADR 0100). After a crash the log may end at the end of any of them. A
-	// truncation removes such a batch only as a whole.
+	// filled contains, in ascending order, the empty batches that truncations appended because they
+	// ended in an offset gap (ADR 0100). After a crash the log may end at the end of any of these
+	// batches. A truncation removes such a batch only as a whole.
 	filled  []filledGap
 	restart int64 // new log start while StartAt empties the log; none otherwise
 	synced  int64 // offset below which all records were reported durable and must exist
@@ -270,8 +270,8 @@ func (p *partitionModel) missing(read []modelRecord, from, to int64, committed b
 		return sprint("read %+v, which was not appended", read[0])
 	}
 	for key, r := range final {
-		// If the range ends below cleanable, the record that supersedes this one may be above the
-		// range.
+		// If the range ends below cleanable, the record that supersedes this record may be above
+		// the range.
 		if got[key] != r.value && (to >= p.cleanable || !may[r.offset]) {
 			return sprint("last value of key %s is %q, was %q", key, got[key], r.value)
 		}

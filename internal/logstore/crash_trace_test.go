@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 )
 
-// note adds the state of the partitions and their files to the history of the run, if the flag
+// note adds the state of the partitions and their files to the history of the run if the flag
 // -crash.trace is set.
 func (w *workload) note(what string) {
 	if !*crashTrace {

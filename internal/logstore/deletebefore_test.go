@@ -172,7 +172,7 @@ func TestRetentionUnblocksReadersOfADeletedTransaction(t *testing.T) {
 	}
 }
 
-// DeleteBefore raises a first dirty offset that is below the new log start, also on disk.
+// DeleteBefore raises a first dirty offset that is below the new log start, in memory and on disk.
 func TestDeleteBeforeResetsTheFirstDirtyOffset(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

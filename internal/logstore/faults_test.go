@@ -181,7 +181,8 @@ func TestTwoRoundsOfRetentionLeaveNoGap(t *testing.T) {
 		if err := log.DeleteBefore(12); err != nil {
 			t.Fatal(err)
 		}
-		// Call deleteBefore, which writes no checkpoints: they would contain the new log start.
+		// Call deleteBefore and not DeleteBefore, which would write checkpoints with the new log
+		// start.
 		if _, err := log.deleteBefore(23); err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ func (l *Log) noteCheckpointed(recoveryPoint int64) {
 	defer l.mu.Unlock()
 	l.disk.CheckpointedToLocked(recoveryPoint)
 	if l.mu.truncation != nil && l.mu.truncation.checkpointsDue {
-		// The checkpoints on disk were computed after the truncation, so they describe the log as
-		// it is now.
+		// The checkpoints on disk were computed after the truncation, so they describe the current
+		// log.
 		l.mu.truncation = nil
 	}
 }

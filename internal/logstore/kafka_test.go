@@ -64,8 +64,8 @@ type kafkaState struct {
 	readUncommitted, readCommitted []string
 }
 
-// kafkaStates reads the file clean.txt or killed.txt: the state of each partition in the data
-// directory.
+// kafkaStates reads the file clean.txt or killed.txt, which contains the state of each partition in
+// the data directory.
 func kafkaStates(t *testing.T, name string) (all []kafkaState) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(kafkaDirectories, name+".txt"))

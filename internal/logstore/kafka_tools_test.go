@@ -68,8 +68,8 @@ func packed(t *testing.T, codec compress.Codec, id record.Identity, records int)
 	return batch
 }
 
-// writeForKafka writes a log with batches of all codecs and of an idempotent producer, and with
-// transactions: committed, aborted and open ones. It returns the number of records.
+// writeForKafka writes a log with batches of all codecs, batches of an idempotent producer, and
+// committed, aborted and open transactions. It returns the number of records.
 func writeForKafka(t *testing.T, dir string) (records int) {
 	t.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: dir, Logger: quiet(), FlushInterval: time.Hour})

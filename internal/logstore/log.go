@@ -29,8 +29,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Errors of the methods of Log, besides the errors of record.Validate. Each comment names the
-// methods that return the error, and the reason.
+// Errors of the methods of Log, in addition to the errors of record.Validate. Each comment names
+// the methods that return the error, and the reason.
 var (
 	// Read: the offset is below the log start or above the limit of the read
 	ErrOffsetOutOfRange = reader.ErrOffsetOutOfRange
@@ -96,8 +96,8 @@ type Log struct {
 	notes      *datadir.Notes
 	compaction compaction.Compaction
 
-	// closed is a summary of the log, which close computes if it succeeds. Store.Close reads it
-	// after close has returned.
+	// closed is a summary of the log, which the method close computes if it succeeds. Store.Close
+	// reads the summary after close has returned.
 	closed checkpoint.ClosedLog
 
 	// truncating is held during a truncation. It is acquired before all other locks of the log.
@@ -125,7 +125,7 @@ type Log struct {
 		// be a later time. It is zero while the segment is empty.
 		firstAppend time.Time
 		// aborted is the number of aborted transactions in each segment, for the checkpoint. It is
-		// used only after the log is closed; an open log computes the numbers from its segments.
+		// only used after the log is closed; an open log computes the numbers from its segments.
 		aborted    checkpoint.AbortedCounts
 		truncation *pendingTruncation // the current truncation; nil if there is none
 	}
@@ -337,8 +337,8 @@ func (l *Log) ReadCommitted(offset, limit int64, bytesMax int, wholeFirst bool) 
 	return l.reader.ReadCommitted(offset, limit, bytesMax, wholeFirst)
 }
 
-// Stats is a snapshot of a log, for metrics and reports. Invariant: LogStart <= LastStable <=
-// HighWatermark <= LogEnd.
+// Stats is a snapshot of a log's state, for metrics and reports. Invariant: LogStart <= LastStable
+// <= HighWatermark <= LogEnd.
 type Stats struct {
 	SizeBytes     int64 // size of the data files, without indexes; 0 once the log is closed
 	Segments      int   // number of segments, including the active one; 0 once the log is closed

@@ -36,8 +36,7 @@ func (v compactionView) environment() compaction.Env {
 		Compress: func() compress.Func { return l.env.compress(compressmeter.SiteClean) }}
 }
 
-// producers returns the last batch of each active producer, which a pass keeps (cleaner invariant
-// I25).
+// producers returns each active producer's last batch, which a pass keeps (cleaner invariant I25).
 func (v compactionView) producers() map[int64]clean.Producer {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -151,7 +151,8 @@ type lookupRun struct {
 	value  int
 }
 
-// step appends, ends transactions, cleans, deletes, truncates, or moves the high watermark.
+// step executes a random operation: it appends, ends transactions, cleans, deletes, truncates, or
+// moves the high watermark.
 func (r *lookupRun) step() {
 	r.t.Helper()
 	switch n := r.random.IntN(20); {

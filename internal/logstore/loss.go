@@ -18,7 +18,7 @@ type evidence struct {
 	clean         bool
 	recoveryPoint int64 // checkpoint.UnknownOffset if no checkpoint lists the log
 	highWatermark int64
-	// segments are the ranges of all segments at the clean shutdown, in any order.
+	// segments contains the offset ranges of all segments at the clean shutdown, in any order.
 	segments []checkpoint.Range
 }
 

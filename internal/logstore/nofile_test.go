@@ -85,8 +85,8 @@ func TestNoFileDescriptorsLeft(t *testing.T) {
 		}
 		return err
 	})
-	// The appends roll the log. Nothing was written to the index files yet, so they are not open,
-	// and the flush has to open them.
+	// The appends roll the log. Nothing was written to the index files yet, so these files are not
+	// open, and the flush has to open them.
 	for range 20 {
 		appendBatch(t, log, keyed(t, "k"))
 	}

@@ -168,8 +168,8 @@ func testNewestIsReopened(t *testing.T) {
 	}
 }
 
-// A log that is offline can be released, retained and reopened. Its segments are read as after an
-// unclean shutdown, and a gap that cleaning may have left is not treated as lost data.
+// An offline log can be released, retained and reopened. Its segments are read as after an unclean
+// shutdown, and a gap that cleaning may have left is not treated as lost data.
 func TestOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
 	damage(t, mem, datadir.PartitionFile, flip(0))
@@ -254,7 +254,7 @@ func TestReleaseTraces(t *testing.T) {
 	}
 }
 
-// sizes matches the sizes in the trace of small text files. The sizes vary because the files
+// sizes matches the sizes of small text files in the trace. The sizes vary because the files
 // contain times and ids.
 var sizes = regexp.MustCompile(`0\+\d+`)
 
@@ -460,8 +460,8 @@ func TestCreateReusesDirectoryOfFailedCreate(t *testing.T) {
 	store := openStore(t, fault)
 	for _, n := range []int{3, 5} {
 		fill(t, createLog(t, store, settings(nil)), n)
-		// Rename the directory so that it seems to belong to another topic id. A second Create with
-		// the same topic id would otherwise reopen it.
+		// Rename the directory to make it seem to belong to another topic id. Otherwise a second
+		// Create with the same topic id would reopen it.
 		if n == 3 {
 			if err := store.Release(partition, true); err != nil {
 				t.Fatal(err)

@@ -249,7 +249,7 @@ func (l *Log) deleteBefore(offset int64) (moved bool, err error) {
 		return false, nil
 	}
 	// If the disk is full, the deletion continues without the flush, because deleting segments
-	// makes room.
+	// frees space.
 	if err := l.disk.FlushMaintained(); err != nil && !segmentlist.IsTemporary(err) {
 		return false, err
 	}

@@ -173,7 +173,7 @@ func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	}
 }
 
-// openStoreOnce opens a store that the test does not close, so that its disk stays as after a
+// openStoreOnce opens a store that the test does not close. Its disk therefore stays as after a
 // crash.
 func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	t.Helper()

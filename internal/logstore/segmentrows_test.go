@@ -85,8 +85,9 @@ func modelState(log *Log, handles []*segmentlist.Handle, index int,
 	return compaction.SegmentClean, ""
 }
 
-// TestSegmentStatesMatchDefinitions compares the states of segments with a model, and their sums
-// with the sections that the cleaner uses, while offsets and settings change at random.
+// TestSegmentStatesMatchDefinitions compares the segments' states with a model, and the sums over
+// the segments with the sections that the cleaner uses, while offsets and settings change at
+// random.
 func TestSegmentStatesMatchDefinitions(t *testing.T) {
 	for s := range seed.Sequence(t, 5) {
 		random := rand.New(rand.NewPCG(s, 0))

@@ -107,8 +107,8 @@ type Store struct {
 		// failures are logs that have stopped and were not yet reported to Options.Failed.
 		failures []failure
 		released []string // names of directories whose deletion is pending
-		// missing are the checkpointed logs whose directory did not exist when the store was
-		// opened.
+		// missing contains the checkpointed state of the logs whose directory did not exist when
+		// the store was opened.
 		missing map[PartitionID]checkpoint.State
 		// checkpoints tracks outages of the checkpoint writes in the background.
 		checkpoints outage.State

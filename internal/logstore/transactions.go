@@ -12,7 +12,7 @@ import (
 // Verified is an argument of AppendVerified; see package producer.
 type Verified = producer.Verified
 
-// Guard is a verification guard, a part of Verified; see package producer.
+// Guard is a verification guard, which is a field of Verified; see package producer.
 type Guard = producer.Guard
 
 // EndTxn is an argument of AppendControl; see package producer.

@@ -61,7 +61,7 @@ func (t *truncation) truncateFiles(handles []*segmentlist.Handle) error {
 	return nil
 }
 
-// markRemoved durably marks segments as deleted, from the last one to the first, and removes the
+// markRemoved durably marks segments as deleted, starting with the last segment, and removes the
 // producer snapshots above the new end. If a crash keeps only some of the marks, recovery ends the
 // log at the first missing segment, because the recovery point on disk is below that segment.
 func (t *truncation) markRemoved(handles []*segmentlist.Handle, files []swap.File) error {

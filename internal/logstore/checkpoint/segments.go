@@ -54,7 +54,7 @@ const UnknownWriter int64 = -2
 //
 // The other checkpoint files need no checksum, because a start compares their values with the log.
 // A start reads the end of a log only from this file. Without a checksum, a flipped bit could lower
-// the end, and offsets would be assigned a second time.
+// this end, and offsets would be assigned a second time.
 const (
 	segmentFields = 16
 	epochFields   = 6

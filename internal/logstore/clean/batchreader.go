@@ -83,7 +83,7 @@ func (r *batchReader) step(position int64) {
 	}
 }
 
-// add queues a batch. If one read cannot cover both the pending batches and this one, add first
+// add queues a batch. If one read cannot cover both the pending batches and this batch, add first
 // reads and visits the pending batches.
 func (r *batchReader) add(next readBatch) error {
 	if n := len(r.pending); n > 0 {

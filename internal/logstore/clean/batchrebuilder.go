@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// batchRebuilder applies the action of each batch: it returns the batch to write, which is
+// batchRebuilder applies the action for each batch: it returns the batch to write, which is
 // unchanged, rebuilt or reduced to its header. It compares every record that it decodes with the
 // sidecar.
 type batchRebuilder struct {
@@ -161,8 +161,8 @@ func (r *batchRebuilder) setHorizon(in readBatch, id *record.Identity) error {
 	return nil
 }
 
-// hasLiveTombstone reports whether one of the records [from, to) is a tombstone that is not
-// removed. The ranges of successive calls must ascend.
+// hasLiveTombstone reports whether one of the records [from, to) is a tombstone that remains. The
+// ranges of successive calls must ascend.
 func (r *batchRebuilder) hasLiveTombstone(from, to uint32) (found bool, err error) {
 	for r.nextOrdinal < to {
 		if !r.records.Next() {

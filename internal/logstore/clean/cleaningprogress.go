@@ -32,7 +32,7 @@ func SingleReplica() CleaningProgress { return CleaningProgress{{Below: math.Max
 
 const (
 	// progressResolution is the number of intervals into which a tombstone retention is divided.
-	// The time of a step is the end of the interval in which the replicas reported it. This bounds
+	// The time of a step is the end of the interval in which the replicas reported it. This limits
 	// the number of steps, however often the replicas report. A tombstone may be removed later by
 	// at most one interval, but never earlier.
 	progressResolution = 16

@@ -25,8 +25,8 @@ type Estimate struct {
 	// Error is the uncertainty of GarbageRecords: three standard deviations, as a share of all
 	// records, 0 to 1. With 0 the estimate is exact.
 	Error float64
-	// Segments is the share of dead records of each source, 0 to 1; -1 if the source has no sidecar
-	// or no records.
+	// Segments contains each source's share of dead records, 0 to 1. It is -1 for a source that has
+	// no sidecar or no records.
 	Segments []float64
 }
 

@@ -24,7 +24,7 @@ func (f *followUp) at(t time.Time) {
 	}
 }
 
-// afterAppend requests a pass once more records are appended: see Stats.KeptLastRecord.
+// afterAppend requests a pass after more records are appended; see Stats.KeptLastRecord.
 func (f *followUp) afterAppend() { f.stats.KeptLastRecord = true }
 
 // removable requests a pass for a tombstone or marker at an offset that has been removable on this

@@ -44,8 +44,8 @@ type measurer struct {
 	followUp    *followUp
 }
 
-// measure marks the records of a segment that are dead although they are not superseded, and
-// measures the segment.
+// measure marks the records of a segment that are dead for a reason other than being superseded,
+// and measures the segment.
 func (m *measurer) measure(plan *plan) error {
 	plan.measurement = measurement{liveBytes: plan.segment.SizeBytes(),
 		readBytes: plan.segment.SizeBytes()}
@@ -147,8 +147,8 @@ func (m *measurer) markDue(plan *plan) error {
 	return err
 }
 
-// markIfDue marks a removable tombstone or marker as dead if it is due. If it is not due yet,
-// markIfDue requests a pass for the time at which it becomes due.
+// markIfDue marks a removable tombstone or marker as dead if it is due. Otherwise it requests a
+// pass for the time at which the tombstone or marker becomes due.
 func (m *measurer) markIfDue(plan *plan, b keys.Batch, ordinal uint32, sinceMs int64) {
 	if b.Marker == keys.MarkerOther || b.Marker != keys.NoMarker && m.policy.required(b) {
 		return // required markers and other control records never become due

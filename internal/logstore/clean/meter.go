@@ -47,8 +47,8 @@ func (m *ioMeter) doneBytes() int64 {
 	return min(m.readBytes.Load(), max(m.stageBegin, m.stageEnd-1))
 }
 
-// add accounts for n bytes of I/O. It calls throttle once throttleBytes have accumulated, so the
-// last bytes of a pass may not be throttled.
+// add accounts for n bytes of I/O. It calls throttle each time throttleBytes have accumulated, so
+// the last bytes of a pass may not be throttled.
 func (m *ioMeter) add(n int) error {
 	bytes := m.unthrottled.Add(int64(n))
 	if bytes < throttleBytes || !m.unthrottled.CompareAndSwap(bytes, 0) {

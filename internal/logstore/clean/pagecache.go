@@ -55,8 +55,8 @@ func (u *cacheUse) cold() bool {
 	return u.warm != nil && int64(u.warm.all())*2*cacheBytes < u.size
 }
 
-// uncache evicts output segments from the page cache. It syncs them first, because only synced
-// pages can be evicted; the commit requires the sync anyway.
+// uncache evicts output segments from the page cache. It syncs the segments first, because only
+// synced pages can be evicted. The commit requires the sync anyway.
 func uncache(segments []*segment.Segment) error {
 	for _, s := range segments {
 		if err := s.Sync(); err != nil {

@@ -185,7 +185,7 @@ func (p *pass) newGroupRewrite(group rewriteGroup) *groupRewrite {
 	}
 }
 
-// write writes and seals the output segments. If it fails, the caller must discard them.
+// write writes and seals the output segments. If write fails, the caller must discard them.
 func (r *groupRewrite) write() error {
 	if err := r.writer.create(r.group[0].segment.Base()); err != nil {
 		return err

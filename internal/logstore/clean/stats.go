@@ -5,9 +5,9 @@ import "time"
 // Phase is the current activity of a pass.
 type Phase int8
 
-// The phases of a pass, in order. Their names are label values of a metric. Idle and Queued
-// describe a log without a running pass, and only the scheduler uses them; Run reports the other
-// four. Rewriting and Committing alternate: each occurs once per rewrite group.
+// The phases of a pass, in order. Their names are label values of a metric. Only the scheduler uses
+// Idle and Queued, which describe a log without a running pass. Run reports the other four phases.
+// Rewriting and Committing alternate: each occurs once per rewrite group.
 const (
 	Idle Phase = iota
 	Queued

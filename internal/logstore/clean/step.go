@@ -71,7 +71,7 @@ func (p *pass) beginGroup(group rewriteGroup) {
 	p.job.Env.Stage(step)
 }
 
-// replacement returns the step that reports that new segments have replaced a group.
+// replacement returns a step which reports that new segments have replaced a group.
 func (p *pass) replacement(group rewriteGroup, cleaned []*segment.Segment) Step {
 	step := p.stepOf(StepReplace, group)
 	for _, s := range cleaned {

@@ -45,7 +45,7 @@ func TestCompressionMetricsBySite(t *testing.T) {
 			t.Error("a series of the cleaner before the first pass")
 		}
 		keys, _ := updatesOf(40, 5)
-		// Supersede two of the four records of the batch, so that the pass rebuilds the batch.
+		// Supersede two of the batch's four records. The pass then rebuilds the batch.
 		f.put(append(keys, "a", "b")...)
 		f.put(keys...)
 		wait(5 * time.Second)

@@ -33,8 +33,8 @@ func (e estimate) stale(s compaction.Sections) bool {
 // is more than the topic's maxGarbage, or the garbage is unknown.
 //
 // Only a pass detects that a tombstone has no older record of its key, and starts the tombstone's
-// retention. So a dirty section waits for a pass no longer than one tombstone retention. If all
-// keys of the log are unique, this pass only reads the sidecars once.
+// retention. So a dirty section waits for a pass for at most one tombstone retention. If all keys
+// of the log are unique, this pass only reads the sidecars once.
 func (e estimate) worthPass(s compaction.Sections, settings *topicconfig.Settings,
 	now time.Time) bool {
 	if !e.Known || e.Sections.Truncations != s.Truncations ||

@@ -34,7 +34,7 @@ type counters struct {
 	lastFailure time.Time
 }
 
-// add returns the counters with the statistics of one pass added. It does not change c.
+// add returns the counters plus the statistics of one pass. It does not change c.
 func (c counters) add(s clean.Stats) counters {
 	c.read += s.LogReadBytes
 	c.written += s.LogWrittenBytes

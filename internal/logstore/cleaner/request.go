@@ -28,9 +28,9 @@ type request struct {
 	ticket int64
 }
 
-// requestWaitMax is the time that a request waits for the rolled segment to become cleanable. If
-// the segment is not cleanable by then, something else blocks it, such as minLag or an open
-// transaction, and the pass skips it.
+// requestWaitMax is the maximum time that a request waits for the rolled segment to become
+// cleanable. If the segment is not cleanable by then, another reason blocks it, such as minLag or
+// an open transaction, and the pass skips the segment.
 const requestWaitMax = 5 * time.Second
 
 // ready reports whether the requested pass may start.

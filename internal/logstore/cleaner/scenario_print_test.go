@@ -73,8 +73,8 @@ func format(b record.Batch) string {
 	return strings.Join(words, " ")
 }
 
-// counts prints the numbers of segments, batches, records, keys and tombstones of the log, for a
-// log that is too long to print.
+// counts prints the numbers of segments, batches, records, keys and tombstones in the log. It is
+// used if the log is too long to print.
 func (s *scenario) counts() {
 	there, keys, tombstones := s.scan(), map[string]bool{}, 0
 	for _, r := range there.records {

@@ -29,7 +29,7 @@ type logState struct {
 	quarantine quarantine
 	request    request
 	estimate   estimate
-	oldest     time.Time // time at which the oldest garbage that the last pass left was superseded
+	oldest     time.Time // time at which the oldest garbage left by the last pass was superseded
 	ended      time.Time // end of the last pass
 	garbage    countedGarbage
 	counters   counters

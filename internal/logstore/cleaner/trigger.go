@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Triggers are the reasons why a log needs a pass, as in the log message of the pass.
+// Triggers are the reasons why a log needs a pass. The log message of the pass contains the
+// trigger.
 const (
 	triggerMaxLag     = report.TriggerMaxLag
 	triggerRequested  = report.TriggerRequested
@@ -34,7 +35,7 @@ type passDue struct {
 // triggerInputs are the values that, together with a log's sections, decide whether the log needs a
 // pass.
 type triggerInputs struct {
-	horizon time.Time // time of the next pass that can remove tombstones; zero if there are none
+	horizon time.Time // time of the next pass that can remove tombstones; zero if there is none
 	// oldest is the time at which the oldest garbage that the last pass left was superseded; zero
 	// if the pass left no garbage.
 	oldest time.Time
@@ -106,8 +107,8 @@ func maxLagDue(s compaction.Sections, settings *topicconfig.Settings, oldest tim
 	return oldest.Add(settings.MaxLag)
 }
 
-// garbageRetry is the minimum time between a pass and the next pass that the garbage left by it
-// triggers.
+// garbageRetry is the minimum time between a pass and a next pass that is triggered by the garbage
+// which the first pass has left.
 const garbageRetry = time.Minute
 
 // passDue returns whether and why a log needs a pass now. A quarantined log needs no pass. Both the

@@ -286,7 +286,7 @@ func (c *Compaction) View(now time.Time) View {
 	return v
 }
 
-// findAborted collects the aborted transactions that begin below the bound and end above it.
+// findAborted collects the aborted transactions that begin below the bound and end above the bound.
 func (v *View) findAborted(handles []*segmentlist.Handle) error {
 	for _, h := range handles {
 		if h.Base() < v.Bound {

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// check reads a file of a directory. It fails with ErrMalformed if the content is malformed.
+// check reads a file in a directory and fails with ErrMalformed if the content is malformed.
 type check struct {
 	name string
 	read func(fsys vfs.FS, dir string) error

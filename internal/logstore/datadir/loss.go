@@ -57,8 +57,8 @@ func (n *Notes) SetLoss(cause string) error {
 	return nil
 }
 
-// StampLoss durably stores the replica incarnation id in the metadata at a time when the metadata
-// does not consider the loss yet. The id may be "". Afterwards the caller reports the loss.
+// StampLoss durably stores the replica incarnation id that the metadata contains before it takes
+// the loss into account. The id may be "". Afterwards the caller reports the loss.
 func (n *Notes) StampLoss(incarnation string) error {
 	return n.writeLoss(loss{cause: n.Loss(), incarnation: incarnation, stamped: true})
 }

@@ -47,7 +47,7 @@ type Disk struct {
 	// unsynced is the number of bytes that were appended since the last flush, or since the last
 	// sync that was requested because this number was too large.
 	unsynced atomic.Int64
-	// syncs counts the syncs of commits and flushes, including the seals of rolled segments. Only
+	// syncs counts the syncs by commits and flushes, including the seals of rolled segments. Only
 	// the metrics use it.
 	syncs syncMeter
 }
@@ -161,7 +161,8 @@ func (d *Disk) RolledLocked(segment *segmentlist.Handle, end int64, state []byte
 	d.settle()
 }
 
-// ForgetLocked removes the unsealed segments that match, because their files were deleted.
+// ForgetLocked removes the matching segments from the unsealed segments, because their files were
+// deleted.
 func (d *Disk) ForgetLocked(match func(*segmentlist.Handle) bool) {
 	d.unsealed = slices.DeleteFunc(slices.Clone(d.unsealed),
 		func(u unsealed) bool { return match(u.segment) })

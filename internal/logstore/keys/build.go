@@ -74,7 +74,7 @@ func (b *build) checkSpool(want Identity) error {
 	return nil
 }
 
-// run writes the sidecar. The function rest writes all sections except for the batches; Build and
+// run writes the sidecar. The function rest writes all sections except the batches; Build and
 // Derivation pass different functions.
 func (b *build) run(rest func() error) (err error) {
 	h := header{saltID: b.spool.saltID, identity: b.spool.Identity(), counts: b.spool.counts}

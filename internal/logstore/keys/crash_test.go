@@ -92,7 +92,7 @@ func TestCrashAtEveryStepLeavesCompleteSidecarOrNone(t *testing.T) {
 }
 
 // crashing is a file system that calls the function before ahead of each operation whose effect a
-// crash may lose, and also after renames and syncs.
+// crash may lose. It also calls the function after renames and syncs.
 type crashing struct {
 	vfs.FS
 	before func()

@@ -149,8 +149,8 @@ func (b *build) derived(remaps []*remap) error {
 	})
 }
 
-// remap maps the ordinals of the kept records of one source to their ordinals in the output. It
-// stores one bit for each record and one number for each 64 records.
+// remap maps the ordinals of one source's kept records to their ordinals in the output. It stores
+// one bit for each record and one number for each 64 records.
 type remap struct {
 	source DerivationSource
 	keep   []uint64

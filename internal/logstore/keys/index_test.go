@@ -77,7 +77,8 @@ func (w *world) checkNewest(r *Reader) {
 	}
 }
 
-// checkLocator compares the batch of each record with the model, in descending and in random order.
+// checkLocator compares the batch that a Locator finds for each record with the model, in
+// descending and in random order.
 func (w *world) checkLocator(r *Reader) {
 	w.t.Helper()
 	batchOf := make([]int, len(w.records))

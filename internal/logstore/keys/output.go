@@ -147,7 +147,7 @@ type Options struct {
 	// memory are sorted in a temporary file.
 	MemoryBytes int64
 	// Commit must call publish, which renames the file and syncs the directory, or return an error
-	// if the data file was replaced meanwhile. After an error, Build deletes the file and returns
+	// if the data file was replaced meanwhile. If Commit fails, Build deletes the file and returns
 	// the error unchanged. If Commit is nil, Build calls publish itself.
 	Commit func(publish func() error) error
 	// Data is the data file. If Data is not nil, the sidecar's probes are compared with it before

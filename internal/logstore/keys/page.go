@@ -61,7 +61,7 @@ type pageWriter struct {
 	written  int64  // bytes written, including checksums but not the current page
 }
 
-// write appends bytes to the section. A page may end anywhere within them.
+// write appends bytes to the section. A page may end anywhere within these bytes.
 func (w *pageWriter) write(part []byte) error {
 	for len(part) >= w.capacity-len(w.payload) {
 		n := w.capacity - len(w.payload)
@@ -177,7 +177,8 @@ func (r *pageReader) take(into []byte) error {
 	return nil
 }
 
-// skip skips n bytes of the section. It verifies the checksums of their pages.
+// skip skips n bytes of the section. It verifies the checksums of the pages that contain these
+// bytes.
 func (r *pageReader) skip(n uint64) error {
 	for n > uint64(len(r.rest)) {
 		n -= uint64(len(r.rest))

@@ -24,8 +24,8 @@ const (
 // Hasher returns the hasher that uses the salt as its secret.
 func (s Salt) Hasher() Hasher { return NewHasher(s) }
 
-// ID returns the number that identifies the salt in sidecars. It does not disclose the salt: it is
-// the hash of a constant under the salt.
+// ID returns the number that identifies the salt in sidecars. The number does not disclose the
+// salt: it is the hash of a constant with the salt as the secret.
 func (s Salt) ID() uint64 {
 	id, _ := s.Hasher().sum128([]byte("heartwood key salt"))
 	return id

@@ -115,7 +115,8 @@ func (s *State) isOpen(e *entry) bool {
 }
 
 // SetLogStart sets the log start offset. A transaction without a record at or above the log start
-// is no longer open. It stays in the snapshots, because a crash may revert the log start.
+// is no longer open. The transaction stays in the snapshots, because a crash may revert the log
+// start.
 func (s *State) SetLogStart(start int64) {
 	s.start = start
 	s.open = slices.DeleteFunc(s.open,

@@ -86,9 +86,9 @@ func (p *Progress) ResetFirstDirty() {
 	}
 }
 
-// SetFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. It returns the
-// error of the write. The offset in memory changes even if the write fails. After a crash, a pass
-// then cleans the same section once more, which changes nothing (cleaner invariant I38).
+// SetFirstDirty sets the first dirty offset and writes cleaner-offset-checkpoint. If the write
+// fails, it returns the error, but the offset in memory has changed. After a crash, a pass then
+// cleans the same section once more, which changes nothing (cleaner invariant I38).
 func (p *Progress) SetFirstDirty(offset int64) error {
 	p.firstDirty.Store(offset)
 	return p.log.Save()
@@ -155,7 +155,7 @@ func (p *Progress) planErasure() {
 // The offset may be lower than before when a replica was added, or while a new leader does not know
 // the progress of all replicas.
 func (p *Progress) SetReplicasTombstoneClean(offset int64) {
-	// Every fetch of every follower calls this method, so the offset is mostly unchanged.
+	// Every fetch of every follower calls this method, so the offset is usually unchanged.
 	if p.replicas.replicated.Load() != offset {
 		p.replicas.advance(offset, p.TombstoneClean(), time.Now(), p.log.Settings().TombstoneRetention)
 	}

@@ -152,7 +152,8 @@ func (r *recovery) dataBytes(base int64) (int64, error) {
 }
 
 // reaches reports whether a segment contains data above an offset, or does not end with a complete
-// batch. In the second case neither the end of this segment nor any later segment was synced.
+// batch. If the segment does not end with a complete batch, neither its end nor any later segment
+// was synced.
 func (r *recovery) reaches(base, offset int64) (bool, error) {
 	s, err := r.openSegment(base)
 	if errors.Is(err, record.ErrCorrupt) {

@@ -125,7 +125,7 @@ func (r *recovery) run() (err error) {
 // segment may have been active when its end was synced, and may have been rolled just before the
 // crash. In this case the recovery point is the segment's end, but its transaction index was never
 // synced and is not reliable. A producer snapshot at the end of the segment proves that the segment
-// was sealed, because the snapshot is written afterwards (Log.seal).
+// was sealed, because the snapshot is written after the seal (durability.Disk).
 func (r *recovery) sealedTo(end int64) bool {
 	return slices.ContainsFunc(r.files, func(f swap.File) bool {
 		return f.Kind == swap.SnapshotSuffix && f.Suffix == "" && f.Base == end

@@ -96,7 +96,7 @@ func (s State) NextRequested(targets []Target, now time.Time) (next Target, stat
 	return Target{}, s, false
 }
 
-// RequestPassed returns the state after a target that NextRequested returned was checked.
+// RequestPassed returns the state after the check of a target that NextRequested has returned.
 func (s State) RequestPassed(t Target) State {
 	if index, found := s.request(t.Topic); found && s.Requests[index].Running > 0 {
 		s.Requests = slices.Clone(s.Requests)

@@ -15,7 +15,7 @@
 //
 // # Locks and goroutines
 //
-// Writers share the mutex mu. It is held during writes to the files, but not during a sync of the
-// data file, and never by a read. The mutex syncing, acquired before mu, admits one sync at a time.
-// The package starts no goroutine and reads no clock.
+// Writers share the mutex mu. mu is held during writes to the files, but not during a sync of the
+// data file. A read never holds it. The mutex syncing, acquired before mu, admits one sync at a
+// time. The package starts no goroutine and reads no clock.
 package segment

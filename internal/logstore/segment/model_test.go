@@ -207,8 +207,8 @@ func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	}
 }
 
-// A batch gets an index entry if more than the interval lies between its start and the start of the
-// last indexed batch (docs/format/index.md).
+// A batch gets an index entry if more than one interval lies between the starts of this batch and
+// of the last indexed batch (docs/format/index.md).
 func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	size := len(batchOf(t, 0, 1, 1, 10))
 	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1},

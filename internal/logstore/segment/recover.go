@@ -77,8 +77,9 @@ func (s *Segment) recover(visit func(record.Batch) error) (Recovered, error) {
 		return Recovered{}, err
 	}
 	s.mu.written = false
-	// The names of a segment are already durable if a part of its data was synced. Otherwise, or if
-	// this function has created or removed a file, the directory must be synced.
+	// The names of a segment are already durable if a part of its data was synced. Otherwise the
+	// directory must be synced. It must also be synced if this function has created or removed a
+	// file.
 	removed := s.fsys.Remove(s.pathLocked(TxnIndexExtension))
 	if removed != nil && !errors.Is(removed, fs.ErrNotExist) {
 		return Recovered{}, removed

@@ -65,7 +65,7 @@ func TestAppendRejectsBatchesThatCannotBeReadBack(t *testing.T) {
 }
 
 // Offsets and positions in index entries have 31 bits, and one entry of the time index is reserved
-// for the roll.
+// for the seal.
 func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	const base = 1 << 40
 	s, err := Create(vfs.NewMem(), "/", base, "", Config{})

@@ -63,6 +63,6 @@ func (p Batch) CheckCRC() error {
 const crcEnd = 21
 
 // DecompressedBytesMax is the maximum decompressed size of a produced batch, unless its topic
-// allows larger messages. 64 MiB is far above what any client puts into a batch of 1 MiB. The limit
+// allows larger messages. 64 MiB is far more than any client puts into a batch of 1 MiB. The limit
 // bounds the cost of a hostile batch.
 const DecompressedBytesMax = 64 << 20

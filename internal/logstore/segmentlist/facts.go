@@ -93,7 +93,7 @@ type Sidecar struct {
 	// Records is an estimate, and Counted is false.
 	Records int
 	Counted bool
-	Retry   time.Time // time of the next build after a failed build; zero otherwise
+	Retry   time.Time // earliest time of the next build after a failed build
 }
 
 // SidecarState returns the state of the segment's key sidecar, or nil if the state is unknown or

@@ -21,8 +21,8 @@ type Dir struct {
 	Logger *slog.Logger
 }
 
-// Create creates the files of an empty segment. Their names become durable with the next flush.
-// Until then a crash may lose the files together with everything that was appended to them.
+// Create creates the files of an empty segment. The names of the files become durable with the next
+// flush. Until then a crash may lose the files together with everything that was appended to them.
 func (d Dir) Create(base int64, config segment.Config) (*segmentlist.Handle, error) {
 	made, err := segment.Create(d.FS, d.Path, base, "", config)
 	if err != nil {

@@ -37,7 +37,7 @@ func (s Search) First(ms, limit int64) (result Result, ok bool, err error) {
 		return result, false, segmentlist.ErrClosed
 	}
 	defer list.Release()
-	// The log end is loaded after the list, because a truncation lowers the log end before it
+	// The log end is loaded again after the list, because a truncation lowers the log end before it
 	// publishes its list.
 	limit = min(limit, s.Offsets.LogEnd())
 	logStart := s.Offsets.LogStart()
