@@ -44,6 +44,12 @@ type follower struct {
 	// partition in each fetch. At session.LastFetch() the follower's log still had the end offset
 	// durableEnd.
 	session Session
+	// sessionLeft is set from the time when the session no longer contains the partition until the
+	// next fetch.
+	sessionLeft bool
+	// removedAt is the time at which the leader last accepted the removal of the follower by another
+	// writer; zero: never.
+	removedAt time.Time
 	// exitedEpoch is the broker epoch of a process that has probably exited, and that has not fetched
 	// since; -1 if there is none.
 	exitedEpoch int64
@@ -55,6 +61,17 @@ type follower struct {
 // isAlive reports whether, as far as the leader knows, the follower's broker is alive and not in
 // controlled shutdown.
 func (f *follower) isAlive() bool { return f.liveEpoch >= 0 && f.exitedEpoch != f.liveEpoch }
+
+// fetches reports whether the follower fetches the partition, as far as the leader knows. A follower
+// whose log has stopped does not: it removes itself from the ISR (ADR 0350), and the partition from
+// its session. So a fetch that arrived before the removal proves nothing.
+func (f *follower) fetches() bool {
+	last := f.lastFetch
+	if f.session != nil {
+		last = f.session.LastFetch()
+	}
+	return !f.sessionLeft && last.After(f.removedAt)
+}
 
 // Fetched processes a follower's fetch. The caller has checked that the follower's log does not
 // diverge below fetch.DurableEnd. leaderEnd is the leader's log end offset.
@@ -77,6 +94,7 @@ func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok 
 	f.fetchEpoch, f.durableEnd = fetch.From.Epoch, fetch.DurableEnd
 	f.lastFetch, f.leaderEndThen, f.exitedEpoch = now, leaderEnd, -1
 	f.tombstoneClean, f.logStart, f.session = fetch.TombstoneClean, fetch.LogStart, fetch.Session
+	f.sessionLeft = false
 	return !sameEpoch, true
 }
 
@@ -106,11 +124,12 @@ func (f *follower) creditSession(leaderEnd int64) {
 }
 
 // SessionClosed must be called when a follower's session no longer contains the partition. The
-// session's later fetches do not concern the partition.
+// session's later fetches do not concern the partition. The follower joins the ISR only after it has
+// fetched the partition again.
 func (s *State) SessionClosed(broker int32, session Session) {
 	if f := s.followers[broker]; f != nil && f.session == session {
 		f.creditSession(s.logEnd)
-		f.session = nil
+		f.session, f.sessionLeft = nil, true
 	}
 }
 

@@ -129,7 +129,7 @@ func (s *State) ApplyImage(replicas []Replica, isr []int32, partitionEpoch int64
 		s.recorded, s.partitionEpoch = s.inMetadata, partitionEpoch
 	}
 	s.removeReplaced(replicas)
-	s.acceptRemovals()
+	s.acceptRemovals(now)
 	for _, r := range replicas {
 		if r.Broker == s.self {
 			s.incarnation = r.Incarnation
@@ -158,17 +158,23 @@ func (s *State) ApplyImage(replicas []Replica, isr []int32, partitionEpoch int64
 
 // acceptRemovals makes the last image's ISR the recorded one, if the image is newer than the
 // leader's last update and shows only removals. If a broker fails, the operator removes it from the
-// ISRs in the writes that elect other leaders, so the leader does not have to write again.
+// ISRs in the writes that elect other leaders, so the leader does not have to write again. A
+// broker removes itself when its log has stopped.
 //
 // This is safe because only the leader adds members in its leader epoch. So the recorded ISR is a
 // subset of the image's ISR, unless an update of the leader has since added a member. The last
 // recorded update has added none, because the image's partition epoch is higher. An update in
 // flight, or an update that ended without an answer, may have added members; these stay in the
 // maximal ISR.
-func (s *State) acceptRemovals() {
+func (s *State) acceptRemovals(now time.Time) {
 	if s.metadataEpoch <= s.partitionEpoch ||
 		slices.ContainsFunc(s.inMetadata, func(id int32) bool { return !s.IsRecorded(id) }) {
 		return
+	}
+	for _, id := range s.recorded {
+		if f := s.followers[id]; f != nil && !slices.Contains(s.inMetadata, id) {
+			f.removedAt = now
+		}
 	}
 	s.recorded, s.partitionEpoch = s.inMetadata, s.metadataEpoch
 	s.conflicts, s.lastUpdateConflicted, s.retryAt = 0, false, time.Time{}
@@ -225,8 +231,8 @@ func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	smallest := ownEnd
 	maximal := s.maximal()
 	for id, f := range s.followers {
-		joining := f.isAlive() && f.liveEpoch == f.fetchEpoch && f.durableEnd >= s.epochStart &&
-			s.isCaughtUp(f, leaderEnd, now)
+		joining := f.fetches() && f.isAlive() && f.liveEpoch == f.fetchEpoch &&
+			f.durableEnd >= s.epochStart && s.isCaughtUp(f, leaderEnd, now)
 		if joining || slices.Contains(maximal, id) {
 			smallest = min(smallest, f.durableEnd)
 		}

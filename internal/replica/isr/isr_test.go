@@ -102,6 +102,62 @@ func TestSessionFetchKeepsFollowerCaughtUp(t *testing.T) {
 	}
 }
 
+// TestStoppedFollowerDoesNotReturn: a follower that has the whole log ceases to fetch the partition,
+// and leaves the ISR by a report to the metadata store. The leader does not add it again, and the
+// high watermark does not wait for it, until it fetches again.
+func TestStoppedFollowerDoesNotReturn(t *testing.T) {
+	second := func(n int) time.Time { return time.Unix(int64(1000+n), 0) }
+	for name, test := range map[string]struct {
+		session *fakeSession
+		// fetchedLater is set if the session fetches other partitions after the removal
+		leftBefore, leftAfter, fetchedLater bool
+	}{
+		"without a session":               {},
+		"left before the removal":         {&fakeSession{}, true, false, true},
+		"left after the removal":          {&fakeSession{}, false, true, true},
+		"no fetch reached the leader yet": {&fakeSession{}, false, false, false},
+	} {
+		s, log := New(1, 0, time.Hour), Extent{HighWatermark: 10, End: 10}
+		replicas := []Replica{{Broker: 1, LiveEpoch: 1}, {Broker: 2, LiveEpoch: 1}}
+		s.ApplyImage(replicas, []int32{1, 2}, 1, second(0))
+		fetch := Fetch{From: metadata.InSync{Broker: 2, Epoch: 1}, DurableEnd: 10}
+		if test.session != nil {
+			test.session.moment, fetch.Session = second(1), test.session
+		}
+		s.Fetched(fetch, 10, second(1))
+		if test.leftBefore {
+			s.SessionClosed(2, test.session)
+		}
+		s.ApplyImage(replicas, []int32{1}, 2, second(2))
+		if test.fetchedLater {
+			test.session.moment = second(3)
+		}
+		if test.leftAfter {
+			s.SessionClosed(2, test.session)
+		}
+		if _, to, ok := s.Propose(1, log, second(4)); ok || s.IsRecorded(2) {
+			t.Errorf("%s: proposed %v, recorded %v", name, to, s.Recorded())
+		}
+		if hw := s.HighWatermark(20, 20, second(4)); hw != 20 {
+			t.Errorf("%s: the high watermark is %d, want 20", name, hw)
+		}
+		if test.session != nil {
+			test.session.moment = second(5)
+		}
+		s.Fetched(fetch, 10, second(5))
+		if _, to, ok := s.Propose(1, log, second(5)); !ok || len(to) != 2 {
+			t.Errorf("%s: after a fetch proposed %v, %t", name, to, ok)
+		}
+		if test.session != nil {
+			s.Withdraw()
+			s.SessionClosed(2, test.session)
+			if _, to, ok := s.Propose(1, log, second(5)); ok {
+				t.Errorf("%s: proposed %v although it ceased to fetch again", name, to)
+			}
+		}
+	}
+}
+
 type fakeSession struct{ moment time.Time }
 
 func (s *fakeSession) LastFetch() time.Time { return s.moment }

@@ -61,6 +61,7 @@ type modelNode struct {
 	epoch      int64
 	cleanEpoch int64 // previous broker epoch if it ended in a controlled shutdown, otherwise -1
 	end        int64
+	stopped    bool // the log has stopped, until the next start
 }
 
 // canBeElected reports whether a node can be elected as the member that is recorded with a broker
@@ -146,15 +147,15 @@ func (m *model) fetch(id int32, n *modelNode) {
 func (m *model) step() {
 	m.now = m.now.Add(time.Duration(m.random.IntN(1500)) * time.Millisecond)
 	id, n := m.pick()
-	switch m.random.IntN(14) {
+	switch m.random.IntN(16) {
 	case 0, 1:
 		m.end += int64(m.random.IntN(5))
 	case 2, 3, 4:
-		if n.up { // the follower appends records, which its next fetch reports
+		if n.up && !n.stopped { // the follower appends; its next fetch reports that
 			n.end = min(m.end, n.end+int64(m.random.IntN(8)))
 		}
 	case 5, 6:
-		if n.up {
+		if n.up && !n.stopped {
 			m.fetch(id, n)
 		}
 	case 7:
@@ -172,6 +173,10 @@ func (m *model) step() {
 		m.tracef("process of %d seems to have exited in epoch %d", id, n.epoch)
 	case 13:
 		m.deliverAnswer()
+	case 14:
+		n.stopped = n.up && (n.stopped || m.random.IntN(4) == 0)
+	case 15:
+		m.report(id, n)
 	}
 	m.propose()
 	m.tracef("  recorded %v, leader's %v, pending %v, in metadata %v, high watermark %d",
@@ -193,7 +198,7 @@ func (m *model) stopOrStart(id int32, n *modelNode) {
 		m.tracef("crash of %d, end %d", id, n.end)
 		return
 	}
-	n.up = true
+	n.up, n.stopped = true, false
 	n.epoch++
 	m.tracef("start of %d in epoch %d after a controlled shutdown in %d", id, n.epoch, n.cleanEpoch)
 }
@@ -219,8 +224,20 @@ func (m *model) operator() {
 	}
 }
 
-// deliverLateWrite delivers a late write. The write fails if the recorded ISR has changed since the
-// write was sent.
+// report removes a follower from the recorded ISR because its log has stopped, as the report of its
+// broker does. The leader remains a member.
+func (m *model) report(id int32, n *modelNode) (removed bool) {
+	if epoch, in := m.recorded[id]; !in || !n.up || !n.stopped || n.epoch != epoch {
+		return false
+	}
+	delete(m.recorded, id)
+	m.version++
+	m.tracef("broker %d has left: its log has stopped", id)
+	return true
+}
+
+// deliverLateWrite delivers a late write. The write fails if the recorded ISR has changed since it
+// was sent.
 func (m *model) deliverLateWrite() {
 	if len(m.late) == 0 {
 		return
@@ -318,23 +335,52 @@ func (m *model) check(t *testing.T, seed uint64) {
 	}
 }
 
-// recover ends all failures: all followers are up and fetch, metadata images are delivered, and ISR
-// updates are answered. It verifies that all replicas join the ISR and that the high watermark
-// reaches the log end.
+// recover ends all failures. It verifies that all replicas join the ISR and that the high watermark
+// reaches the log end. Then it stops the log of one follower, and verifies that the follower leaves
+// the ISR once, and returns only when it fetches again.
 func (m *model) recover(t *testing.T, seed uint64) {
 	t.Helper()
 	m.deliverAnswer()
-	for range 40 {
+	for _, n := range m.nodes {
+		n.stopped = false
+	}
+	m.settle(40)
+	m.expect(t, seed, []int32{1, 2, 3, 4})
+	stopped, n := m.pick()
+	n.stopped = true
+	if reports := m.settle(20); reports != 1 {
+		t.Fatalf("seed %d: broker %d has left the ISR %d times while its log was stopped, want once\n%s",
+			seed, stopped, reports, strings.Join(m.trace, "\n"))
+	}
+	m.end++
+	m.settle(1)
+	m.expect(t, seed, slices.DeleteFunc([]int32{1, 2, 3, 4},
+		func(id int32) bool { return id == stopped }))
+	n.stopped = false
+	m.settle(2)
+	m.expect(t, seed, []int32{1, 2, 3, 4})
+}
+
+// settle passes some seconds in which all followers are up and fetching, unless their log is
+// stopped, metadata images are delivered, and ISR updates are answered. It returns how often a
+// follower with a stopped log was removed from the ISR.
+func (m *model) settle(seconds int) (reports int) {
+	for range seconds {
 		m.now = m.now.Add(time.Second)
 		m.deliverLateWrite()
 		for id, n := range m.nodes {
 			if !n.up {
-				n.up = true
+				n.up, n.stopped = true, false
 				n.epoch++
 			}
 			n.cleanEpoch = -1
-			n.end = m.end
-			m.fetch(id, n)
+			if m.report(id, n) {
+				reports++
+			}
+			if !n.stopped {
+				n.end = m.end
+				m.fetch(id, n)
+			}
 		}
 		for id, epoch := range m.recorded {
 			if n := m.nodes[id]; n != nil && n.epoch != epoch {
@@ -355,9 +401,15 @@ func (m *model) recover(t *testing.T, seed uint64) {
 		}
 		m.hw = max(m.hw, m.state.HighWatermark(m.end, m.end, m.now))
 	}
-	if !slices.Equal(m.recordedISR(), []int32{1, 2, 3, 4}) || m.hw != m.end {
-		t.Fatalf("seed %d: after recovery the ISR is %v, the high watermark %d of %d\n%s",
-			seed, m.recordedISR(), m.hw, m.end, strings.Join(m.trace, "\n"))
+	return reports
+}
+
+// expect verifies the recorded ISR, and that the high watermark has reached the log end.
+func (m *model) expect(t *testing.T, seed uint64, isr []int32) {
+	t.Helper()
+	if !slices.Equal(m.recordedISR(), isr) || m.hw != m.end {
+		t.Fatalf("seed %d: after recovery the ISR is %v, want %v; the high watermark is %d of %d\n%s",
+			seed, m.recordedISR(), isr, m.hw, m.end, strings.Join(m.trace, "\n"))
 	}
 }
 

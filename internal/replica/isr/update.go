@@ -63,7 +63,8 @@ const (
 // mistaken for its earlier process (KIP-903). So an update waits until every remaining member has
 // fetched. A follower that still has records that the leader has deleted must not join: a client
 // may already have received the response that no in-sync replica has these records
-// (Set.AwaitLogStart).
+// (Set.AwaitLogStart). Nor must a follower that has ceased to fetch the partition, although it has
+// the whole log: its log may have stopped.
 //
 // While updates are pending, or images continue to contradict the recorded ISR, the leader sends an
 // update even if it does not change the ISR. Each attempt assumes a different one of the ISRs that
@@ -81,7 +82,7 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 		complete := f.isAlive() && f.fetchEpoch == f.liveEpoch && f.durableEnd >= log.HighWatermark
 		caughtUp := s.isCaughtUp(f, log.End, now)
 		member := s.IsRecorded(id)
-		mayJoin := f.durableEnd >= s.epochStart && f.logStart >= log.Start
+		mayJoin := f.fetches() && f.durableEnd >= s.epochStart && f.logStart >= log.Start
 		switch {
 		case member && f.isAlive() && f.fetchEpoch != f.liveEpoch && caughtUp &&
 			!s.isFenced(id, f):
@@ -173,7 +174,7 @@ func (s *State) Settle(outcome Outcome, partitionEpoch int64, now time.Time) {
 			s.metadataStaleUntil, s.lastUpdateConflicted = now.Add(imageDelay), false
 		}
 	}
-	s.acceptRemovals()
+	s.acceptRemovals(now)
 }
 
 // wasRemoved reports whether the last image does not list a member as a replica, or lists it with
