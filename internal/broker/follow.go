@@ -143,9 +143,9 @@ func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	}
 }
 
-// logFailed is called by the store when a log's disk fails. The partition is offline from then on,
-// but the broker keeps running. follow then applies the image again, and the broker reports that it
-// no longer serves the partition.
+// logFailed is called by the store when a log's disk fails, or when damage has stopped the log. The
+// partition is offline from then on, but the broker keeps running. follow then applies the image
+// again, and the broker reports that the log has stopped.
 func (b *Broker) logFailed(id logstore.PartitionID, err error) {
 	b.logger.Error("partition offline", "partition", id, "error", err)
 	b.wake()

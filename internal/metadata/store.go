@@ -34,9 +34,10 @@ type Store interface {
 	// names self as the leader in a leader epoch that began before Run. The broker relies on that:
 	// its log may have lost the records of such an epoch, and the epoch itself (ADR 0252).
 	Run(ctx context.Context, self Broker, apply func(*Image)) error
-	// ReportServing stores which partitions this broker leads and serves, and in which leader
-	// epochs. Parameter served contains all of them in each call. After an error only some of the
-	// partitions may be stored; the caller reports all partitions again later.
+	// ReportServing stores which partitions this broker leads and serves, and in which leader epochs,
+	// and which logs are lost or have stopped. Parameter served contains all of them in each call.
+	// After an error only some of the partitions may be stored; the caller reports all partitions
+	// again later.
 	ReportServing(ctx context.Context, broker int32, served []Served) error
 	// ChangeISR proposes new ISRs of partitions that the caller leads. Each change is a separate
 	// compare-and-swap. The failure of a broker changes the ISR of thousands of partitions; the
@@ -111,7 +112,8 @@ type RemovalRecorder interface {
 }
 
 // Served is one partition in the report of a broker. The broker leads and serves the partition, was
-// elected to lead it and refuses to serve it (Ahead), or has lost the partition's log (Lost).
+// elected to lead it and refuses to serve it (Ahead), has lost the partition's log (Lost), or has a
+// replica whose log has stopped (Stopped).
 type Served struct {
 	Topic       ID
 	Partition   int32
@@ -127,6 +129,10 @@ type Served struct {
 	// another id, and must not be elected cleanly before it is in sync again (placement.LoseLog).
 	Lost               bool   `json:",omitempty"`
 	ReplicaIncarnation string `json:",omitempty"`
+	// Stopped reports that this broker has a replica whose log has stopped or cannot be opened,
+	// because of its disk or because of damage. The replica neither serves nor follows. If another
+	// in-sync replica can lead, this one leaves the ISR, and leadership (ADR 0350).
+	Stopped bool `json:",omitempty"`
 }
 
 // NewTopic is a request to create a topic, as in Kafka's CreateTopics. The topic's reclaim policy

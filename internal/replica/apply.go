@@ -173,9 +173,10 @@ func (a *applier) splitStarting(old map[PartitionID]*partition,
 	return starting, others
 }
 
-// served returns three kinds of partitions of the view: partitions that this broker serves,
-// partitions that it does not serve because their log contains a later leader epoch, and partitions
-// whose log has lost records. It also returns the errors of all partitions that failed.
+// served returns four kinds of partitions of the view: partitions that this broker serves,
+// partitions that it does not serve because their log contains a later leader epoch, partitions
+// whose log has lost records, and partitions in whose ISR this broker is although their log has
+// stopped. It also returns the errors of all partitions that failed.
 func (v *view) served(assigned []assignedPartition,
 	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {
@@ -185,15 +186,20 @@ func (v *view) served(assigned []assignedPartition,
 		}
 		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index,
 			LeaderEpoch: a.partition.LeaderEpoch}
-		if r := p.role.Load(); r.lossUnreported {
+		switch r := p.role.Load(); {
+		case r.lossUnreported:
 			one.Lost, one.ReplicaIncarnation = true, r.incarnation
-			served = append(served, one)
-		} else if p.serves() {
-			served = append(served, one)
-		} else if errors.Is(err, ErrFencedLeaderEpoch) {
+		case p.stopped():
+			if one.Stopped = true; !r.inISR {
+				continue
+			}
+		case r.refusal == nil:
+		case errors.Is(err, ErrFencedLeaderEpoch):
 			one.LeaderEpoch, one.Ahead = p.log.LeaderEpoch(), true
-			served = append(served, one)
+		default:
+			continue
 		}
+		served = append(served, one)
 	}
 	return served, faults
 }

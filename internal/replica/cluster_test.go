@@ -149,9 +149,7 @@ func (n *nodes) crash(id int32, lose bool) {
 	b.live.Store(nil)
 	b.Set.Close()
 	b.down = true
-	if err := b.store.Close(); err != nil {
-		n.t.Error(err)
-	}
+	n.closeStore(b)
 	if lose {
 		b.disk = image
 	}
@@ -168,10 +166,18 @@ func (n *nodes) stop() {
 	}
 	for _, b := range n.nodes {
 		if !b.down {
-			if err := b.store.Close(); err != nil {
-				n.t.Error(err)
-			}
+			n.closeStore(b)
 		}
+	}
+}
+
+// closeStore closes the store of a broker. Logs that have stopped are not closed cleanly.
+func (n *nodes) closeStore(b *node) {
+	n.t.Helper()
+	stopped := slices.ContainsFunc(b.store.Logs(),
+		func(log *logstore.Log) bool { return log.Fault() != nil })
+	if err := b.store.Close(); err != nil && !stopped {
+		n.t.Error(err)
 	}
 }
 

@@ -59,6 +59,8 @@ type fetcher struct {
 		version    int                                // counter that each change of partitions increments
 		// applied contains the partitions whose applyLater worker has ended.
 		applied []*followedPartition
+		// stopped contains the partitions whose log has stopped since the last request.
+		stopped []*followedPartition
 		// peer is the connection of the fetch in progress; nil if no fetch is in progress.
 		peer      Peer
 		interrupt context.CancelFunc // cancel function of the fetch in progress
@@ -179,6 +181,19 @@ func (f *fetcher) fetchSoon() {
 	signal(f.wake)
 	if peer != nil {
 		peer.Interrupt()
+	}
+}
+
+// logStopped makes the next request check a partition whose log has stopped, and begins it at once.
+func (f *fetcher) logStopped(id PartitionID) {
+	f.mu.Lock()
+	fp := f.mu.partitions[id]
+	if fp != nil {
+		f.mu.stopped = append(f.mu.stopped, fp)
+	}
+	f.mu.Unlock()
+	if fp != nil {
+		f.fetchSoon()
 	}
 }
 

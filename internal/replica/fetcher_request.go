@@ -89,7 +89,12 @@ func (f *fetcher) collectDirtyLocked(now time.Time) {
 			f.markDirty(fp)
 		}
 	}
-	f.mu.applied = nil
+	for _, fp := range f.mu.stopped {
+		if f.mu.partitions[fp.partition.id] == fp {
+			f.markDirty(fp)
+		}
+	}
+	f.mu.applied, f.mu.stopped = nil, nil
 	full := f.session.Full()
 	if full {
 		f.session.Reset()

@@ -44,7 +44,7 @@ func (f *fetcher) beginFetch(peer Peer, cancel context.CancelFunc) (changed bool
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.peer, f.mu.interrupt = peer, cancel
-	return f.version != f.mu.version || len(f.mu.applied) > 0
+	return f.version != f.mu.version || len(f.mu.applied) > 0 || len(f.mu.stopped) > 0
 }
 
 func (f *fetcher) leader() int32 {

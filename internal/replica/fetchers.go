@@ -87,6 +87,18 @@ func (s *fetchers) logSynced(leader int32) {
 	}
 }
 
+// logStopped notifies the fetchers of a leader that a log has stopped.
+func (s *fetchers) logStopped(leader int32, id PartitionID) {
+	s.mu.Lock()
+	running := []*fetcher{s.running[fetcherKey{leader, false}], s.running[fetcherKey{leader, true}]}
+	s.mu.Unlock()
+	for _, f := range running {
+		if f != nil {
+			f.logStopped(id)
+		}
+	}
+}
+
 // close stops all fetchers. No fetcher can be started afterwards.
 func (s *fetchers) close() {
 	s.changing.Lock()

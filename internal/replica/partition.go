@@ -140,10 +140,8 @@ func (s *Set) States() []State {
 	return states
 }
 
-// serves reports whether this broker leads the partition and its log accepts appends.
-func (p *partition) serves() bool {
-	return p.role.Load().refusal == nil && p.log.Fault() == nil
-}
+// stopped reports whether the log has stopped or could not be opened.
+func (p *partition) stopped() bool { return p.log == nil || p.log.Fault() != nil }
 
 func (p *partition) state() State {
 	r := p.role.Load()

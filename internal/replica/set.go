@@ -149,6 +149,10 @@ func NewSet(opts Options) *Set {
 // logSynced is called by the store after a log was synced or has failed. On a leader it advances
 // the high watermark and wakes producers. On a follower it wakes the fetcher, whose next fetch
 // reports the durable end offset to the leader.
+//
+// If the log of a follower has failed, the fetcher removes the partition from its session at once.
+// Otherwise a later fetch could arrive when the leader knows that this broker has left the ISR, and
+// the leader would add it again.
 func (s *Set) logSynced(id PartitionID) {
 	p := s.view.Load().partitions[id]
 	if p == nil || p.log == nil {
@@ -156,6 +160,9 @@ func (s *Set) logSynced(id PartitionID) {
 	}
 	if r := p.role.Load(); r.leaderState == nil {
 		s.fetchers.logSynced(r.leader)
+		if p.log.Fault() != nil {
+			s.fetchers.logStopped(r.leader, id)
+		}
 	}
 	if r := p.role.Load(); r.leaderState != nil && r.leaderState.advance(time.Now()) {
 		s.highWatermarkAdvanced(p, r)

@@ -19,10 +19,10 @@ const servingTimeout = 10 * time.Second
 
 // ReportServing implements metadata.Store. It records the partitions in served, with one write for
 // each PartitionSet that does not contain the report yet. It also finds the partitions that this
-// incarnation served before and does not serve any more, because their disk has failed. It records
-// that they are not served and, if another in-sync replica can lead, removes this broker from their
-// ISR. It records the loss of logs. The error names the sets that could not be written; the caller
-// retries.
+// incarnation served before and does not serve any more, because their logs have stopped. It
+// records that they are not served. If another in-sync replica can lead, it removes this broker
+// from the ISRs of these partitions and of those whose logs have stopped on this follower. It
+// records the loss of logs. The error names the sets that could not be written; the caller retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Store) ReportServing(ctx context.Context, broker int32, served []metada
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.times.serving)
 	defer cancel()
-	pending := s.reported.pending(all, served, member(self))
+	pending := s.reported.pending(all, served, member(self), s.brokerStates())
 	faults := make(chan error, len(pending))
 	var writers sync.WaitGroup
 	for set, reports := range pending {
@@ -93,6 +93,7 @@ type report struct {
 	// incarnation is the replica incarnation id of the lost log.
 	incarnation string
 	stopped     bool // the partition was served in epoch and is not served any more
+	logStopped  bool // metadata.Served.Stopped
 }
 
 // apply records a report in a set. It changes nothing if another election has been held since. The
@@ -106,6 +107,8 @@ func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
 	case r.lost:
 		set.ReportLostLog(r.location.key, self.Broker, r.incarnation,
 			partitionset.Tag(metadata.NewID()))
+	case r.logStopped:
+		set.StopLog(r.location.key, self, brokers)
 	case r.stopped:
 		// The operator elects another leader when this broker has left the ISR. The remaining
 		// members have every acknowledged record.
@@ -146,7 +149,7 @@ func (p *reportedPartitions) record(reports []report) {
 		p.mu.byKey = map[partitionset.Key]report{}
 	}
 	for _, r := range reports {
-		if !r.ahead && !r.lost {
+		if !r.ahead && !r.lost && !r.logStopped {
 			p.mu.byKey[r.location.key] = r
 		}
 	}
@@ -154,7 +157,8 @@ func (p *reportedPartitions) record(reports []report) {
 
 // pending returns the reports that must be written, by the names of their PartitionSets.
 func (p *reportedPartitions) pending(all resources, served []metadata.Served,
-	self placement.InSyncReplica) map[string][]report {
+	self placement.InSyncReplica,
+	brokers map[int32]placement.BrokerState) map[string][]report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pending := map[string][]report{}
@@ -165,6 +169,13 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 		location, ok := directory.place(one.Topic, one.Partition)
 		if !ok {
 			continue // the Topic does not exist any more
+		}
+		if one.Stopped {
+			if entry, _ := all.sets.find(location.key); !entry.State.KnowsStop(self, brokers) {
+				pending[location.set] = append(pending[location.set],
+					report{location: location, logStopped: true})
+			}
+			continue
 		}
 		serves[location.key] = true
 		r := report{location: location, epoch: one.LeaderEpoch, ahead: one.Ahead, lost: one.Lost,

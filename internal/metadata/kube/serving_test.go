@@ -197,7 +197,7 @@ func testRecreatedTopic(f *fixture) {
 func TestReportsOfDeletedTopicsAreForgotten(t *testing.T) {
 	var p reportedPartitions
 	p.record([]report{{location: place{key: orders(0), tag: "deleted"}, epoch: 1}})
-	p.pending(resources{name: "demo"}, nil, placement.InSyncReplica{Broker: 0, Epoch: 1})
+	p.pending(resources{name: "demo"}, nil, placement.InSyncReplica{Broker: 0, Epoch: 1}, nil)
 	if len(p.mu.byKey) != 0 {
 		t.Errorf("got %v, want no report", p.mu.byKey)
 	}

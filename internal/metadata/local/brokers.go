@@ -148,15 +148,18 @@ func (s *Store) leave(which func(id int32) bool) error {
 
 // ReportServing implements metadata.Store. It replaces the previous report of the broker. If a
 // partition is missing that the broker served in its present leader epoch, and another in-sync
-// replica can lead, that replica becomes the leader.
+// replica can lead, that replica becomes the leader. A replica whose log has stopped leaves the ISR
+// if another member can lead.
 func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
-	var lost []metadata.Served
+	var lost, logsStopped []metadata.Served
 	for _, p := range served {
 		switch key := (servedPartition{p.Topic, p.Partition}); {
 		case p.Lost:
 			lost = append(lost, p)
+		case p.Stopped:
+			logsStopped = append(logsStopped, p)
 		case p.Ahead:
 			ahead[key] = p.LeaderEpoch
 		default:
@@ -166,11 +169,12 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	stopped := s.stopped(broker, served)
-	if len(ahead)+len(lost)+len(stopped) > 0 {
+	if len(ahead)+len(lost)+len(stopped)+len(logsStopped) > 0 {
 		err := s.changeLocked(electionOptions{}, func(d *document) error {
 			d.reportFoundEpochs(broker, ahead)
 			d.reportLostLogs(broker, lost)
 			d.stopServing(s.changing.up, broker, stopped)
+			d.stopLogs(s.changing.up, broker, logsStopped)
 			return nil
 		})
 		if err != nil {
@@ -182,14 +186,16 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 }
 
 // stopped returns the partitions that a broker leads in the image, and of which its previous report
-// contains the leader epoch, but the new one does not contain the partition: their logs have
-// failed.
+// contains the leader epoch, but the new one does not contain the partition as served: their logs
+// have failed.
 func (s *Store) stopped(broker int32, served []metadata.Served) map[servedPartition]int32 {
 	s.published.Lock()
 	image, stopped := s.published.image, maps.Clone(s.published.served[broker])
 	s.published.Unlock()
 	for _, p := range served {
-		delete(stopped, servedPartition{p.Topic, p.Partition})
+		if !p.Stopped {
+			delete(stopped, servedPartition{p.Topic, p.Partition})
+		}
 	}
 	maps.DeleteFunc(stopped, func(served servedPartition, epoch int32) bool {
 		t := image.TopicByID(served.topic)

@@ -111,6 +111,18 @@ func (d *document) stopServing(up map[int32]metadata.Broker, broker int32,
 	}
 }
 
+// stopLogs records the partitions of which the log has stopped on a broker. The elections that
+// follow in the same change elect other leaders.
+func (d *document) stopLogs(up map[int32]metadata.Broker, broker int32,
+	stopped []metadata.Served) {
+	self := placement.InSyncReplica{Broker: broker, Epoch: up[broker].Epoch}
+	for _, p := range stopped {
+		if t, exists := d.topicByID(p.Topic); exists {
+			d.set.StopLog(t.key(p.Partition), self, brokerStates(up))
+		}
+	}
+}
+
 // changeISR applies an ISR change of a leader, and returns the partition epoch after it.
 func (d *document) changeISR(change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) (partitionEpoch int64, err error) {

@@ -83,25 +83,55 @@ func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 	s.PutState(key, next)
 }
 
-// StopServing records that a leader no longer serves a partition, because its log has failed. If
-// another broker can lead, the leader leaves the ISR, so that the operator elects another one.
+// StopServing records that a leader no longer serves a partition, because its log has stopped. It
+// has no effect after a later election.
 func (s *Set) StopServing(key Key, self placement.InSyncReplica, leaderEpoch int32,
 	brokers map[int32]placement.BrokerState) {
+	if entry, _ := s.Get(key); entry.State.Leads(self, leaderEpoch) {
+		s.StopLog(key, self, brokers)
+	}
+}
+
+// StopLog records that the log of a replica has stopped, so that the replica neither serves nor
+// follows. If another broker can lead, the replica leaves the ISR; the other members have every
+// acknowledged record. If the replica leads, another one is elected then. The last member remains,
+// because no other replica has the records.
+func (s *Set) StopLog(key Key, self placement.InSyncReplica,
+	brokers map[int32]placement.BrokerState) {
 	entry, _ := s.Get(key)
-	if !entry.State.Leads(self, leaderEpoch) {
+	if entry.State.KnowsStop(self, brokers) {
 		return
 	}
 	next := *entry.State
-	next.Serving = false
-	if slices.ContainsFunc(next.ISR, func(m placement.InSyncReplica) bool {
-		b, known := brokers[m.Broker]
-		return m.Broker != self.Broker && known && b.Epoch == m.Epoch && !b.Leaving
-	}) {
+	next.Serving = next.Serving && next.Leader != self.Broker
+	if entry.State.mayLeave(self, brokers) {
 		next.ISR = slices.DeleteFunc(slices.Clone(next.ISR),
 			func(m placement.InSyncReplica) bool { return m.Broker == self.Broker })
-		next.LeaderDirectory = entry.State.LeaderDirectory
 	}
 	s.PutState(key, next)
+}
+
+// KnowsStop reports whether StopLog would not change the state. A report of an earlier process of
+// the broker changes nothing: the log may work again.
+func (s *State) KnowsStop(self placement.InSyncReplica,
+	brokers map[int32]placement.BrokerState) bool {
+	return s == nil || !(s.Serving && s.Leads(self, s.LeaderEpoch)) && !s.mayLeave(self, brokers)
+}
+
+// mayLeave reports whether a broker is in the ISR in this broker epoch, and another member can
+// lead.
+func (s *State) mayLeave(self placement.InSyncReplica,
+	brokers map[int32]placement.BrokerState) bool {
+	inSync, othersLead := false, false
+	for _, m := range s.ISR {
+		b, known := brokers[m.Broker]
+		if m.Broker == self.Broker {
+			inSync = m.Epoch == self.Epoch
+		} else {
+			othersLead = othersLead || known && b.Epoch == m.Epoch && !b.Leaving
+		}
+	}
+	return inSync && othersLead
 }
 
 // ReportLostLog records that a replica has lost records that were in its log of an incarnation

@@ -113,6 +113,35 @@ func TestLeaderReportsWhatItServes(t *testing.T) {
 			s.Serve(orders, self, 5)
 			s.StopServing(orders, self, 5, up(7, 4, 9))
 		}, "0@5? 1:3,0:7,2 i 3"},
+		{"has a stopped log and serves", func(s *Set) {
+			s.Serve(orders, self, 5)
+			s.StopLog(orders, self, up(7, 3, 9))
+		}, "0@5? 1:3,0,2 i 3 dir=a"},
+		{"has a stopped log and has not served", func(s *Set) {
+			s.StopLog(orders, self, up(7, 3, 9))
+			s.StopLog(orders, self, up(7, 3, 9))
+		}, "0@5? 1:3,0,2 i 2 dir=a"},
+		{"has a stopped log, and no other broker can lead", func(s *Set) {
+			s.Serve(orders, self, 5)
+			s.StopLog(orders, self, up(7, 4, 9))
+			s.StopLog(orders, self, up(7, 4, 9))
+		}, "0@5? 1:3,0:7,2 i 3"},
+		{"has a follower with a stopped log", func(s *Set) {
+			s.Serve(orders, self, 5)
+			s.StopLog(orders, placement.InSyncReplica{Broker: 1, Epoch: 3}, up(7, 3, 9))
+		}, "0@5 1,0:7,2 i 3"},
+		{"leaves, and has a follower with a stopped log", func(s *Set) {
+			leaving := up(7, 3, 9)
+			leaving[0] = placement.BrokerState{Liveness: placement.Up, Epoch: 7, Leaving: true}
+			s.StopLog(orders, placement.InSyncReplica{Broker: 1, Epoch: 3}, leaving)
+		}, "0@5? 1:3,0:7,2 i 1"},
+		{"has a follower whose log had stopped in an earlier broker epoch", func(s *Set) {
+			s.StopLog(orders, placement.InSyncReplica{Broker: 1, Epoch: 2}, up(7, 3, 9))
+		}, "0@5? 1:3,0:7,2 i 1"},
+		{"has another replica with a stopped log", func(s *Set) {
+			s.StopLog(orders, placement.InSyncReplica{Broker: 2, Epoch: 9}, up(7, 3, 9))
+			s.StopLog(Key{Topic: "deleted"}, self, up(7, 3, 9))
+		}, "0@5? 1:3,0:7,2 i 1"},
 		{"found a later leader epoch", func(s *Set) { s.ReportFoundEpoch(orders, 0, 8) },
 			"0@5? 1:3,0:7,2 i 2 found=8"},
 		{"found an earlier leader epoch", func(s *Set) { s.ReportFoundEpoch(orders, 0, 4) },

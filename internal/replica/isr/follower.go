@@ -62,9 +62,9 @@ type follower struct {
 // controlled shutdown.
 func (f *follower) isAlive() bool { return f.liveEpoch >= 0 && f.exitedEpoch != f.liveEpoch }
 
-// fetches reports whether the follower fetches the partition, as far as the leader knows. A follower
-// whose log has stopped does not: it removes itself from the ISR (ADR 0350), and the partition from
-// its session. So a fetch that arrived before the removal proves nothing.
+// fetches reports whether the follower fetches the partition, as far as the leader knows. A
+// follower whose log has stopped does not: it removes itself from the ISR (ADR 0350), and the
+// partition from its session. So a fetch that arrived before the removal proves nothing.
 func (f *follower) fetches() bool {
 	last := f.lastFetch
 	if f.session != nil {
@@ -124,8 +124,8 @@ func (f *follower) creditSession(leaderEnd int64) {
 }
 
 // SessionClosed must be called when a follower's session no longer contains the partition. The
-// session's later fetches do not concern the partition. The follower joins the ISR only after it has
-// fetched the partition again.
+// session's later fetches do not concern the partition. The follower joins the ISR only after it
+// has fetched the partition again.
 func (s *State) SessionClosed(broker int32, session Session) {
 	if f := s.followers[broker]; f != nil && f.session == session {
 		f.creditSession(s.logEnd)

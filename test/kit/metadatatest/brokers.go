@@ -244,6 +244,46 @@ func testServing(c *cluster) {
 	}
 }
 
+// testStoppedLogs: the logs of a partition stop on all brokers, one after the other. A follower
+// leaves the ISR at once, the leader hands over, and the last member remains, although it never
+// served. A broker whose log works again joins, and then the other one leaves.
+func testStoppedLogs(c *cluster) {
+	all := c.startAll()
+	created := all[0].create("a", 1)
+	all[0].inSync(0, 1, 2)
+	stopped := []metadata.Served{{Topic: created.ID, Stopped: true},
+		{Topic: metadata.ID{1}, Stopped: true}} // deleted in the meantime
+	report := func(id int32, served []metadata.Served) {
+		c.Helper()
+		for range 2 {
+			if err := all[id].ReportServing(c.Context(), id, served); err != nil {
+				c.Fatal(err)
+			}
+		}
+	}
+	report(0, []metadata.Served{{Topic: created.ID,
+		LeaderEpoch: created.Partitions[0].LeaderEpoch}})
+	report(2, stopped)
+	image := all[0].inSync(0, 1)
+	if p := image.Topic("a").Partitions[0]; p.Leader != 0 ||
+		p.LeaderEpoch != created.Partitions[0].LeaderEpoch {
+		c.Errorf("a follower has left, and the leader is %d in epoch %d", p.Leader, p.LeaderEpoch)
+	}
+	report(0, stopped)
+	all[1].untilPartition("a", 0, "broker 1 leads", func(p *metadata.Partition) bool {
+		return p.Leader == 1 && slices.Equal(p.ISR, []int32{1})
+	})
+	report(1, stopped)
+	if _, faults := all[1].propose(proposal(all[1].last(), "a", 0, 0, 1)); faults[0] != nil {
+		c.Fatalf("broker 0 joins again: %v", faults[0])
+	}
+	all[0].inSync(0, 1)
+	report(1, stopped)
+	all[1].untilPartition("a", 0, "broker 0 leads", func(p *metadata.Partition) bool {
+		return p.Leader == 0 && slices.Equal(p.ISR, []int32{0})
+	})
+}
+
 func testShutdown(c *cluster) {
 	all := c.startAll()
 	all[0].create("a", 1)

@@ -75,6 +75,7 @@ var tests = []struct {
 	{"unreachable brokers", testUnreachable, []Kind{Kube}},
 	{"full volume", testVolume, nil},
 	{"serving", testServing, nil},
+	{"stopped logs", testStoppedLogs, nil},
 	{"shutdown", testShutdown, nil},
 	{"shutdown of all", testShutdownOfAll, nil},
 	{"topics", testTopics, nil},
