@@ -61,7 +61,7 @@ type DeadFile struct {
 type RemovableSet struct {
 	SinceMs  int64
 	Count    uint32
-	ordinals []byte // LEB128-encoded differences: a quarter of the size of a []uint32
+	ordinals []byte // LEB128 differences of adjacent ordinals: a quarter of a []uint32
 }
 
 // newRemovableSet returns the set of the given ordinals, which must ascend.
