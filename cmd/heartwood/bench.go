@@ -6,7 +6,7 @@ import (
 	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
-// benchCommand groups the subcommands that run the benchmarks of internal/bench.
+// benchCommand returns the group of subcommands that run the benchmarks of internal/bench.
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// benchAppendCommand runs internal/bench/logappend once.
+// benchAppendCommand returns the command that runs internal/bench/logappend once.
 func benchAppendCommand() *cobra.Command {
 	opts := logappend.Options{Level: compress.LevelDefault}
 	codec, sent, asJSON := "", "", false

@@ -11,13 +11,13 @@ import (
 	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
-// compareHelp is the part of the help text that bench produce and bench consume share.
+// compareHelp is the part of the help text shared by bench produce and bench consume.
 const compareHelp = `
 The command measures any cluster that speaks the Kafka protocol, Heartwood or Apache Kafka. A run
 ends after --records or --duration, whichever comes first. The CPU time is that of the client
 process. docs/bench/README.md describes how to compare.`
 
-// targetFlags adds the flags that bench produce and bench consume share.
+// targetFlags adds the flags shared by bench produce and bench consume.
 func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON, quiet *bool) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&to.Bootstrap, "bootstrap", []string{"127.0.0.1:9092"},
@@ -30,7 +30,7 @@ func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON, quiet *bool) {
 	return flags.Bool("json", false, "print one JSON object"), addQuiet(cmd)
 }
 
-// benchProduceCommand runs internal/bench/client once.
+// benchProduceCommand returns the command that measures producing with internal/bench/client.
 func benchProduceCommand() *cobra.Command {
 	opts := client.ProduceOptions{}
 	cmd := &cobra.Command{
@@ -87,7 +87,7 @@ the transaction to the response.` + "\n" + compareHelp,
 	return cmd
 }
 
-// benchConsumeCommand runs internal/bench/client once.
+// benchConsumeCommand returns the command that measures consuming with internal/bench/client.
 func benchConsumeCommand() *cobra.Command {
 	opts := client.ConsumeOptions{}
 	cmd := &cobra.Command{
@@ -128,8 +128,8 @@ The run uses no consumer group: the partitions are distributed among --consumers
 	return cmd
 }
 
-// measured runs a measurement and prints the result. It returns an error, and so exit code 1, if
-// any record failed.
+// measured runs a measurement and prints the result. If any record failed, it returns an error,
+// which results in exit code 1.
 func measured(cmd *cobra.Command, asJSON bool, invalid error,
 	run func(context.Context) (*client.Result, error)) error {
 	if invalid != nil {

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
-// benchPurgatoryCommand runs internal/bench/purgatory once.
+// benchPurgatoryCommand returns the command that runs internal/bench/purgatory once.
 func benchPurgatoryCommand() *cobra.Command {
 	opts := purgatory.Options{}
 	asJSON := false

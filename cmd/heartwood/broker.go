@@ -24,21 +24,21 @@ import (
 	"heartwood.dev/heartwood/internal/tokens"
 )
 
-// brokerFlags are the flags of the broker command. The operator sets them in the pod (function
-// arguments of internal/operator/render).
+// brokerFlags are the flags of the command broker. The operator sets them in the pod (function
+// arguments in internal/operator/render).
 type brokerFlags struct {
 	cluster, namespace         string
 	podName, podUID, podIP     string
 	dataDir, listen, advertise string
 	http, httpMetrics          string
-	listeners                  string // JSON
+	listeners                  string // listeners as JSON
 	peerListen, certificates   string
 	pprof                      bool
 	level                      *loglevel.Level
 }
 
-// brokerCommand validates all flags before it opens a file or a connection, so that an invalid flag
-// always results in exit code 2.
+// brokerCommand returns the command that runs a broker. The command validates all flags before it
+// opens a file or a connection, so an invalid flag always results in exit code 2.
 func brokerCommand() *cobra.Command {
 	var f brokerFlags
 	cmd := &cobra.Command{
@@ -99,8 +99,8 @@ Its node id is the number at the end of the pod's name.`,
 }
 
 // runBroker runs a broker and its HTTP server until ctx ends or either fails, and returns the first
-// error. It uses its own metrics registry instead of the global one, so that it exports only
-// metrics of the broker.
+// error. It uses its own metrics registry instead of the global one, and therefore exports only the
+// broker's metrics.
 func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []broker.Listener,
 	logger *slog.Logger) error {
 	config, err := ctrl.GetConfig()
@@ -147,7 +147,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []bro
 		opts.ServiceAccounts = accounts
 	}
 	var started atomic.Pointer[broker.Broker]
-	// Start HTTP first: the startup probe must be answered while the broker recovers its logs.
+	// Start HTTP first, because the startup probe needs an answer while the broker recovers its logs.
 	return runWithHTTP(ctx, func(ctx context.Context) error {
 		options := brokerHTTP(&started, registry)
 		options.Detail, options.Pprof, options.Gate = store.Detail, f.pprof, gate
@@ -163,7 +163,7 @@ func runBroker(ctx context.Context, nodeID int32, f brokerFlags, listeners []bro
 }
 
 // runWithHTTP runs run and serve until ctx ends or either fails. It stops serve only after run has
-// returned, so that metrics remain available during the controlled shutdown.
+// returned. So metrics remain available during the controlled shutdown.
 func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	group, ctx := errgroup.WithContext(ctx)
@@ -175,12 +175,12 @@ func runWithHTTP(ctx context.Context, serve, run func(context.Context) error) er
 	return group.Wait()
 }
 
-// errRecovering is the reason why a broker is not ready before its logs are open.
+// errRecovering is the reason why a broker is not ready while it opens its logs.
 var errRecovering = errors.New("recovering logs")
 
-// brokerHTTP returns the options of the HTTP handler of a broker. Another goroutine stores the
-// broker in started, once. Before that, the handler reports that the broker is alive but not ready,
-// and that it has no partitions.
+// brokerHTTP returns the options of a broker's HTTP handler. Another goroutine stores the broker in
+// started, once. Before that, the handler reports that the broker is alive but not ready, and that
+// it has no partitions.
 func brokerHTTP(started *atomic.Pointer[broker.Broker],
 	gatherer prometheus.Gatherer) httpport.Options {
 	brokers := func() broker.Brokers {

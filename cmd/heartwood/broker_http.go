@@ -22,17 +22,18 @@ import (
 )
 
 const (
-	// headerTimeout limits the TLS handshake, and the time to receive the header of a request.
+	// headerTimeout is the maximum time for the TLS handshake, and for receiving a request's header.
 	headerTimeout = 10 * time.Second
-	// readTimeout limits the time to receive a request, before its handler sets a deadline.
+	// readTimeout is the maximum time for receiving a request, until the request's handler sets a
+	// deadline.
 	readTimeout = 30 * time.Second
-	// idleTimeout is how long a connection without requests is kept.
+	// idleTimeout is the maximum time for which a connection without requests stays open.
 	idleTimeout = 2 * time.Minute
-	// headerBytesMax limits the header of a request, which contains the token.
+	// headerBytesMax is the maximum size of a request's header, which contains the token.
 	headerBytesMax = 32 << 10
 )
 
-// checkHTTP checks --http-metrics.
+// checkHTTP checks the value of --http-metrics.
 func (f *brokerFlags) checkHTTP() error {
 	switch v1alpha1.HTTPMetrics(f.httpMetrics) {
 	case v1alpha1.HTTPMetricsOpen:
@@ -48,8 +49,8 @@ func (f *brokerFlags) checkHTTP() error {
 		f.httpMetrics)
 }
 
-// gate returns the authorization of the HTTP port, and the verifier of tokens of ServiceAccounts,
-// which follows the keys of the API server until stop is called.
+// gate returns the authorization of the HTTP port, and the verifier of ServiceAccount tokens. The
+// verifier follows the API server's keys until stop is called.
 func (f *brokerFlags) gate(ctx context.Context, config *rest.Config,
 	registry prometheus.Registerer, logger *slog.Logger) (gate *access.Gate,
 	source *tokens.Source, stop func(), err error) {
@@ -71,14 +72,14 @@ func (f *brokerFlags) gate(ctx context.Context, config *rest.Config,
 	return gate, source, func() { cancel(); <-following }, nil
 }
 
-// httpServer is the HTTP port of a broker.
+// httpServer is a broker's HTTP port.
 type httpServer struct {
 	address string
-	tls     *tls.Config // nil: without TLS
+	tls     *tls.Config // nil for a server without TLS
 	logger  *slog.Logger
 }
 
-// serve serves HTTP until ctx ends and then returns nil. At the end it closes connections without
+// serve serves HTTP until ctx ends and then returns nil. At the end, it closes connections without
 // waiting for their requests, because waiting would delay the exit of the process.
 func (s httpServer) serve(ctx context.Context, handler http.Handler) error {
 	var config net.ListenConfig
@@ -89,7 +90,7 @@ func (s httpServer) serve(ctx context.Context, handler http.Handler) error {
 	return s.serveOn(ctx, access.Limit(listener), handler)
 }
 
-// serveOn is serve on a listener.
+// serveOn is like serve, with a given listener.
 func (s httpServer) serveOn(ctx context.Context, listener net.Listener,
 	handler http.Handler) error {
 	if s.tls != nil {
@@ -97,7 +98,8 @@ func (s httpServer) serveOn(ctx context.Context, listener net.Listener,
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout,
 		ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytesMax,
-		// failed handshakes, which everyone who reaches the port can cause
+		// Failed handshakes are logged at debug level, because every client that reaches the port can
+		// cause them.
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// pipes is a listener whose connections are in memory.
+// pipes is a listener with connections in memory.
 type pipes struct {
 	accepted chan net.Conn
 	closed   context.Context
@@ -45,9 +45,9 @@ func (p *pipes) dial() net.Conn {
 	return here
 }
 
-// TestSlowHTTPClientsAreEnded: a client that does not complete its TLS handshake, the header or the
-// body of its request, or that sends no further request, loses its connection after the limit of
-// each.
+// TestSlowHTTPClientsAreEnded checks that slow clients lose their connections after the time limit.
+// A client is slow if it does not complete its TLS handshake, a request's header or a request's
+// body, or sends no further request.
 func TestSlowHTTPClientsAreEnded(t *testing.T) {
 	ca := certs.New(t, "ca")
 	for name, c := range map[string]struct {
@@ -78,7 +78,7 @@ func TestSlowHTTPClientsAreEnded(t *testing.T) {
 				if _, err := io.WriteString(conn, c.sends); err != nil {
 					t.Fatal(err)
 				}
-				_, _ = io.ReadAll(conn) // until the server closes the connection
+				_, _ = io.ReadAll(conn) // reads until the server closes the connection
 				if open := time.Since(began); open < c.after || open > c.after+time.Second {
 					t.Errorf("the connection was open for %v, want %v", open, c.after)
 				}

@@ -13,9 +13,9 @@ import (
 	"heartwood.dev/heartwood/internal/broker"
 )
 
-// clientListeners returns the listeners of --listeners, nil without this flag. All listen on the
-// host of --listen and advertise that of --advertise; the operator writes other addresses into the
-// broker's Lease.
+// clientListeners returns the listeners given by --listeners, or nil without that flag. All of them
+// listen on the host of --listen and advertise the host of --advertise. On Kubernetes, the operator
+// writes other advertised addresses into the broker's Lease.
 func (f *brokerFlags) clientListeners() ([]broker.Listener, error) {
 	if f.listeners == "" {
 		return nil, nil
@@ -44,7 +44,7 @@ func (f *brokerFlags) clientListeners() ([]broker.Listener, error) {
 	return all, nil
 }
 
-// passwords reports whether a listener authenticates by passwords.
+// passwords reports whether any listener authenticates users by password.
 func passwords(listeners []broker.Listener) bool {
 	return slices.ContainsFunc(listeners, func(l broker.Listener) bool {
 		return slices.ContainsFunc(l.Authentication, func(a v1alpha1.Authentication) bool {
@@ -54,7 +54,8 @@ func passwords(listeners []broker.Listener) bool {
 	})
 }
 
-// certificateFiles returns the certificates of --certificates, nil without this flag.
+// certificateFiles returns the certificates in the directory --certificates, or nil without this
+// flag.
 func (f *brokerFlags) certificateFiles(node int32, listeners []broker.Listener,
 	logger *slog.Logger) *broker.CertificateFiles {
 	if f.certificates == "" {

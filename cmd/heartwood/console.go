@@ -106,13 +106,14 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	return serveConsole(cmd.Context(), listener, pages)
 }
 
-// consolePages are a Console or a Site.
+// consolePages are the pages of a Console or of a Site.
 type consolePages interface {
 	http.Handler
 	Close()
 }
 
-// pages returns the handler of the flags: with --auth=kubernetes or --kubernetes a site.
+// pages returns the handler that the flags select. With --auth=kubernetes or --kubernetes, it is a
+// site.
 func (f *consoleFlags) pages(cmd *cobra.Command) (consolePages, error) {
 	site := console.SiteOptions{Loopback: f.options.Loopback, Hosts: f.options.Hosts,
 		Prefix: f.options.PathPrefix, Logger: f.options.Logger}
@@ -154,7 +155,7 @@ func (f *consoleFlags) pages(cmd *cobra.Command) (consolePages, error) {
 	return console.NewSite(site), nil
 }
 
-// addOnly adds the LogCluster of --logcluster to a site.
+// addOnly restricts a site to the LogCluster given by --logcluster.
 func (f *consoleFlags) addOnly(site *console.SiteOptions) {
 	namespace, name, _ := namespaced(f.cluster)
 	only := console.Cluster{ClusterName: console.ClusterName{Namespace: namespace, Name: name}}
@@ -166,7 +167,7 @@ func (f *consoleFlags) addOnly(site *console.SiteOptions) {
 	}
 }
 
-// kafka connects to the brokers by the Kafka protocol.
+// kafka connects to the brokers with the Kafka protocol.
 func (f *consoleFlags) kafka() (*kafka.Client, error) {
 	if f.userDir == "" {
 		return kafka.New(f.bootstrap)
@@ -187,13 +188,13 @@ func loopback(addr net.Addr) bool {
 }
 
 const (
-	// consoleHeaderTimeout bounds the time until a request header has been received.
+	// consoleHeaderTimeout is the maximum time until a request's header has been received.
 	consoleHeaderTimeout = 10 * time.Second
-	// consoleIdleTimeout bounds the time between two requests of a connection.
+	// consoleIdleTimeout is the maximum time between two requests on a connection.
 	consoleIdleTimeout = 2 * time.Minute
 )
 
-// serveConsole serves until ctx ends.
+// serveConsole serves the pages until ctx ends.
 func serveConsole(ctx context.Context, listener net.Listener, pages http.Handler) error {
 	server := &http.Server{Handler: pages, ReadHeaderTimeout: consoleHeaderTimeout,
 		IdleTimeout: consoleIdleTimeout}

@@ -49,7 +49,7 @@ func (f *consoleFlags) add(cmd *cobra.Command) {
 		"is used for listeners that accept no tokens of ServiceAccounts")
 }
 
-// check reports flags that do not fit.
+// check reports flags that cannot be combined.
 func (f *consoleFlags) check(cmd *cobra.Command) error {
 	if p := f.options.PathPrefix; p != "" && !strings.HasPrefix(p, "/") {
 		return usage.Misused(cmd, fmt.Errorf("invalid argument %q for --path-prefix: begin with /", p))
@@ -79,7 +79,7 @@ func (f *consoleFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// required reports a flag whose value is not NAMESPACE/NAME.
+// required returns an error for a flag whose value is not NAMESPACE/NAME.
 func (f *consoleFlags) required(cmd *cobra.Command, flag, value string) error {
 	if _, _, ok := namespaced(value); !ok {
 		return usage.Misused(cmd, fmt.Errorf("invalid argument %q for --%s: give NAMESPACE/NAME", value,
@@ -94,7 +94,7 @@ func namespaced(text string) (namespace, name string, ok bool) {
 	return namespace, name, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// tls returns the configuration of the console's port.
+// tls returns the TLS configuration of the console's port.
 func (f *consoleFlags) tls() *tls.Config {
 	return tlsconfig.ServeFrom(func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(f.certificate, f.key)

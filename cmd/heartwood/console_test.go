@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// TestConsoleServesHTTPS: the console serves HTTPS, and uses a certificate that has been replaced.
+// TestConsoleServesHTTPS checks that the console serves HTTPS, and uses a new certificate when its
+// file is replaced.
 func TestConsoleServesHTTPS(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")

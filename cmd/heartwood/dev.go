@@ -14,7 +14,8 @@ import (
 // devBrokersMax is the maximum value of --brokers.
 const devBrokersMax = 100
 
-// devCommand runs internal/dev. Invalid manifests result in exit code 2, like invalid flags.
+// devCommand returns the command that runs internal/dev. Invalid manifests result in exit code 2,
+// like invalid flags.
 func devCommand() *cobra.Command {
 	var opts dev.Options
 	cmd := &cobra.Command{

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// devBrokerCommand is the command that `heartwood dev --processes` starts for each broker. Help
-// texts do not list it.
+// devBrokerCommand returns the command that `heartwood dev --processes` starts for each broker.
+// Help texts do not list this command.
 func devBrokerCommand() *cobra.Command {
 	var opts dev.ChildOptions
 	var listeners string

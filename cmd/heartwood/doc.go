@@ -1,8 +1,9 @@
 // Command heartwood contains the operator, the broker, the development cluster and the offline
 // tools.
 //
-// Under the name kubectl-heartwood it is the plugin kubectl heartwood (package cli).
+// When it is started under the name kubectl-heartwood, it is the plugin kubectl heartwood (package
+// cli).
 //
-// It contains no logic: each command converts its flags to a struct of options and calls a package.
-// Exit codes: 0 success, 1 failure, 2 invalid flags or manifests.
+// This package contains no logic: each command converts its flags to an options struct and calls a
+// package. The exit codes are 0 for success, 1 for a failure, and 2 for invalid flags or manifests.
 package main

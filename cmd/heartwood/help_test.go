@@ -34,9 +34,9 @@ func TestHelpFitsItsColumns(t *testing.T) {
 	check(rootCommand())
 }
 
-// TestFlagHelpSaysWhatTheFlagDoes: the description of a flag does not begin with the placeholder of
-// its value, as in "NUMBER of a partition", and does not repeat it. The test reads all commands of
-// both binaries.
+// TestFlagHelpSaysWhatTheFlagDoes checks that a flag's description neither begins with the
+// placeholder of the flag's value, as in "NUMBER of a partition", nor repeats it. The test reads
+// all commands of both binaries.
 func TestFlagHelpSaysWhatTheFlagDoes(t *testing.T) {
 	seen := 0
 	var check func(cmd *cobra.Command)
@@ -61,14 +61,14 @@ func TestFlagHelpSaysWhatTheFlagDoes(t *testing.T) {
 	}
 }
 
-// repeats returns in which way the description of a flag repeats its placeholder, or "".
+// repeats describes how a flag's description repeats the placeholder. It returns "" if it does not.
 func repeats(flag *pflag.Flag) string {
 	placeholder, _ := pflag.UnquoteUsage(flag)
 	text := help.Text(flag)
 	switch {
 	case strings.TrimSpace(text) == "":
 		return "is empty"
-	case placeholder == "" || placeholder != strings.ToUpper(placeholder): // none, or a type
+	case placeholder == "" || placeholder != strings.ToUpper(placeholder): // no placeholder, or a type
 		return ""
 	case strings.HasPrefix(text, placeholder):
 		return "begins with its placeholder"

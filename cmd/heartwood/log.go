@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// logCommand groups the offline tools. dump and verify (internal/logstore/inspect) only read files,
-// so they may run while a broker uses these files. clean changes files, so it first locks the data
-// directory.
+// logCommand returns the group of offline tools. dump and verify (internal/logstore/inspect) only
+// read files, so they can run while a broker uses these files. clean changes files, so it first
+// locks the data directory.
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
@@ -49,7 +49,7 @@ their error. With --json each line is an object that names its file.`,
 	quiet := addQuiet(cmd)
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
 		opts.Done = new(atomic.Int64)
-		// On a terminal the output itself shows the progress.
+		// On a terminal, the output itself shows the progress.
 		hidden := *quiet || terminal.Is(cmd.OutOrStdout())
 		defer showProgress(cmd, hidden, "lines", -1, opts.Done)()
 		return inspect.Dump(vfs.OS{}, paths, opts, cmd.OutOrStdout())
@@ -62,8 +62,8 @@ their error. With --json each line is an object that names its file.`,
 	return cmd
 }
 
-// logVerifyCommand prints the problems to standard output. If it found any, it also returns an
-// error, so that the exit code is 1.
+// logVerifyCommand returns the command that prints the problems of logs to standard output. If
+// there are any problems, the command also returns an error, which results in exit code 1.
 func logVerifyCommand() *cobra.Command {
 	var opts inspect.VerifyOptions
 	cmd := &cobra.Command{

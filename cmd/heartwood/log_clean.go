@@ -26,11 +26,11 @@ import (
 type cleanFlags struct {
 	cleaner.OfflineOptions
 	memory, ioRate, segment float64
-	dirty, garbage          float64 // between 0 and 1
+	dirty, garbage          float64 // ratios between 0 and 1
 	now                     string
-	moment                  time.Time // now, parsed; zero if flag --now is not set
+	moment                  time.Time // parsed value of now; zero if flag --now is not set
 	asJSON                  bool
-	done                    atomic.Int64 // directories
+	done                    atomic.Int64 // number of cleaned directories
 }
 
 // cleanReport is the result of log clean, summed over all directories. Scripts depend on the JSON
@@ -163,8 +163,8 @@ func parseTime(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// cleanAll cleans one directory after the other. If a directory fails, it continues with the next
-// one.
+// cleanAll cleans one directory after the other. If a directory fails, cleanAll continues with the
+// next one.
 func cleanAll(ctx context.Context, dirs []string, f *cleanFlags,
 	logger *slog.Logger) (cleanReport, error) {
 	began, cpu := time.Now(), cpuSeconds()

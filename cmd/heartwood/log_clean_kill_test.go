@@ -23,7 +23,7 @@ import (
 )
 
 // runInstead is the name of an environment variable. If the variable is set, the test binary runs
-// no tests; it runs heartwood with the arguments in the variable, one per line.
+// no tests. Instead, it runs heartwood with the arguments in the variable, one per line.
 const runInstead = "HEARTWOOD_TEST_RUN"
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,8 @@ func heartwood(t *testing.T, args ...string) (command *exec.Cmd, output *bytes.B
 
 var killedID = logstore.PartitionID{Topic: "tickets", Index: 0}
 
-// openStore opens a data directory as a broker does, and returns the store and its log killedID.
+// openStore opens a data directory like a broker. It returns the store and the store's log
+// killedID.
 func openStore(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 	t.Helper()
 	store, err := logstore.Open(logstore.Options{FS: vfs.OS{}, Dir: dir,
@@ -58,7 +59,7 @@ func openStore(t *testing.T, dir string) (*logstore.Store, *logstore.Log) {
 }
 
 // writeStore creates a data directory with a log that contains three records of each key. It
-// returns the offset of the latest record of each key.
+// returns the offset of each key's latest record.
 func writeStore(t *testing.T, keys int) (dir string, latest map[string]int64) {
 	t.Helper()
 	dir, latest = t.TempDir(), map[string]int64{}
@@ -106,8 +107,8 @@ func write(t *testing.T, log *logstore.Log, keys int, latest map[string]int64) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// readBack checks that the log contains the latest record of each key. It returns the number of
-// records in the log.
+// readBack checks that the log contains each key's latest record. It returns the number of records
+// in the log.
 func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 	t.Helper()
 	store, log := openStore(t, dir)
@@ -157,9 +158,9 @@ func readBack(t *testing.T, dir string, latest map[string]int64) (records int) {
 	return records
 }
 
-// TestCleanContinuesAfterKill kills log clean at random moments. While log clean runs, it must hold
-// the lock of the directory. After each kill, the log must open without loss of records, and the
-// next run of log clean must continue.
+// TestCleanContinuesAfterKill kills log clean at random times. While log clean runs, it must hold
+// the directory lock. After each kill, the log must open without loss of records, and the next run
+// of log clean must continue.
 func TestCleanContinuesAfterKill(t *testing.T) {
 	const keys = 700
 	dir, latest := writeStore(t, keys)
@@ -184,10 +185,10 @@ func TestCleanContinuesAfterKill(t *testing.T) {
 			wantLocked(t, partition, command.Process)
 		}
 		if working {
-			// kill at a random moment of the pass
+			// Kill the process at a random time during the pass.
 			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
 			if err := command.Process.Kill(); err != nil {
-				t.Log(err) // the process has already exited
+				t.Log(err) // fails if the process has already exited
 			}
 			over = <-ended
 			killed++
@@ -202,8 +203,7 @@ func TestCleanContinuesAfterKill(t *testing.T) {
 		if records > keys+200 {
 			t.Errorf("got %d records after a complete run, want at most one per key and 200 more", records)
 		}
-		// The run ended before it could be killed, and nothing is left to clean: write more
-		// records.
+		// The run ended before it could be killed, and nothing is left to clean. So write more records.
 		store, log := openStore(t, dir)
 		log.Configure(killedSettings(), true)
 		write(t, log, keys, latest)
@@ -214,8 +214,8 @@ func TestCleanContinuesAfterKill(t *testing.T) {
 	if command, output := heartwood(t, "log", "clean", partition); command.Run() != nil {
 		t.Fatalf("the last run failed: %s", output)
 	}
-	// The active segment is not cleaned. It contains at most 200 records besides those of the clean
-	// section.
+	// The active segment is not cleaned. It contains at most 200 records in addition to the records in
+	// the clean section.
 	if records := readBack(t, dir, latest); records > keys+200 {
 		t.Errorf("got %d records of %d keys, want at most 200 more than keys", records, keys)
 	}
@@ -225,8 +225,8 @@ func TestCleanContinuesAfterKill(t *testing.T) {
 	}
 }
 
-// awaitWriting waits until log clean writes an output segment (working is true) or has exited with
-// err.
+// awaitWriting waits until log clean writes an output segment or exits. working is true if it
+// writes. err is the result of the exited process.
 func awaitWriting(t *testing.T, partition string, ended chan error) (working bool, err error) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -243,8 +243,8 @@ func awaitWriting(t *testing.T, partition string, ended chan error) (working boo
 	return false, nil
 }
 
-// wantLocked runs a second log clean of the same directory. This clean must fail while the first
-// process runs.
+// wantLocked runs a second log clean on the same directory. The second one must fail while the
+// first process runs.
 func wantLocked(t *testing.T, partition string, first *os.Process) {
 	t.Helper()
 	var out, errOut bytes.Buffer

@@ -13,8 +13,8 @@ import (
 // kafkaVectors contains partition directories that Apache Kafka wrote.
 const kafkaVectors = "../../internal/logstore/segment/testdata/kafka-4.3.1"
 
-// copyVectors copies one partition's directory of kafkaVectors, without the checkpoints in its
-// parent directory, and returns the path of the copy.
+// copyVectors copies one partition's directory of kafkaVectors, without the checkpoints in the
+// parent directory. It returns the path of the copy.
 func copyVectors(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -51,8 +51,8 @@ func cleanJSON(t *testing.T, args ...string) map[string]float64 {
 	return numbers
 }
 
-// TestCleanKafkaLog cleans a log of Kafka and compares the report with constants. Flag --now sets
-// the time, so that results do not depend on the clock.
+// TestCleanKafkaLog cleans a log written by Kafka and compares the report with constants. Flag
+// --now sets the time, so the results do not depend on the clock.
 func TestCleanKafkaLog(t *testing.T) {
 	const now = "2026-11-21T12:00:00Z"
 	dir := copyVectors(t, "vectors-0")
@@ -83,8 +83,8 @@ func TestCleanKafkaLog(t *testing.T) {
 	if again["records_removed"] != 0 || again["log_bytes_written"] != 0 || again["passes"] != 1 {
 		t.Errorf("second clean: got %v, want one pass that removes and writes nothing", again)
 	}
-	// Two days later, the retention of tombstones and of markers of removed transactions has
-	// passed: some of them must be removed.
+	// Two days later, the retention of tombstones, and of markers of removed transactions, has passed.
+	// Some of them must be removed.
 	later := cleanJSON(t, "--now", "2026-11-23T12:00:00Z", dir)
 	if later["tombstones_removed"]+later["markers_removed"] == 0 {
 		t.Errorf("clean two days later: got %v, want tombstones or markers removed", later)
@@ -94,8 +94,8 @@ func TestCleanKafkaLog(t *testing.T) {
 	}
 }
 
-// TestCleanOfCleanedKafkaLogChangesNothing: Kafka's cleaner has already cleaned these two
-// directories. A clean must change nothing, and its report must include both directories.
+// TestCleanOfCleanedKafkaLogChangesNothing cleans two directories that Kafka's cleaner has already
+// cleaned. The clean must change nothing, and its report must include both directories.
 func TestCleanOfCleanedKafkaLogChangesNothing(t *testing.T) {
 	dir, other := copyVectors(t, "compacted-0"), copyVectors(t, "compacted-0")
 	log := filepath.Join(dir, "00000000000000000000.log")

@@ -23,7 +23,7 @@ const exitFailed = 1
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// after the first signal: restore the default, so that a second signal exits at once
+	// Restore the default after the first signal. So a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
 	root := rootCommand()
 	if cli.IsPlugin(os.Args[0]) {
@@ -34,13 +34,13 @@ func main() {
 	os.Exit(code)
 }
 
-// run executes the command line of heartwood in args and returns the exit code.
+// run executes heartwood's command line in args and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return execute(ctx, rootCommand(), args, out, errOut)
 }
 
 // execute executes a command line and returns the exit code. It prints the error, if any, to
-// errOut; the error output of package cobra is disabled, so that the error is printed once.
+// errOut. The error output of package cobra is disabled, because the error would be printed twice.
 func execute(ctx context.Context, root *cobra.Command, args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)

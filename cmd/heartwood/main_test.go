@@ -160,8 +160,8 @@ func TestOrdinal(t *testing.T) {
 	}
 }
 
-// TestPluginExitCodes: under the name of the plugin, the binary has the commands of kubectl
-// heartwood.
+// TestPluginExitCodes checks that the binary has the commands of kubectl heartwood when it is
+// started under the plugin's name.
 func TestPluginExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		args []string

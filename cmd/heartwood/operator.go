@@ -30,7 +30,7 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// operatorFlags are the flags of the operator command. The Helm chart sets them.
+// operatorFlags are the flags of the command operator. The Helm chart sets them.
 type operatorFlags struct {
 	image, metrics, health string
 	namespaces             []string
@@ -103,7 +103,7 @@ func operatorCommand() *cobra.Command {
 func (f operatorFlags) metricsOptions() metricsserver.Options {
 	options := metricsserver.Options{BindAddress: f.metrics}
 	if f.authorizeMetrics {
-		options.SecureServing = true // with a certificate that the operator makes at its start
+		options.SecureServing = true // with a certificate that the operator creates when it starts
 		options.FilterProvider = metricsFilter
 	}
 	if f.pprof {
@@ -112,16 +112,16 @@ func (f operatorFlags) metricsOptions() metricsserver.Options {
 	return options
 }
 
-// metricsFilter admits requests with a token whose user may get the URL.
+// metricsFilter admits a request only if its token's user has the permission to get the URL.
 func metricsFilter(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	filter, err := accesskube.NewFilter(config, client)
 	return filter, err
 }
 
 // newManager returns a manager with all controllers; the caller starts the manager. The manager
-// releases the leader election Lease when it stops, so that another operator takes over without
-// waiting for the Lease to expire. This is safe only because the process exits as soon as the
-// manager has stopped.
+// releases the leader election Lease when it stops. So another operator takes over without waiting
+// for the expiry of the Lease. This is safe only because the process exits as soon as the manager
+// has stopped.
 func newManager(f operatorFlags) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -143,8 +143,8 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 		MapperProvider: controllers.Mapper,
 		Cache: cache.Options{
 			ByObject: controllers.CacheByObject(), HTTPClient: watches,
-			// Managed fields are about half of each object's size, and no controller uses them. If
-			// an update omits them, the API server keeps the stored ones.
+			// Managed fields are about half of each object's size, and no controller uses them. If an update
+			// omits them, the API server keeps the stored fields.
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Metrics:                       f.metricsOptions(),
@@ -180,7 +180,7 @@ func newManager(f operatorFlags) (ctrl.Manager, error) {
 	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("add readiness check: %w", err)
 	}
-	// Outside a pod the operator has no namespace.
+	// Outside a pod, the operator has no namespace.
 	namespace, _ := os.ReadFile(namespaceFile)
 	if err := controllers.Setup(manager, render.Settings{Image: f.image,
 		Namespace: strings.TrimSpace(string(namespace))}); err != nil {

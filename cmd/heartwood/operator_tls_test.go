@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/tlsscan"
 )
 
-// TestAuthorizedMetricsAcceptModernTLSOnly scans the port of the operator's metrics.
+// TestAuthorizedMetricsAcceptModernTLSOnly scans the operator's metrics port.
 func TestAuthorizedMetricsAcceptModernTLSOnly(t *testing.T) {
 	f := operatorFlags{metrics: "127.0.0.1:0", authorizeMetrics: true}
 	server, err := metricsserver.NewServer(f.metricsOptions(),
@@ -27,7 +27,7 @@ func TestAuthorizedMetricsAcceptModernTLSOnly(t *testing.T) {
 	bound, _ := server.(interface{ GetBindAddr() string })
 	await.Until(t, "the server listens", func() bool { return bound.GetBindAddr() != "" })
 	tlsscan.Scan(t, &tlsscan.Server{Address: bound.GetBindAddr(),
-		Config: &tls.Config{InsecureSkipVerify: true}}) // it makes its own certificate
+		Config: &tls.Config{InsecureSkipVerify: true}}) // the server creates its own certificate
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// planCommand runs internal/plan.
+// planCommand returns the command that runs internal/plan.
 func planCommand() *cobra.Command {
 	defaults := topicconfig.Default()
 	in := plan.Input{

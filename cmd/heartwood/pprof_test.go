@@ -27,7 +27,7 @@ func TestPprofFlagOfBrokerAndOperator(t *testing.T) {
 		if got != want {
 			t.Errorf("broker with pprof=%t: got status %d, want %d", enabled, got, want)
 		}
-		// The metrics server of the operator registers each of these handlers under its path.
+		// The operator's metrics server registers each of these handlers under its path.
 		operator := http.NewServeMux()
 		options := operatorFlags{pprof: enabled}.metricsOptions()
 		for path, handler := range options.ExtraHandlers {

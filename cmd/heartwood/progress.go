@@ -12,18 +12,18 @@ import (
 	"heartwood.dev/heartwood/internal/cli/terminal"
 )
 
-// progressInterval is the interval at which a line of progress is drawn again.
+// progressInterval is the interval at which the progress line is redrawn.
 const progressInterval = 200 * time.Millisecond
 
-// addQuiet adds flag --quiet to a command that shows its progress.
+// addQuiet adds the flag --quiet to a command that shows its progress.
 func addQuiet(cmd *cobra.Command) *bool {
 	return cmd.Flags().BoolP("quiet", "q", false, "show no progress")
 }
 
-// showProgress draws a line on standard error until the returned function is called, which removes
-// the line and may be called again: a number of units, of which count counts those that are done.
-// With a total of -1 the line shows only that the command runs, and for how long. It draws nothing
-// if quiet is set, or if standard error is not a terminal.
+// showProgress draws a progress line on standard error until the returned function is called. This
+// function removes the line and can be called again. The line shows how many of the total units are
+// done; count counts these. With a total of -1, the line only shows that the command runs, and for
+// how long. showProgress draws nothing if quiet is set or standard error is not a terminal.
 func showProgress(cmd *cobra.Command, quiet bool, unit string, total int64,
 	count *atomic.Int64) (end func()) {
 	if quiet || !terminal.Is(cmd.ErrOrStderr()) {
@@ -43,7 +43,7 @@ func showProgress(cmd *cobra.Command, quiet bool, unit string, total int64,
 	return sync.OnceFunc(func() {
 		stop()
 		drawing.Wait()
-		_ = bar.Finish() // the output is only for a person who watches it
+		_ = bar.Finish() // errors are ignored: the line is only informative
 	})
 }
 
@@ -56,7 +56,7 @@ func drawProgress(ctx context.Context, bar *progressbar.ProgressBar, count *atom
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_ = bar.Set64(count.Load()) // see Finish
+			_ = bar.Set64(count.Load()) // errors are ignored, as for Finish
 		}
 	}
 }

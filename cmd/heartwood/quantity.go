@@ -9,7 +9,7 @@ import (
 )
 
 // quantityFlag is a number in the notation of Kubernetes quantities: 5Ki, 128Mi, 1.6G, 300. A rate
-// may end with /s.
+// can end with /s.
 type quantityFlag struct {
 	value *float64
 	text  string
@@ -23,12 +23,12 @@ const (
 )
 
 // quantity returns a quantityFlag that stores its value in *target. The argument value is the
-// default and may be empty.
+// default and can be empty.
 func quantity(target *float64, kind, value string) *quantityFlag {
 	flag := &quantityFlag{value: target, kind: kind}
 	if value != "" {
 		if err := flag.Set(value); err != nil {
-			panic(err) // a default is a constant of this package, so this is a bug
+			panic(err) // impossible: defaults are valid constants
 		}
 	}
 	return flag
@@ -62,7 +62,7 @@ func (p percentFlag) String() string { return strconv.FormatFloat(*p.share*100, 
 
 func (p percentFlag) Set(text string) error {
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-	if err != nil || !(percent >= 0 && percent <= 100) { // false for NaN, so NaN is rejected too
+	if err != nil || !(percent >= 0 && percent <= 100) { // false for NaN, so NaN is rejected, too
 		return errors.New("want a percentage from 0 to 100")
 	}
 	*p.share = percent / 100

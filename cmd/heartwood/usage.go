@@ -25,8 +25,8 @@ func someArgs(cmd *cobra.Command, args []string) error {
 }
 
 // required returns an error that lists all missing flags. It replaces cobra's check of required
-// flags, whose error would not result in exit code 2. A flag with an empty value is missing too,
-// such as --cluster=$NAME if NAME is not set.
+// flags, whose error would not result in exit code 2. A flag with an empty value counts as missing,
+// for example --cluster=$NAME if NAME is not set.
 func required(cmd *cobra.Command, names ...string) error {
 	var missing []error
 	for _, name := range names {
@@ -41,13 +41,12 @@ func required(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// addressFlag is a flag of the form HOST:PORT. Its value is checked when the flag is parsed, so
-// that an invalid value results in exit code 2; an error of the listener would result in exit code
-// 1.
+// addressFlag is a flag of the form HOST:PORT. Its value is checked when the flag is parsed, so an
+// invalid value results in exit code 2. An error of the listener would result in exit code 1.
 type addressFlag struct{ text *string }
 
 // address returns an addressFlag that stores its value in *target. The argument value is the
-// default and may be empty; address stores it in *target.
+// default and can be empty; address stores it in *target.
 func address(target *string, value string) addressFlag {
 	*target = value
 	return addressFlag{target}
@@ -85,8 +84,8 @@ func (l *logLevel) Set(text string) error {
 	return nil
 }
 
-// addLogLevel adds flag --log-level with a default. The result contains the flag's value once cobra
-// has parsed the flags, that is in RunE.
+// addLogLevel adds the flag --log-level with a default. The result contains the flag's value once
+// cobra has parsed the flags, which it has done when RunE is called.
 func addLogLevel(cmd *cobra.Command, value slog.Level) *logLevel {
 	level := &logLevel{Level: value}
 	cmd.Flags().Var(level, "log-level",
@@ -94,7 +93,7 @@ func addLogLevel(cmd *cobra.Command, value slog.Level) *logLevel {
 	return level
 }
 
-// current returns the level of the process's log. It begins with the flag's value and may change.
+// current returns the process's log level. It starts with the flag's value and can change.
 func (l *logLevel) current() *loglevel.Level {
 	if l.changing == nil {
 		l.changing = loglevel.New(l.Level)

@@ -1,6 +1,6 @@
-// Command kubectl-heartwood is the kubectl plugin alone. The binary heartwood under this name is
-// the same plugin, but contains the broker, which runs on Linux and macOS only; this one also runs
-// on Windows.
+// Command kubectl-heartwood is the kubectl plugin as a separate binary. The binary heartwood is the
+// same plugin when it is started under this name. But that binary also contains the broker, which
+// runs only on Linux and macOS; this one also runs on Windows.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// after the first signal: restore the default, so that a second signal exits at once
+	// Restore the default after the first signal. So a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
 	err := cli.Root().ExecuteContext(ctx)
 	stop()

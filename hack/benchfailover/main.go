@@ -1,11 +1,11 @@
-// Command benchfailover measures how long partitions accept no writes when a broker of `heartwood
-// dev --processes` is killed or stopped: docs/bench/failover.md. The cluster must run on this
-// machine, with its topic created.
+// Command benchfailover measures for how long partitions accept no writes after a broker of
+// `heartwood dev --processes` was killed or stopped; see docs/bench/failover.md. The cluster must
+// run on this machine, and its topic must exist.
 //
-// Some partitions are under a steady load: records are written one after the other with acks=all,
-// each after the acknowledgement of the previous one. A gap is the time between two
-// acknowledgements of a partition. After a fault, one record is written to every partition. The
-// last acknowledgement of these records shows when the last new leader accepted a write.
+// Some partitions are under a steady load: records are written with acks=all, each after the
+// previous record's acknowledgement. A gap is the time between two acknowledgements of one
+// partition. After a fault, one record is written to every partition. The last of these
+// acknowledgements shows when the last new leader accepted a write.
 package main
 
 import (
@@ -26,13 +26,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// probeTimeout is the timeout for the writes to all partitions after a fault. settleTimeout is the
-// timeout for all replicas to be in sync again.
+// probeTimeout is the timeout of the writes to all partitions after a fault. settleTimeout is the
+// time limit until all replicas are in sync again.
 const (
 	probeTimeout  = 60 * time.Second
 	settleTimeout = 120 * time.Second
-	// loadPause is the time between an acknowledgement and the next record of a partition under
-	// load.
+	// loadPause is the time between an acknowledgement and the next record, in a partition under load.
 	loadPause = 20 * time.Millisecond
 )
 
@@ -77,7 +76,7 @@ func main() {
 	}
 }
 
-// run injects the faults one after the other. Before each fault it waits until all replicas are in
+// run injects the faults one after the other. Before each fault, it waits until all replicas are in
 // sync.
 func (b *bench) run(faults []string) (err error) {
 	b.client, err = b.connect()
@@ -87,7 +86,7 @@ func (b *bench) run(faults []string) (err error) {
 	defer b.client.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// After this write to all partitions, the client has the metadata of all leaders.
+	// This write to all partitions fills the client's metadata with all leaders.
 	if _, err := b.probe(ctx, nil); err != nil {
 		return fmt.Errorf("write before any fault: %w", err)
 	}
@@ -127,8 +126,8 @@ func (b *bench) connect() (*kgo.Client, error) {
 	)
 }
 
-// loaders returns a client for each partition under load; without -alone, it is the same client for
-// all of them.
+// loaders returns a client for each partition under load. Without -alone, all partitions share one
+// client.
 func (b *bench) loaders() ([]*kgo.Client, error) {
 	clients := make([]*kgo.Client, b.loaded)
 	for i := range clients {
@@ -169,7 +168,7 @@ func (b *bench) load(ctx context.Context, client *kgo.Client, partition int32) {
 }
 
 // probe writes one record to every partition. It returns the time of the last acknowledgement by a
-// partition in the set included, or by any partition if that set is nil.
+// partition in the set included. If included is nil, all partitions count.
 func (b *bench) probe(ctx context.Context, included map[int32]bool) (last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -192,7 +191,7 @@ func (b *bench) probe(ctx context.Context, included map[int32]bool) (last time.T
 	return last, err
 }
 
-// fault waits for a settled cluster, injects a fault into a broker and prints the effect.
+// fault waits until the cluster is settled, injects a fault into a broker and prints the effect.
 func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 	if err := b.settle(ctx); err != nil {
 		return err
@@ -232,7 +231,7 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 		return err
 	}
 	all := last.Sub(moment)
-	select { // a gap is measured only when it ends, so let the load continue for a moment
+	select { // a gap is measured only when it ends, so the load continues for a moment
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(2 * time.Second):
@@ -256,7 +255,7 @@ func (b *bench) fault(ctx context.Context, kind string, broker int32) error {
 }
 
 // turns kills the three brokers in turn, 10 s apart. It prints the worst gap of the partitions that
-// the killed broker led, and of the other partitions, which should remain available.
+// the killed broker led, and the worst gap of the other partitions, which should remain available.
 func (b *bench) turns(ctx context.Context) error {
 	for turn := range int32(b.kills) {
 		broker := turn % 3
@@ -286,8 +285,7 @@ func (b *bench) turns(ctx context.Context) error {
 	return nil
 }
 
-// steady prints the cost of the load: the number of records, and the CPU time of the brokers'
-// processes.
+// steady prints the cost of the load: the number of records, and the brokers' CPU time.
 func (b *bench) steady(ctx context.Context) error {
 	brokerCPU := func() (all time.Duration, err error) {
 		for broker := range int32(3) {
@@ -328,7 +326,7 @@ func (b *bench) steady(ctx context.Context) error {
 	return nil
 }
 
-// cpuTime returns the CPU time of a process from /proc/PID/stat: the sum of fields 14 and 15, in
+// cpuTime returns a process's CPU time from /proc/PID/stat: the sum of fields 14 and 15, in
 // hundredths of a second.
 func cpuTime(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -339,7 +337,7 @@ func cpuTime(pid int) (time.Duration, error) {
 }
 
 func parseCPUTime(stat string) (time.Duration, error) {
-	// The second field is the name of the process in parentheses. The name may contain spaces and
+	// The second field is the process's name in parentheses. The name can contain spaces and
 	// parentheses, so the fields are counted from the last parenthesis.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
@@ -362,8 +360,8 @@ func (b *bench) resetGaps() {
 	b.gaps = nil
 }
 
-// worst returns the longest gaps that ended at or after the time at. The result touched is the
-// longest gap of the partitions in the set led, and untouched that of the other partitions.
+// worst returns the longest gaps that ended at or after the time moment. touched is the longest gap
+// of the partitions in the set led, and untouched the longest gap of the other partitions.
 func (b *bench) worst(led map[int32]bool, moment time.Time) (touched, untouched time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -408,10 +406,10 @@ func (b *bench) led(ctx context.Context, broker int32) (map[int32]bool, error) {
 	return led, err
 }
 
-// awaitInSync waits until some replica is out of sync, then waits until all replicas are in sync
-// again, and returns the time at which they were. Any broker may respond, and its metadata image
-// may be outdated. So all replicas must be in sync in twenty responses in a row; the first of them
-// is the returned time.
+// awaitInSync waits until any replica is out of sync, and then until all replicas are in sync
+// again. It returns the time at which they were. Any broker can respond, and its metadata image can
+// be outdated. So all replicas must be in sync in twenty responses in a row; the returned time is
+// the time of the first of these responses.
 func (b *bench) awaitInSync(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -464,8 +462,8 @@ func (b *bench) settle(ctx context.Context) error {
 	}
 }
 
-// pid returns the process id of a broker. It reads the id from the last line `broker N started
-// pid=P` of the file b.output.
+// pid returns a broker's process id. It reads the id from the last line `broker N started pid=P` in
+// the file b.output.
 func (b *bench) pid(broker int32) (pid int, err error) {
 	file, err := os.Open(b.output)
 	if err != nil {

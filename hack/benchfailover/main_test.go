@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestPIDIsThatOfTheLastStart checks that pid returns the process that a broker started last. If
-// the broker has not started a process, pid must return an error and not the process of another
-// broker.
+// TestPIDIsThatOfTheLastStart checks that pid returns the id of the process that a broker started
+// last. If the broker has not started a process, pid must return an error, not the process id of
+// another broker.
 func TestPIDIsThatOfTheLastStart(t *testing.T) {
 	b := bench{output: filepath.Join(t.TempDir(), "out")}
 	if _, err := b.pid(0); err == nil {
@@ -30,8 +30,8 @@ func TestPIDIsThatOfTheLastStart(t *testing.T) {
 	}
 }
 
-// TestCPUTimeIsUserAndSystem parses a line whose process name contains parentheses and spaces. The
-// result must be the sum of user and system time.
+// TestCPUTimeIsUserAndSystem parses a line in which the process's name contains parentheses and
+// spaces. The result must be the sum of user and system time.
 func TestCPUTimeIsUserAndSystem(t *testing.T) {
 	got, err := parseCPUTime("42 (a (b) 1 2) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0")
 	if err != nil || got != 2*time.Second {
@@ -44,8 +44,8 @@ func TestCPUTimeIsUserAndSystem(t *testing.T) {
 	}
 }
 
-// TestWorstIgnoresGapsBeforeTheFault checks that worst ignores gaps that ended before the fault,
-// and returns the longest of the other gaps for each of the two groups of partitions.
+// TestWorstIgnoresGapsBeforeTheFault checks that worst ignores gaps that ended before the fault.
+// For each of the two groups of partitions, it must return the longest of the other gaps.
 func TestWorstIgnoresGapsBeforeTheFault(t *testing.T) {
 	moment := time.Unix(100, 0)
 	b := bench{gaps: []gap{

@@ -1,6 +1,6 @@
 // Command benchproduce repeatedly sends one batch to a broker over one connection, and prints the
-// CPU time of the broker: docs/bench/append.md. The broker must run on this machine, with its topic
-// created.
+// broker's CPU time; see docs/bench/append.md. The broker must run on this machine, and its topic
+// must exist.
 package main
 
 import (
@@ -24,8 +24,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// produceVersion is the version of the produce requests. It is the last version before flexible
-// versions with tagged fields, which would make the headers of requests and responses more complex.
+// produceVersion is the version of the produce requests. It is the last version without tagged
+// fields (flexible versions), which would make the headers of requests and responses more complex.
 const produceVersion = 8
 
 // load describes the requests to send.
@@ -87,8 +87,8 @@ func (l *load) run() error {
 	return nil
 }
 
-// exchange sends l.batches requests, for which it uses the frames in rotation, and reads one
-// response for each request.
+// exchange sends l.batches requests, and reads one response for each request. It uses the frames in
+// rotation.
 func (l *load) exchange(socket net.Conn, frames [][]byte) error {
 	slots := make(chan struct{}, l.inFlight)
 	failed := make(chan error, 1)
@@ -145,8 +145,8 @@ func readResponse(socket io.Reader) error {
 	return nil
 }
 
-// frames returns encoded requests. Without sequence numbers it returns one request, which can be
-// sent repeatedly. With sequence numbers it returns all l.batches requests.
+// frames returns encoded requests. Without sequence numbers, it returns one request that can be
+// sent repeatedly. With sequence numbers, it returns all l.batches requests.
 func (l *load) frames() ([][]byte, error) {
 	count := 1
 	id := record.Identity{ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1,
@@ -201,8 +201,8 @@ func (l *load) frame(batch []byte) []byte {
 }
 
 // cpuTime returns the CPU time of a process's threads. It reads schedstat, because /proc/PID/stat
-// has a resolution of only a hundredth of a second. The result does not include threads that have
-// exited; the threads of a broker do not exit while the broker works.
+// has a resolution of only a hundredth of a second. The result does not include exited threads, but
+// a working broker's threads do not exit.
 func cpuTime(pid int) (time.Duration, error) {
 	paths, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/schedstat")
 	if err != nil || len(paths) == 0 {

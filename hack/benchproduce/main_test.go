@@ -63,8 +63,8 @@ func TestSequenceNumbersAreConsecutive(t *testing.T) {
 	}
 }
 
-// TestExchange sends five requests to a broker that responds to all of them, and to a broker that
-// closes the connection after two responses. The second exchange must return an error.
+// TestExchange sends five requests to a broker that responds to all of them, and five to a broker
+// that closes the connection after two responses. The second exchange must return an error.
 func TestExchange(t *testing.T) {
 	for _, responses := range []int{5, 2} {
 		here, there := net.Pipe()

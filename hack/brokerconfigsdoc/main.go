@@ -74,7 +74,7 @@ func run(out io.Writer) error {
 	return err
 }
 
-// standard returns the default of a setting.
+// standard returns a setting's default as text.
 func standard(p *brokerconfig.Property) string {
 	switch {
 	case p.Own:

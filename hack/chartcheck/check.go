@@ -36,7 +36,7 @@ var strict = func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }()
 
-// decode decodes all documents and rejects unknown fields. Kinds without a Go type (those of the
+// decode decodes all documents and rejects unknown fields. Kinds without a Go type (of the
 // Prometheus operator) are only parsed as YAML.
 func decode(in io.Reader) ([]runtime.Object, error) {
 	var objects []runtime.Object
@@ -98,8 +98,8 @@ func check(objects []runtime.Object,
 	return errors.Join(faults...)
 }
 
-// leastRights checks that the console, which many users reach, may change nothing, and reads only
-// Secrets, and creates only tokens, that a Role names.
+// leastRights checks the permissions of the console, which many users can reach. The console must
+// change nothing, read only Secrets that a Role names, and create only tokens that a Role names.
 func leastRights(role metav1.Object, rules []rbacv1.PolicyRule) error {
 	if role.GetLabels()["app.kubernetes.io/component"] != "console" {
 		return nil
@@ -149,8 +149,8 @@ func restricted(name string, pod *corev1.PodSpec) error {
 	return nil
 }
 
-// sameCRD checks that a CRD as rendered by the chart equals the generated one, including numbers
-// and CEL rules, and that helm uninstall keeps it.
+// sameCRD checks that a CRD rendered by the chart equals the generated CRD, including numbers and
+// CEL rules, and that helm uninstall keeps the CRD.
 func sameCRD(rendered, generated *apiextensionsv1.CustomResourceDefinition) error {
 	switch {
 	case generated == nil:

@@ -34,7 +34,7 @@ metadata: {name: brokers}
 spec: {}
 `
 
-// role is a Role of the console with one rule.
+// role returns a Role of the console with one rule.
 func role(rule string) string {
 	return "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: console\n" +
 		"  labels: {app.kubernetes.io/component: console}\nrules: [" + rule + "]\n"

@@ -81,8 +81,8 @@ func run(ctx context.Context, o options) (result, error) {
 		return result{}, err
 	}
 	defer client.Close()
-	// The latency of the first record is not measured, because it includes the requests for
-	// metadata and the connection.
+	// The first record's latency is not measured, because it includes the requests for metadata and
+	// the connection.
 	if err := client.ProduceSync(ctx,
 		&kgo.Record{Key: []byte("first"), Value: []byte("x")}).FirstErr(); err != nil {
 		return result{}, fmt.Errorf("produce the first record: %w", err)
@@ -100,10 +100,10 @@ func run(ctx context.Context, o options) (result, error) {
 	return (&sender{options: o, client: client}).send(ctx)
 }
 
-// errDone is the cause of the context's end when the command has completed.
+// errDone is the cause of the context's end after the command has completed.
 var errDone = errors.New("the command has completed")
 
-// sender sends records and stores the latency of each. Acknowledgements arrive on the client's
+// sender sends records and stores each record's latency. Acknowledgements arrive on the client's
 // goroutines.
 type sender struct {
 	options
@@ -111,11 +111,11 @@ type sender struct {
 
 	mu   sync.Mutex
 	took []time.Duration
-	err  error // the first error of a record
+	err  error // first error of any record
 }
 
-// send sends records until the command has completed or all records were sent, and waits for all
-// acknowledgements.
+// send sends records until the command has completed or all records were sent. Then it waits for
+// all acknowledgements.
 func (s *sender) send(ctx context.Context) (result, error) {
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	value := make([]byte, s.size)
@@ -129,8 +129,8 @@ func (s *sender) send(ctx context.Context) (result, error) {
 			due = began.Add(time.Duration(i) * time.Second / time.Duration(s.rate))
 			time.Sleep(time.Until(due))
 		}
-		// The background context lets records that are in flight when the command completes be
-		// acknowledged and measured too.
+		// With the background context, records that are in flight when the command completes are still
+		// acknowledged and measured.
 		s.client.Produce(context.Background(),
 			&kgo.Record{Key: fmt.Appendf(nil, "key-%012d", random.IntN(s.keys)), Value: value},
 			func(_ *kgo.Record, err error) {

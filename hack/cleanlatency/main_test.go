@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/dev"
 )
 
-// broker starts a cluster of one broker with topic t, and returns the address of the broker. The
+// broker starts a cluster with one broker and topic t, and returns the broker's address. The
 // cluster stops when the test ends.
 func broker(t *testing.T) string {
 	t.Helper()
@@ -33,7 +33,7 @@ func broker(t *testing.T) string {
 			DataDir: filepath.Join(t.TempDir(), "data"),
 			Out:     out, Logger: slog.New(slog.DiscardHandler),
 		})
-		_ = out.CloseWithError(err) // CloseWithError never fails
+		_ = out.CloseWithError(err) // never fails
 		ended <- err
 	}()
 	t.Cleanup(func() {

@@ -20,13 +20,13 @@ import (
 // can verify runAsNonRoot only for numeric users.
 const user = "65532:65532"
 
-// epoch is the timestamp of all files and metadata in the image. It is constant, so that two builds
-// of the same binary have the same digest.
+// epoch is the timestamp of all files and metadata in the image. It is constant, so two builds of
+// the same binary have the same digest.
 var epoch = time.Unix(0, 0).UTC()
 
 // Spec describes an image.
 type Spec struct {
-	// Binary is the path of a static Linux binary. In the image it is a file in the root directory,
+	// Binary is the path of a static Linux binary. In the image, it is a file in the root directory
 	// and the entrypoint.
 	Binary       string
 	Version      string
@@ -74,7 +74,8 @@ func configFile(built v1.Image, spec Spec, entrypoint string) *v1.ConfigFile {
 			User:       user,
 			WorkingDir: "/",
 			Entrypoint: []string{entrypoint},
-			// kubectl exec POD -- heartwood: without it, only /bin and its siblings are searched
+			// kubectl exec POD -- heartwood needs this path. Without it, only /bin and similar directories
+			// are searched.
 			Env: []string{"PATH=/"},
 			Labels: map[string]string{
 				"org.opencontainers.image.title":       filepath.Base(spec.Binary),
@@ -91,7 +92,7 @@ func configFile(built v1.Image, spec Spec, entrypoint string) *v1.ConfigFile {
 	return config
 }
 
-// archive returns the image's only layer as a tar archive with /tmp, /etc and the binary.
+// archive returns the image's single layer as a tar archive with /tmp, /etc and the binary.
 func archive(entrypoint string, binary []byte) ([]byte, error) {
 	var out bytes.Buffer
 	files := tar.NewWriter(&out)

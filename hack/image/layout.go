@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// refName is the annotation by which skopeo, crane and oras select an image of an OCI layout.
+// refName is the annotation with which skopeo, crane and oras select an image in an OCI layout.
 const refName = "org.opencontainers.image.ref.name"
 
 // Index returns an image index with one image for each spec, in their order.
@@ -33,8 +33,9 @@ func Index(specs []Spec) (v1.ImageIndex, error) {
 	return index, nil
 }
 
-// writeLayout writes the image index as the OCI layout out, with the name ref, and returns its
-// digest. It refuses a directory that exists, which could hold blobs of another image.
+// writeLayout writes the image index as an OCI layout to the directory out, with the name ref, and
+// returns the index's digest. It refuses an existing directory, which could contain blobs of
+// another image.
 func writeLayout(out, ref string, specs []Spec) (v1.Hash, error) {
 	index, err := Index(specs)
 	if err != nil {

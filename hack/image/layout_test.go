@@ -29,8 +29,8 @@ func twoPlatforms(t *testing.T) []Spec {
 	return platformSpecs(dir, "heartwood", []string{"amd64", "arm64"}, Spec{Version: "v1.2.3"})
 }
 
-// TestLayoutHasAnImageForEachPlatform reads the layout again and verifies each digest in it; a
-// second layout has the same digest.
+// TestLayoutHasAnImageForEachPlatform reads the layout again and verifies each digest in it. A
+// second layout must have the same digest.
 func TestLayoutHasAnImageForEachPlatform(t *testing.T) {
 	specs := twoPlatforms(t)
 	out := filepath.Join(t.TempDir(), "oci")

@@ -1,10 +1,10 @@
 // Command image writes a container image as a docker-archive, without a container engine or a base
 // image. The image contains a static binary, /tmp and /etc. The same inputs produce the same bytes,
-// so equal digests mean equal images. It assembles the layers with go-containerregistry: ko needs a
-// base image from a registry or its cache.
+// so equal digests mean equal images. It assembles the layers with go-containerregistry. It does
+// not use ko, because ko needs a base image from a registry or from ko's cache.
 //
-// With -layout it writes an OCI layout instead, with an image for each architecture of -archs from
-// the directory -binaries, which contains linux_ARCH/heartwood.
+// With -layout, it writes an OCI layout instead, with an image for each architecture in -archs. The
+// directory -binaries contains the binaries as linux_ARCH/heartwood.
 package main
 
 import (
@@ -70,8 +70,8 @@ func run(image, out string, spec Spec) error {
 	return nil
 }
 
-// write writes the image to a temporary file and renames it to the path out, so that nobody reads
-// an incomplete image.
+// write writes the image to a temporary file and renames it to the path out. So no other program
+// reads an incomplete image.
 func write(out string, tag name.Tag, built v1.Image) error {
 	partial, err := os.CreateTemp(filepath.Dir(out), filepath.Base(out)+".*")
 	if err != nil {

@@ -3,6 +3,6 @@
 // sealed and have a key sidecar. The command uses package logstore: batches are validated and
 // appended as on a leader, and the cleaner builds the sidecars in the background.
 //
-// The same flags produce records with the same keys and values on every machine. The timestamps of
-// the records are the times of the run.
+// With the same flags, the records have the same keys and values on every machine. Their timestamps
+// are the times of the run.
 package main

@@ -99,7 +99,8 @@ type summary struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-// sidecarTimeout is the timeout for all key sidecars to be built; the cleaner builds one at a time.
+// sidecarTimeout is the time limit for building all key sidecars. The cleaner builds one sidecar at
+// a time.
 const sidecarTimeout = 10 * time.Minute
 
 // write creates the log, and waits until all segments with records are sealed and have a key
@@ -122,7 +123,7 @@ func write(ctx context.Context, o options) (result summary, err error) {
 		return result, err
 	}
 	rolled := o.settings()
-	// lets the next periodic maintenance of the log roll the active segment
+	// With this setting, the log's next periodic maintenance rolls the active segment.
 	rolled.SegmentAge = time.Millisecond
 	log.Configure(rolled, false)
 	result = summary{Records: o.records, Bytes: log.Stats().SizeBytes}
@@ -177,7 +178,7 @@ func (o options) append(ctx context.Context, log *logstore.Log) error {
 }
 
 // awaitSidecars waits until every segment except the empty active one has a key sidecar. The active
-// segment begins at offset end. It returns the number of segments with a sidecar.
+// segment begins at offset end. awaitSidecars returns the number of segments with a sidecar.
 func awaitSidecars(ctx context.Context, dir string, end int64, within time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestOrders checks three rounds over all keys. In the first round, keys must occur in ascending
-// order. In the later rounds, they must occur in the same order (same) or in another one (random).
+// TestOrders checks three rounds over all keys. In the first round, keys must be in ascending
+// order. Later rounds must repeat this order (same) or use a different one (random).
 func TestOrders(t *testing.T) {
 	const keys = 50
 	for name, wantSame := range map[string]bool{"same": true, "random": false} {

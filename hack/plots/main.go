@@ -1,5 +1,5 @@
 // Command plots draws the pictures of docs/bench from the results in docs/bench/results. With
-// -purgatory it instead prints the tables of docs/bench/purgatory.md.
+// -purgatory, it prints the tables of docs/bench/purgatory.md instead.
 package main
 
 import (
@@ -42,7 +42,7 @@ func run(dir, results, kafka string) error {
 	return nil
 }
 
-// draw returns the pictures of all results in a directory, by their file names.
+// draw returns the pictures of all results in a directory, by file name.
 func draw(dir string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "results", "*.json"))
 	if err != nil || len(files) == 0 {

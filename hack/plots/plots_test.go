@@ -15,7 +15,7 @@ import (
 
 const bench = "../../docs/bench"
 
-// pictureBytesMax limits the size of a picture in the documents.
+// pictureBytesMax is the maximum size of a picture in the documents.
 const pictureBytesMax = 300 << 10
 
 // TestPicturesShowTheirResults compares the committed pictures with the results.
@@ -40,8 +40,8 @@ func TestPicturesShowTheirResults(t *testing.T) {
 	}
 }
 
-// TestEveryPageHasAPicture: each page of measurements shows a picture, and each picture is shown on
-// the page that its name begins with.
+// TestEveryPageHasAPicture checks that each page of measurements shows a picture, and that each
+// picture is shown on the page whose name begins the picture's name.
 func TestEveryPageHasAPicture(t *testing.T) {
 	pictures, err := draw(bench)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestEveryPageHasAPicture(t *testing.T) {
 	}
 }
 
-// page returns the content of the page that the name of a picture begins with.
+// page returns the content of the page whose name begins the picture's name.
 func page(t *testing.T, name string) string {
 	t.Helper()
 	base, _, _ := strings.Cut(strings.TrimSuffix(name, filepath.Ext(name)), "-")
@@ -80,8 +80,8 @@ func page(t *testing.T, name string) string {
 
 var numeral = regexp.MustCompile(`[0-9][0-9,]*(?:\.[0-9]+)?`)
 
-// TestResultsAreOnTheirPage checks that each number in the results is in the text of the page.
-// Otherwise a picture could show a figure that the page lacks, or that was changed on the page.
+// TestResultsAreOnTheirPage checks that the page's text contains every number in the results, so
+// pictures and text cannot disagree.
 func TestResultsAreOnTheirPage(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(bench, "results", "*.json"))
 	if err != nil || len(files) == 0 {
@@ -111,7 +111,7 @@ func TestResultsAreOnTheirPage(t *testing.T) {
 	}
 }
 
-// numbers returns all measured values and targets of a figure.
+// numbers returns all measured values and all targets of a figure.
 func numbers(figure plot.Figure) (values []float64) {
 	for _, chart := range figure.Charts {
 		for _, row := range chart.Rows {
@@ -132,7 +132,7 @@ func numbers(figure plot.Figure) (values []float64) {
 	return values
 }
 
-// TestInvalidResultsAreNotDrawn: an error names the file.
+// TestInvalidResultsAreNotDrawn checks that the error for invalid results names the file.
 func TestInvalidResultsAreNotDrawn(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := draw(dir); err == nil {

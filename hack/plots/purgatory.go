@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// result is one line of results. Its JSON names are those of `heartwood bench purgatory --json`.
-// Kafka's results contain only the first six fields.
+// result is one line of results. Its JSON names are the same as in `heartwood bench purgatory
+// --json`. Kafka's results contain only the first six fields.
 type result struct {
 	Case       string  `json:"case"`
 	Kind       string  `json:"kind"`
@@ -27,13 +27,13 @@ type result struct {
 	LateP99    float64 `json:"lateness_p99_ms"`
 }
 
-// cell identifies a measurement. Several runs may measure the same cell.
+// cell identifies a measurement. Several runs can measure the same cell.
 type cell struct {
 	name, kind string
 	rate       int
 }
 
-// purgatoryTables writes tables of the results of hack/bench-purgatory.sh to out.
+// purgatoryTables writes tables with the results of hack/bench-purgatory.sh to out.
 func purgatoryTables(out io.Writer, names ...string) error {
 	cells := map[cell][]result{}
 	for _, name := range names {
@@ -64,7 +64,7 @@ func add(cells map[cell][]result, line string) error {
 	return nil
 }
 
-// lines calls do for each line of a file.
+// lines calls the function do for each line of a file.
 func lines(name string, do func(string) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -80,7 +80,7 @@ func lines(name string, do func(string) error) error {
 	return scanner.Err()
 }
 
-// median returns the median of a value over repeated runs.
+// median returns a value's median over repeated runs.
 func median(runs []result, value func(result) float64) float64 {
 	values := make([]float64, len(runs))
 	for i, r := range runs {
@@ -123,7 +123,7 @@ func table(out io.Writer, cells map[cell][]result, name string) {
 		fmt.Fprintf(out, "| %d | %s | %.2f (%.2f to %.2f) | %.0f |", c.rate, c.kind,
 			median(runs, perMillion), least, most,
 			median(runs, func(r result) float64 { return r.Achieved }))
-		if runs[0].Memory == 0 { // a result of Kafka's benchmark, which reports no memory
+		if runs[0].Memory == 0 { // a result of Kafka's benchmark, which does not report memory
 			fmt.Fprintf(out, " - | - | - |\n")
 			continue
 		}

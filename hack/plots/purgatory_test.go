@@ -38,8 +38,8 @@ func TestPurgatoryTables(t *testing.T) {
 	if err := purgatoryTables(&out, results, "", kafka); err != nil {
 		t.Fatal(err)
 	}
-	// The table contains medians of the CPU time per million requests. The runs have half a million
-	// requests, so their CPU times appear doubled.
+	// The table contains medians of the CPU time per million requests. The runs have only half a
+	// million requests, so their CPU times are doubled.
 	low, high, _ := strings.Cut(out.String(), "| high: rate")
 	order := 0
 	for _, want := range []string{

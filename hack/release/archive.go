@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// epoch is the time of all files in archives: the earliest that a zip archive can represent.
+// epoch is the time of all files in archives. It is the earliest time that a zip archive can
+// represent.
 var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// file is a file of an archive.
+// file is a file in an archive.
 type file struct {
 	name    string
 	content []byte

@@ -1,12 +1,12 @@
 // Command release writes the archives of a release, their SHA-256 sums, and the manifest of the
-// kubectl plugin for krew (https://krew.sigs.k8s.io). The same binaries produce the same bytes,
-// which archives by tar and zip do not: they record times and owners.
+// kubectl plugin for krew (https://krew.sigs.k8s.io). The same binaries produce the same bytes.
+// Archives made by tar and zip would differ, because they record times and owners.
 //
 //	release -version v0.1.0 -binaries bin/release -url https://example.com/v0.1.0 -out dist
 //
 // The directory -binaries contains a directory OS_ARCH for each platform, with the programs as
-// files. Each becomes one archive PROGRAM_VERSION_OS_ARCH.tar.gz, or .zip for Windows, which also
-// contains the LICENSE.
+// files. Each program becomes one archive PROGRAM_VERSION_OS_ARCH.tar.gz, or .zip for Windows. Each
+// archive also contains the LICENSE.
 package main
 
 import (
@@ -25,20 +25,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// plugin is the program of the kubectl plugin.
+// plugin is the program name of the kubectl plugin.
 const plugin = "kubectl-heartwood"
 
-// semantic matches a version as krew accepts it (https://semver.org, with a leading v).
+// semantic matches a version in the form that krew accepts (https://semver.org, with a leading v).
 var semantic = regexp.MustCompile(
 	`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
 
-// release is what to write.
+// release describes the files to write.
 type release struct {
 	version  string
-	binaries string // directory
-	license  string // file
-	url      string // of the directory in which users find the archives
-	out      string // directory
+	binaries string // input directory
+	license  string // path of the license file
+	url      string // URL of the directory in which users find the archives
+	out      string // output directory
 }
 
 func main() {
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// written is an archive.
+// written is a written archive.
 type written struct {
 	file, program, os, arch, sum string
 }
@@ -93,7 +93,7 @@ func (r *release) write() error {
 	return errors.Join(r.sums(all), r.manifest(all))
 }
 
-// archive writes the archive of a program.
+// archive writes the archive of one program.
 func (r *release) archive(path string, license []byte) (artifact written, err error) {
 	program := filepath.Base(path)
 	artifact.os, artifact.arch, _ = strings.Cut(filepath.Base(filepath.Dir(path)), "_")
@@ -123,7 +123,7 @@ func (r *release) archive(path string, license []byte) (artifact written, err er
 	return artifact, nil
 }
 
-// sums writes SHA256SUMS, as sha256sum -c reads it.
+// sums writes SHA256SUMS in the format that sha256sum -c reads.
 func (r *release) sums(all []written) error {
 	var text strings.Builder
 	for _, written := range all {
@@ -132,7 +132,7 @@ func (r *release) sums(all []written) error {
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(text.String()), 0o644)
 }
 
-// manifest writes heartwood.yaml, the manifest of the plugin.
+// manifest writes heartwood.yaml, the plugin's krew manifest.
 func (r *release) manifest(all []written) error {
 	var platforms []map[string]any
 	for _, written := range all {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// krewManifest contains the fields that krew reads (its package pkg/index).
+// krewManifest contains the fields that krew reads (see krew's package pkg/index).
 type krewManifest struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -46,7 +46,7 @@ type krewManifest struct {
 	} `json:"spec"`
 }
 
-// newRelease returns a release of binaries that are no programs.
+// newRelease returns a release whose binaries are not real programs.
 func newRelease(t *testing.T) *release {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,8 +71,8 @@ func newRelease(t *testing.T) *release {
 		out: filepath.Join(dir, "dist")}
 }
 
-// TestManifestFitsTheArchives: the manifest has what krew requires (its ValidatePlugin), and each
-// sum and each file of it is that of an archive.
+// TestManifestFitsTheArchives checks that the manifest has everything that krew requires (see
+// krew's ValidatePlugin), and that its checksums and files match the archives.
 func TestManifestFitsTheArchives(t *testing.T) {
 	r := newRelease(t)
 	if err := r.write(); err != nil {
@@ -130,7 +130,7 @@ func TestManifestFitsTheArchives(t *testing.T) {
 
 func path(uri string) string { return uri[strings.LastIndex(uri, "/")+1:] }
 
-// unpack returns mode and content of the files of an archive, by name.
+// unpack returns the mode and content of each file in an archive, by name.
 func unpack(t *testing.T, name string, packed []byte) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -172,8 +172,8 @@ func unpack(t *testing.T, name string, packed []byte) map[string]string {
 	}
 }
 
-// TestSumsNameEveryArchive: SHA256SUMS has a line for each archive, in the format of sha256sum, and
-// a second run writes the same bytes.
+// TestSumsNameEveryArchive checks that SHA256SUMS has a line for each archive, in the format of
+// sha256sum, and that a second run writes the same bytes.
 func TestSumsNameEveryArchive(t *testing.T) {
 	r := newRelease(t)
 	var before []byte

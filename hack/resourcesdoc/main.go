@@ -28,7 +28,7 @@ manifest is applied; its text is the error message. Settings that a Topic shares
 the default that its description states.
 `
 
-// kinds are the resources, in the order of their sections on the page.
+// kinds are the resources in the order of their sections on the page.
 var kinds = []string{"logclusters", "topics", "logusers", "partitionsets"}
 
 func run(out io.Writer, dir string) error {
@@ -99,7 +99,7 @@ func writeFields(text *strings.Builder, path string, schema *apiextensions.JSONS
 			allowed(&field),
 			strings.Join(description, " "))
 		if name == "conditions" {
-			continue // metav1.Condition is documented by Kubernetes
+			continue // Kubernetes documents metav1.Condition
 		}
 		if field.Items != nil && field.Items.Schema != nil {
 			writeFields(text, full+"[]", field.Items.Schema)
@@ -120,7 +120,7 @@ func typeOf(field *apiextensions.JSONSchemaProps) string {
 	return field.Type
 }
 
-// allowed returns the allowed values of a field: the values of its enum, or its range.
+// allowed returns a field's allowed values: the values of its enum, or its range.
 func allowed(field *apiextensions.JSONSchemaProps) string {
 	values := make([]string, 0, len(field.Enum))
 	for _, value := range field.Enum {
@@ -142,7 +142,7 @@ func allowed(field *apiextensions.JSONSchemaProps) string {
 	return lowest + ".." + highest
 }
 
-// oneLine joins the lines of a text and escapes |, so that the text fits in a table cell.
+// oneLine joins the lines of a text and escapes |. The result fits in a table cell.
 func oneLine(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
 }

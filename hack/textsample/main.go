@@ -1,7 +1,7 @@
-// Command textsample prints a sample of the repository's text for a review by a reader who did not
-// write it: comments and log messages drawn with a seed, and every condition, event and help text.
-// The reader marks each item as clear at first reading or not. CONTRIBUTING.md describes the
-// procedure.
+// Command textsample prints a sample of the repository's text, which a reader who did not write it
+// reviews. The sample contains comments and log messages drawn with a seed, and every condition,
+// event and help text. The reader marks each item as clear at first reading or not. CONTRIBUTING.md
+// describes the procedure.
 package main
 
 import (
@@ -19,13 +19,13 @@ import (
 	"strings"
 )
 
-// item is one text and its place in the repository.
+// item is a text with its place in the repository.
 type item struct {
 	place string // file:line
 	text  string
 }
 
-// texts contains the items of the repository by kind.
+// texts contains the repository's items by kind.
 type texts struct {
 	comments, logs, conditions, helps []item
 }
@@ -113,7 +113,8 @@ func (f *texts) file(root, name string) error {
 	}
 	states := strings.HasPrefix(rel, "controllers/") || rel == "internal/metadata/partition.go" ||
 		strings.HasPrefix(rel, "api/summary/")
-	// literals that are no condition texts: those of log calls, errors and struct tags
+	// skip contains literals that are not condition texts: literals in log calls, in errors, and in
+	// struct tags.
 	skip := map[ast.Node]bool{}
 	ast.Inspect(parsed, func(node ast.Node) bool {
 		switch node := node.(type) {
@@ -137,7 +138,7 @@ func (f *texts) file(root, name string) error {
 }
 
 // call adds the message of a log call to f.logs, or the help text of a flag's definition to
-// f.helps. It adds the literals of log calls and errors to the set skip.
+// f.helps. It adds the literals in log calls and errors to the set skip.
 func (f *texts) call(call *ast.CallExpr, place func(token.Pos) string, skip map[ast.Node]bool) {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) == 0 {
@@ -172,7 +173,7 @@ var logMethods = []string{
 	"Log", "LogAttrs",
 }
 
-// keyed adds the value of a field Short, Long or Example of a cobra command to f.helps.
+// keyed adds the value of a cobra command's field Short, Long or Example to f.helps.
 func (f *texts) keyed(rel string, pair *ast.KeyValueExpr, place func(token.Pos) string) {
 	key, ok := pair.Key.(*ast.Ident)
 	if !ok || !strings.HasPrefix(rel, "cmd/") ||
@@ -202,11 +203,11 @@ func literal(node ast.Node) (string, bool) {
 	return text, err == nil
 }
 
-// contextLines is the number of lines of code that are shown below a comment.
+// contextLines is the number of code lines shown below a comment.
 const contextLines = 3
 
 // context returns the code that is shown with a comment: the first line of the enclosing
-// declaration, and the lines that the comment precedes or ends.
+// declaration, and the lines that follow the comment or that the comment ends.
 func context(name string, set *token.FileSet, file *ast.File, group *ast.CommentGroup) string {
 	content, err := os.ReadFile(name)
 	if err != nil {
@@ -214,9 +215,9 @@ func context(name string, set *token.FileSet, file *ast.File, group *ast.Comment
 	}
 	lines := strings.Split(string(content), "\n")
 	first, last := set.Position(group.Pos()), set.Position(group.End()).Line
-	from, to := last, last+contextLines // zero-based line numbers: the lines after the comment
+	from, to := last, last+contextLines // zero-based numbers of the lines after the comment
 	if strings.TrimSpace(lines[first.Line-1][:first.Column-1]) != "" {
-		from, to = first.Line-1, last // the comment is at the end of a line of code: show this line
+		from, to = first.Line-1, last // the comment ends a line of code, which is shown
 	}
 	var code strings.Builder
 	for _, decl := range file.Decls {

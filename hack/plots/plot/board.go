@@ -5,43 +5,43 @@ import (
 	"strings"
 )
 
-// Board is a picture of the panels of a dashboard, at the places that they have in its grid.
+// Board is a picture of a dashboard's panels, at their places in the dashboard's grid.
 type Board struct {
 	Title  string
 	Notes  []string // lines below the panels
 	Panels []Panel
 }
 
-// Panel is one panel of a dashboard. The place and the size are in cells of a grid of 24 columns.
+// Panel is one panel of a dashboard. Its place and its size are in cells of a grid with 24 columns.
 type Panel struct {
 	Title      string
 	X, Y, W, H int
 	Kind       Kind
 	Unit       Unit
-	Lines      []Line     // of kinds Stat and TimeSeries
-	Min, Max   *float64   // fixed ends of the axis; nil: by the values
-	Columns    []string   // of kind Table
-	Rows       [][]string // of kind Table; each has a cell for each column
+	Lines      []Line     // only for kinds Stat and TimeSeries
+	Min, Max   *float64   // fixed ends of the axis; nil: chosen from the values
+	Columns    []string   // only for kind Table
+	Rows       [][]string // only for kind Table; each row has a cell for each column
 }
 
-// Kind is how a panel shows its values.
+// Kind is the way in which a panel shows its values.
 type Kind int
 
 // Kinds of panels.
 const (
-	Stat       Kind = iota // the last value of each line, as a number
-	TimeSeries             // lines over the time
+	Stat       Kind = iota // last value of each line, as a number
+	TimeSeries             // lines over time
 	Table
 	Heading // only a title
 )
 
-// Line contains the values of one series over the time.
+// Line contains the values of one series over time.
 type Line struct {
 	Name   string
 	Points []Sample
 }
 
-// Sample is a value at a time in seconds. A gap is a value that is not a number.
+// Sample is a value at a time in seconds. The value NaN is a gap.
 type Sample struct{ At, Value float64 }
 
 // Dimensions of a board, in pixels.
@@ -50,7 +50,7 @@ const (
 	cellHeight  = 30.0
 	panelGap    = 8.0
 	panelHeader = 22.0
-	legendMax   = 8 // entries below a panel; more are counted
+	legendMax   = 8 // maximum number of entries below a panel; further entries are counted
 	legendRow   = 14.0
 )
 
@@ -114,7 +114,7 @@ func (p Panel) hasValues() bool {
 	return false
 }
 
-// last returns the last value that is a number.
+// last returns the last value that is not NaN.
 func (l Line) last() (float64, bool) {
 	for i := len(l.Points) - 1; i >= 0; i-- {
 		if value := l.Points[i].Value; !math.IsNaN(value) && !math.IsInf(value, 0) {
@@ -124,7 +124,7 @@ func (l Line) last() (float64, bool) {
 	return 0, false
 }
 
-// stat writes the last value of each line.
+// stat writes each line's last value.
 func (c *canvas) stat(p Panel, in box) {
 	y := (in.top+in.bottom)/2 + 4
 	for _, line := range p.Lines {
@@ -140,7 +140,8 @@ func (c *canvas) stat(p Panel, in box) {
 	}
 }
 
-// table writes the columns of a table, as many rows as fit, and the number of the others.
+// table writes the columns of a table, with as many rows as fit, and the number of the remaining
+// rows.
 func (c *canvas) table(p Panel, in box) {
 	width := (in.right - in.left - 16) / float64(len(p.Columns))
 	row := func(y float64, class string, cells []string) {

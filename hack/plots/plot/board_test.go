@@ -50,7 +50,7 @@ func TestPanelsWithoutValuesSaySo(t *testing.T) {
 	}
 }
 
-// TestGapsAreNotDrawn: a line with a gap is drawn in two parts.
+// TestGapsAreNotDrawn checks that a line with a gap is drawn in two parts.
 func TestGapsAreNotDrawn(t *testing.T) {
 	line := Line{"l", []Sample{{0, 1}, {10, 2}, {20, math.NaN()}, {30, 4}, {40, 5}}}
 	board := Board{Title: "b", Panels: []Panel{{Title: "p", W: 12, H: 8, Kind: TimeSeries,

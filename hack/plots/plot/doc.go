@@ -1,12 +1,12 @@
-// Package plot draws measurements as SVG pictures, such as those of docs/bench, and panels of
-// dashboards.
+// Package plot draws measurements, such as the results in docs/bench, and panels of dashboards as
+// SVG pictures.
 //
-// A picture shows every run as a mark of its own. A measurement of which only a median and a range
-// exist is drawn as such, so a picture never suggests runs that do not exist. Each series has a
-// colour and a shape, so that neither a colour-blind reader nor a black and white print loses
-// information. A picture contains its own background, and a second set of colours that a browser
-// uses in its dark mode; gonum/plot has no second set.
+// A picture shows every run as a separate mark. If only the median and the range of a measurement
+// exist, these are drawn, so a picture never suggests runs that do not exist. Each series has a
+// colour and a shape, so a colour-blind reader or a black and white print loses no information. A
+// picture contains its own background, and a second set of colours that a browser uses in dark
+// mode; gonum/plot has no second set.
 //
-// The package is pure: a picture is a function of its figure, byte for byte. hack/plots writes the
-// files, and its test compares them with the committed ones.
+// The package is pure: each byte of a picture depends only on the picture's figure. hack/plots
+// writes the files, and its test compares them with the committed files.
 package plot

@@ -10,7 +10,7 @@ const (
 	figureWidth = 860.0
 	margin      = 16.0
 	lineHeight  = 15.0
-	noteRunes   = 138 // that fit in a line of notes
+	noteRunes   = 138 // maximum length of a line of notes
 )
 
 // SVG draws the figure. The figure must be valid, as Decode ensures.
@@ -38,11 +38,11 @@ func (f Figure) SVG() string {
 	return c.document(f.Title, figureWidth, y)
 }
 
-// frame is the place of a chart: its upper left corner and its width. Its height follows from its
+// frame is a chart's place: its upper left corner and its width. The height depends on the chart's
 // rows.
 type frame struct{ x, y, width float64 }
 
-// legend draws the name of each series, in as many lines as they need, and returns the y below it.
+// legend draws each series' name, in as many lines as needed, and returns the y below the legend.
 func (f Figure) legend(c *canvas, y float64) float64 {
 	x := margin
 	entry := func(name string, draw func(x, y float64)) {
@@ -81,7 +81,7 @@ func (f Figure) legendNeeds() (targets, ranges bool) {
 	return targets, ranges
 }
 
-// target draws the mark of a target.
+// target draws a target's mark.
 func (c *canvas) target(x, top, bottom float64) {
 	c.line(x, top, x, bottom, "axis range")
 	c.line(x-3, top, x+3, top, "axis range")
@@ -98,7 +98,7 @@ func (f Figure) chart(c *canvas, chart Chart, in frame) float64 {
 	return 24 + f.categories(c, chart, in)
 }
 
-// valueScale returns the scale of all values of a chart, and its ticks. A linear one begins at 0.
+// valueScale returns a scale for all values of a chart, and its ticks. A linear scale begins at 0.
 func (chart Chart) valueScale() (scale, []float64) {
 	low, high := math.Inf(1), 0.0
 	for _, row := range chart.Rows {
@@ -119,13 +119,13 @@ func (chart Chart) valueScale() (scale, []float64) {
 
 // Dimensions of a chart with categories.
 const (
-	laneHeight = 13.0 // of one series in a row
+	laneHeight = 13.0 // height of one series in a row
 	rowGap     = 9.0
-	labelRunes = 34  // in a line of a row's label
-	valueWidth = 118 // at the right of the axis, for the value of the largest measurement
+	labelRunes = 34  // maximum length of a line in a row's label
+	valueWidth = 118 // width right of the axis for the largest measurement's value
 )
 
-// categories draws one row per category, in which each series that was measured has a lane.
+// categories draws one row per category. Each measured series has a lane in the row.
 func (f Figure) categories(c *canvas, chart Chart, in frame) float64 {
 	labels := 0.0
 	for _, row := range chart.Rows {
@@ -157,7 +157,7 @@ type span struct{ top, bottom float64 }
 
 func (s span) middle() float64 { return (s.top + s.bottom) / 2 }
 
-// valueAxis draws a horizontal axis below the rows, with a line through all rows at each tick.
+// valueAxis draws a horizontal axis below the rows. At each tick it draws a line through all rows.
 func (c *canvas) valueAxis(s scale, ticks []float64, top, bottom float64) {
 	for _, tick := range ticks {
 		x := s.at(tick)
@@ -166,7 +166,7 @@ func (c *canvas) valueAxis(s scale, ticks []float64, top, bottom float64) {
 	}
 }
 
-// row draws the label, the target and the lanes of a category. The label ends at the pixel labels.
+// row draws a category's label, target and lanes. The label ends at the pixel labels.
 func (f Figure) row(c *canvas, row Row, s scale, in span, labels float64) {
 	lines := wrap(row.Label, labelRunes)
 	for i, line := range lines {
@@ -185,7 +185,7 @@ func (f Figure) row(c *canvas, row Row, s scale, in span, labels float64) {
 	}
 }
 
-// lane draws the measurements of one series in one row, and their median in numbers.
+// lane draws one series' measurements in one row, and their median as a number.
 func (c *canvas) lane(series int, measurements []Measurement, s scale, y float64) {
 	right := math.Inf(-1)
 	for _, m := range measurements {
@@ -193,7 +193,7 @@ func (c *canvas) lane(series int, measurements []Measurement, s scale, y float64
 		if m.Min < m.Max {
 			c.line(s.at(m.Min), y, s.at(m.Max), y, class(series)+" range")
 		}
-		if math.IsNaN(m.Median) { // only a range is known: mark its ends
+		if math.IsNaN(m.Median) { // only the range is known, so its ends are marked
 			c.line(s.at(m.Min), y-3, s.at(m.Min), y+3, class(series)+" range")
 			c.line(s.at(m.Max), y-3, s.at(m.Max), y+3, class(series)+" range")
 		} else {
@@ -203,7 +203,7 @@ func (c *canvas) lane(series int, measurements []Measurement, s scale, y float64
 	c.text(right+8, y+4, "dim", "start", valueText(measurements))
 }
 
-// valueText returns the median of measurements, or the ends of their range.
+// valueText returns the median of measurements, or the ends of their range if there is no median.
 func valueText(measurements []Measurement) string {
 	if value, ok := median(measurements); ok && len(measurements) > 1 {
 		return "median " + number(value)

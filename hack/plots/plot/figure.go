@@ -9,24 +9,24 @@ import (
 	"slices"
 )
 
-// Figure is a picture of one or more charts, which share a legend. Its JSON form is a file of
-// results in docs/bench/results.
+// Figure is a picture with one or more charts that share a legend. The files in docs/bench/results
+// contain its JSON form.
 type Figure struct {
 	Title   string   `json:"title"`
-	Series  []string `json:"series"`            // in the order of the legend, at most seriesMax
+	Series  []string `json:"series"`            // names in the order of the legend, at most seriesMax
 	Columns int      `json:"columns,omitempty"` // charts side by side: 1 (default) or 2
 	Charts  []Chart  `json:"charts"`
-	Notes   []string `json:"notes"` // lines below the charts: where the values come from
+	Notes   []string `json:"notes"` // lines below the charts: the source of the values
 }
 
-// Chart shows the measurements of its rows on one axis of values. The rows are categories, from top
-// to bottom, unless X is set: then each row is a position on a horizontal axis.
+// Chart shows the measurements of its rows on one axis of values. By default, the rows are
+// categories, from top to bottom. If X is set, each row is a position on a horizontal axis.
 type Chart struct {
 	Title string `json:"title"`
 	Axis  string `json:"axis"`           // description of the values, with their unit
-	Log   bool   `json:"log,omitempty"`  // a logarithmic axis of values; all are above 0
+	Log   bool   `json:"log,omitempty"`  // true for a logarithmic axis of values > 0
 	X     string `json:"x,omitempty"`    // description of the positions, with their unit
-	LogX  bool   `json:"logX,omitempty"` // a logarithmic axis of positions; all are above 0
+	LogX  bool   `json:"logX,omitempty"` // true for a logarithmic axis of positions > 0
 	Rows  []Row  `json:"rows"`
 }
 
@@ -38,12 +38,12 @@ type Row struct {
 	Values map[string][]Measurement `json:"values"`
 }
 
-// Measurement is one run, or a summary of several runs whose single values no longer exist. In
-// JSON, a run is a number and a summary an object.
+// Measurement is one run, or a summary of several runs whose individual values no longer exist. In
+// JSON, a run is a number and a summary is an object.
 type Measurement struct {
-	// Median is the value of the run if Summary is false. It is NaN if only a range is known.
+	// Median is the run's value if Summary is false. It is NaN if only a range is known.
 	Median   float64
-	Min, Max float64 // of a summary; equal to Median in a run
+	Min, Max float64 // range of a summary; equal to Median in a run
 	Summary  bool
 }
 
@@ -52,8 +52,8 @@ func Run(value float64) Measurement {
 	return Measurement{Median: value, Min: value, Max: value}
 }
 
-// summary is the JSON form of a Measurement of several runs. Without min and max, their range is
-// not known; without median, only the range is.
+// summary is the JSON form of a Measurement that summarizes several runs. Without min and max, the
+// range is unknown. Without median, only the range is known.
 type summary struct {
 	Median *float64 `json:"median,omitempty"`
 	Min    *float64 `json:"min,omitempty"`
@@ -112,7 +112,7 @@ func Decode(data []byte) (Figure, error) {
 	return f, nil
 }
 
-// validate returns all faults at once.
+// validate returns an error with all faults.
 func (f Figure) validate() error {
 	var faults []error
 	if f.Title == "" || len(f.Charts) == 0 || len(f.Notes) == 0 {
@@ -170,7 +170,7 @@ func (f Figure) validateRow(chart Chart, row Row) error {
 	return nil
 }
 
-// median returns the median of the measurements that have one, and whether there is any.
+// median returns the median of the measurements that have one. It returns false if there are none.
 func median(measurements []Measurement) (float64, bool) {
 	var values []float64
 	for _, m := range measurements {

@@ -60,8 +60,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestEveryRunIsAMark counts the marks of each series: one for each run or median, and one in the
-// legend.
+// TestEveryRunIsAMark counts each series' marks: one for each run or median, and one in the legend.
 func TestEveryRunIsAMark(t *testing.T) {
 	for _, name := range []string{"categories", "positions"} {
 		figure := decodeFile(t, name)
@@ -171,7 +170,7 @@ func TestMeasurementsSurviveEncoding(t *testing.T) {
 		if err := got.UnmarshalJSON(data); err != nil {
 			t.Fatal(err)
 		}
-		if fmt.Sprint(got) != fmt.Sprint(m) { // NaN is not equal to itself
+		if fmt.Sprint(got) != fmt.Sprint(m) { // compared as text, because NaN is not equal to itself
 			t.Errorf("%s: got %+v, want %+v", data, got, m)
 		}
 	}

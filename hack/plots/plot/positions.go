@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// positionsHeight is the height of the area of a chart with positions, in pixels.
+// positionsHeight is the height of the plot area in a chart with positions, in pixels.
 const positionsHeight = 250.0
 
-// positions draws a chart with a horizontal axis of positions: each measurement is a mark, and a
-// line connects the medians of a series.
+// positions draws a chart with a horizontal axis of positions. Each measurement is a mark, and a
+// line connects a series' medians.
 func (f Figure) positions(c *canvas, chart Chart, in frame) float64 {
 	values, ticks := chart.valueScale()
 	values.from, values.to = in.y+positionsHeight, in.y+16
@@ -38,8 +38,8 @@ func (f Figure) positions(c *canvas, chart Chart, in frame) float64 {
 	return positionsHeight + 52
 }
 
-// positionScale returns the scale of the positions. Its ticks are the positions themselves if the
-// axis is logarithmic, because measurements choose few of them.
+// positionScale returns the scale of the positions. If the axis is logarithmic, its ticks are the
+// positions themselves, because measurements use only few positions.
 func (chart Chart) positionScale() (scale, []float64) {
 	var xs []float64
 	for _, row := range chart.Rows {
@@ -53,7 +53,7 @@ func (chart Chart) positionScale() (scale, []float64) {
 	return linear(xs[0], xs[len(xs)-1], 6)
 }
 
-// curve draws the measurements of one series at all positions.
+// curve draws one series' measurements at all positions.
 func (c *canvas) curve(series int, name string, rows []Row, xs, values scale) {
 	rows = slices.SortedStableFunc(slices.Values(rows),
 		func(a, b Row) int { return cmp.Compare(a.X, b.X) })

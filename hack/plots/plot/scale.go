@@ -9,12 +9,12 @@ import (
 
 // scale maps the values of an axis to pixels.
 type scale struct {
-	low, high float64 // the values at both ends; low < high, and low > 0 if log
+	low, high float64 // values at both ends; low < high, and low > 0 if log
 	log       bool
-	from, to  float64 // the pixels at both ends
+	from, to  float64 // pixels at both ends
 }
 
-// at returns the pixel of a value. It does not clip.
+// at returns a value's pixel. It does not clip values outside the scale.
 func (s scale) at(value float64) float64 {
 	low, high := s.low, s.high
 	if s.log {
@@ -23,7 +23,7 @@ func (s scale) at(value float64) float64 {
 	return s.from + (value-low)/(high-low)*(s.to-s.from)
 }
 
-// linear returns a scale from low or less to high or more with about n round ticks.
+// linear returns a scale from low or less to high or more, with about n round ticks.
 func linear(low, high float64, n int) (scale, []float64) {
 	if high <= low {
 		high = low + 1
@@ -37,7 +37,8 @@ func linear(low, high float64, n int) (scale, []float64) {
 	return scale{low: first * step, high: last * step}, ticks
 }
 
-// roundStep returns the smallest of 1, 2, 5, 10 times a power of ten that is not below step.
+// roundStep returns the smallest step that is 1, 2, 5 or 10 times a power of ten and not below
+// step.
 func roundStep(step float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(step)))
 	for _, factor := range []float64{1, 2, 5} {
@@ -49,7 +50,8 @@ func roundStep(step float64) float64 {
 }
 
 // logarithmic returns a logarithmic scale from low or less to high or more. Its ends and ticks are
-// 1, 2 and 5 times a power of ten; the ticks are powers alone if there are two decades or more.
+// 1, 2 and 5 times a power of ten. If the scale covers two decades or more, the ticks are only
+// powers of ten.
 func logarithmic(low, high float64) (scale, []float64) {
 	var ends []float64
 	for power := math.Floor(math.Log10(low)); power <= math.Ceil(math.Log10(high))+1; power++ {

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestScalesContainTheirValues compares scales of random ranges with what an axis must be: its ends
-// include the values, its ticks are within its ends, increase, and are not too many.
+// TestScalesContainTheirValues checks scales of random ranges. Their ends must include the values.
+// Their ticks must be within these ends, increase, and not be too many.
 func TestScalesContainTheirValues(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 2000 {
@@ -52,7 +52,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestContrast computes the contrasts that WCAG 2.2 requires, of text (1.4.3) and of graphics
+// TestContrast checks the contrasts that WCAG 2.2 requires for text (1.4.3) and for graphics
 // (1.4.11).
 func TestContrast(t *testing.T) {
 	for _, p := range []palette{light, dark} {
@@ -74,7 +74,7 @@ func contrast(t *testing.T, a, b string) float64 {
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// luminance is the relative luminance of WCAG of a colour such as #0072b2.
+// luminance returns the relative luminance, as defined by WCAG, of a colour such as #0072b2.
 func luminance(t *testing.T, colour string) float64 {
 	t.Helper()
 	sum := 0.0

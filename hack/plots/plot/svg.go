@@ -11,7 +11,7 @@ import (
 const seriesMax = 8
 
 // palette is a set of colours. Text has a contrast of at least 4.5 to the background, and a series
-// one of at least 3 (WCAG 2.2, 1.4.3 and 1.4.11); a test computes both.
+// has a contrast of at least 3 (WCAG 2.2, 1.4.3 and 1.4.11). A test computes both.
 type palette struct {
 	background, text, faint, grid string
 	series                        [seriesMax]string
@@ -38,8 +38,8 @@ func (p palette) css() string {
 // canvas collects the elements of a picture.
 type canvas struct{ b strings.Builder }
 
-// document returns the complete picture of the collected elements. The title is what screen readers
-// announce.
+// document returns the complete picture with the collected elements. Screen readers announce the
+// title.
 func (c *canvas) document(title string, width, height float64) string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" `+
 		`width="%s" height="%s" role="img" font-family="system-ui,sans-serif" font-size="11">`+
@@ -51,13 +51,13 @@ func (c *canvas) document(title string, width, height float64) string {
 		dark.css(), c.b.String())
 }
 
-// px returns a coordinate with at most one decimal.
+// px returns a coordinate as text, with at most one decimal.
 func px(value float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0")
 }
 
-// text writes a line of text that starts, ends or has its middle at x: the anchor is start, end or
-// middle.
+// text writes a line of text at x. The anchor is start, end or middle: this part of the text is at
+// x.
 func (c *canvas) text(x, y float64, class, anchor, text string) {
 	fmt.Fprintf(&c.b, `<text x="%s" y="%s" class="%s"`, px(x), px(y), class)
 	if anchor != "start" {
@@ -111,11 +111,11 @@ func (c *canvas) mark(series int, x, y float64) {
 		px(y), shapes[series])
 }
 
-// textWidth estimates the width of text in pixels at the default size. Fonts differ, so it is a
-// little more than the average.
+// textWidth estimates the width of text in pixels at the default size. Fonts differ, so the
+// estimate is slightly above the average.
 func textWidth(text string) float64 { return 6.3 * float64(len([]rune(text))) }
 
-// wrap breaks text into lines of at most width runes, unless a word is longer.
+// wrap breaks text into lines of at most width runes. Longer words are not broken.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""

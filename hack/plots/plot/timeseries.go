@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// timeAxis is the interval of all panels of a board, in seconds.
+// timeAxis is the time interval of all panels of a board, in seconds.
 type timeAxis struct {
 	from, to float64
 	set      bool
 }
 
-// include extends the interval to the points of lines.
+// include extends the interval to include all points of lines.
 func (a *timeAxis) include(lines []Line) {
 	for _, line := range lines {
 		for _, p := range line.Points {
@@ -23,7 +23,7 @@ func (a *timeAxis) include(lines []Line) {
 	}
 }
 
-// timeSeries draws the lines of a panel over the minutes since the beginning of the board.
+// timeSeries draws a panel's lines over the minutes since the beginning of the board.
 func (c *canvas) timeSeries(p Panel, in box, axis timeAxis) {
 	entries := min(len(p.Lines), legendMax)
 	more := len(p.Lines) > entries
@@ -74,8 +74,8 @@ func (c *canvas) segment(series int, part []point) {
 	c.path("line "+class(series%seriesMax), part)
 }
 
-// axis returns the scale of the values of a panel, which includes 0 unless the panel's minimum is
-// another.
+// axis returns the scale of a panel's values. It includes 0, unless the panel has a different
+// minimum.
 func (p Panel) axis() (scale, []float64) {
 	low, high := 0.0, 0.0
 	for _, line := range p.Lines {
@@ -108,8 +108,8 @@ func (c *canvas) panelLegend(lines []Line, more int, in box) {
 	}
 }
 
-// Thin returns at most about n points of a line, so that a picture stays small. Of each interval it
-// keeps the smallest and the largest value, so that no peak is lost; a gap remains a gap.
+// Thin returns at most about n points of a line, which keeps a picture small. It keeps the smallest
+// and the largest value of each interval, so no peak is lost. A gap remains a gap.
 func Thin(points []Sample, n int) []Sample {
 	size := (len(points)*2 + n - 1) / max(1, n)
 	if size <= 2 {

@@ -2,10 +2,10 @@ package plot
 
 import "math"
 
-// Unit is a unit of a dashboard's panel, by Grafana's name, such as "bytes".
+// Unit is the unit of a dashboard's panel, with Grafana's name, such as "bytes".
 type Unit string
 
-// Format returns a value in the unit, as a person writes it.
+// Format returns a value in the unit, in a readable form.
 func (u Unit) Format(value float64) string {
 	switch u {
 	case "percentunit":
@@ -23,7 +23,8 @@ func (u Unit) Format(value float64) string {
 	}
 }
 
-// prefixed divides a value by the base as often as possible, and adds the suffix for the quotient.
+// prefixed divides a value by base as often as possible, and adds the suffix for the number of
+// divisions.
 func prefixed(value, base float64, suffixes []string) string {
 	i := 0
 	for ; i < len(suffixes)-1 && math.Abs(value) >= base; i++ {
@@ -32,7 +33,7 @@ func prefixed(value, base float64, suffixes []string) string {
 	return number(value) + suffixes[i]
 }
 
-// seconds returns a duration in the largest unit in which it is at least 1.
+// seconds returns a duration in the largest unit in which its value is at least 1.
 func seconds(value float64) string {
 	for _, unit := range []struct {
 		seconds float64

@@ -1,5 +1,6 @@
-// Command kstatus reads Kubernetes objects from standard input, as a sequence of JSON documents. It
-// prints a line for each: its kind, name, status by kstatus, and message, separated by tabs.
+// Command kstatus reads Kubernetes objects from standard input, as a sequence of JSON documents.
+// For each object, it prints a line with the object's kind, name, status according to kstatus, and
+// message, separated by tabs.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command web bundles the console's TypeScript and CSS (internal/console/web) into the files that
-// the binary embeds (internal/console/assets). It needs no node: esbuild is a Go module. It removes
-// types without checking them; hack/web-types.sh checks them with npm's tsc.
+// the binary embeds (internal/console/assets). It does not need Node.js, because esbuild is a Go
+// module. It removes types without checking them; hack/web-types.sh checks them with npm's tsc.
 package main
 
 import (
