@@ -15,18 +15,18 @@ import (
 // ErrUnknownUser means that a user has no credential that could be changed.
 var ErrUnknownUser = errors.New("unknown user")
 
-// UserChange is a change of the ACLs and quotas of one principal of type User. All of its changes
-// are applied, or none.
+// UserChange is a change of the ACLs and quotas of one principal of type User. Either the whole
+// change is applied, or nothing.
 type UserChange struct {
 	Name   string // name of the principal
 	Add    []authz.ACL
 	Remove []authz.ACL
-	// Quotas are the changed quotas, by their Kafka names; nil: the quota is removed. The values
-	// have passed CheckQuota.
+	// Quotas contains the changed quotas, by their Kafka names. A nil value removes the quota. The
+	// values have passed CheckQuota.
 	Quotas map[string]*int64
 }
 
-// Grants reports whether the change adds something, for which a LogUser must exist.
+// Grants reports whether the change adds an ACL or a quota. A LogUser must then exist.
 func (c *UserChange) Grants() bool {
 	for _, value := range c.Quotas {
 		if value != nil {
@@ -40,23 +40,23 @@ func (c *UserChange) Grants() bool {
 type ScramChange struct {
 	Name      string
 	Mechanism string
-	Verifier  *v1alpha1.ScramVerifier // nil: the password is deleted
+	Verifier  *v1alpha1.ScramVerifier // SCRAM verifier of the new password; nil deletes the password
 }
 
-// UserAdmin changes users for Kafka admin clients, by changing LogUser resources and the Secret of
-// passwords that admin clients set. Each method returns when the change is stored; brokers apply it
-// with a later image. The errors wrap ErrPolicy, ErrInvalidSettings, ErrUnknownUser or
-// ErrUnavailable.
+// UserAdmin changes users for Kafka admin clients. It changes LogUser resources, and the Secret
+// that contains the passwords set by admin clients. Each method returns when the change is stored;
+// brokers apply the change with a later image. The errors wrap ErrPolicy, ErrInvalidSettings,
+// ErrUnknownUser or ErrUnavailable.
 type UserAdmin interface {
-	// ChangeUser changes the ACLs and quotas of a principal. If the principal has no LogUser and
-	// something is added, a LogUser of type External is created.
+	// ChangeUser changes the ACLs and quotas of a principal. If the change adds something and the
+	// principal has no LogUser, ChangeUser creates a LogUser of type External.
 	ChangeUser(ctx context.Context, change UserChange) error
-	// AlterScram sets or deletes a password. The password of a LogUser of type Scram cannot be
-	// changed, because the operator owns it.
+	// AlterScram sets or deletes a password. It cannot change the password of a LogUser of type Scram,
+	// because the operator owns that password.
 	AlterScram(ctx context.Context, change ScramChange) error
 }
 
-// The names of operations, types and patterns in LogUsers, and their numbers.
+// These are the names of operations, types and patterns in LogUsers, and Kafka's numbers for them.
 var (
 	aclOperations = map[v1alpha1.ACLOperation]authz.Operation{
 		v1alpha1.ACLAll: authz.OpAll, v1alpha1.ACLRead: authz.OpRead,
@@ -89,7 +89,7 @@ func inverted[K, V comparable](m map[K]V) map[V]K {
 	return inverse
 }
 
-// ACLsOf returns the ACLs of a LogUser, one for each operation.
+// ACLsOf returns the ACLs of a LogUser. Each ACL has one operation.
 func ACLsOf(u *v1alpha1.LogUser) (acls []authz.ACL) {
 	principal := authz.Principal{Type: PrincipalUser, Name: u.PrincipalName()}
 	for _, rule := range u.Spec.ACLs {
@@ -112,7 +112,7 @@ func ACLsOf(u *v1alpha1.LogUser) (acls []authz.ACL) {
 	return acls
 }
 
-// ruleOf returns the rule of a LogUser for an ACL.
+// ruleOf returns the LogUser rule for an ACL.
 func ruleOf(a *authz.ACL) v1alpha1.ACL {
 	rule := v1alpha1.ACL{
 		Resource: v1alpha1.ACLResource{Type: aclTypeNames[a.Type], Name: a.Name,
@@ -162,7 +162,7 @@ func addRule(rules *[]v1alpha1.ACL, added v1alpha1.ACL) {
 	*rules = append(*rules, added)
 }
 
-// sameTarget reports whether two rules differ in their operations only.
+// sameTarget reports whether two rules differ at most in their operations.
 func sameTarget(a, b v1alpha1.ACL) bool {
 	pattern := func(r v1alpha1.ACL) v1alpha1.ACLPattern {
 		return cmp.Or(r.Resource.Pattern, v1alpha1.ACLLiteral)
@@ -184,9 +184,9 @@ func removeRule(u *v1alpha1.LogUser, removed *authz.ACL) {
 	}
 }
 
-// NewUser returns the LogUser of type External that is created for the first ACL or quota of a
-// principal. The name of the resource depends on the name of the principal alone, so that two
-// brokers cannot create two resources.
+// NewUser returns the LogUser of type External that is created for a principal's first ACL or
+// quota. The resource's name depends only on the principal's name, so that two brokers cannot
+// create two resources.
 func NewUser(name, cluster string) *v1alpha1.LogUser {
 	u := &v1alpha1.LogUser{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LogUser"},
@@ -199,8 +199,9 @@ func NewUser(name, cluster string) *v1alpha1.LogUser {
 	return u
 }
 
-// AlteredScram returns the verifiers of a user after a change. Parameter present may be nil. The
-// error wraps ErrUnknownUser if there is nothing to delete.
+// AlteredScram returns a user's verifiers after a change. The parameter present contains the
+// verifiers before the change, and may be nil. The error wraps ErrUnknownUser if there is nothing
+// to delete.
 func AlteredScram(present *v1alpha1.ScramVerifiers,
 	change ScramChange) (*v1alpha1.ScramVerifiers, error) {
 	altered := &v1alpha1.ScramVerifiers{UserName: change.Name}

@@ -8,11 +8,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Errors of changes to topics and partitions, besides the errors of Admin.
+// These are errors of changes to topics and partitions, in addition to the errors of Admin.
 var (
 	// ErrPolicy means that the change is possible, but not through Kafka's admin API.
 	ErrPolicy = errors.New("not allowed through Kafka's admin API")
-	// ErrInvalidProperty means that a setting of brokers cannot be changed, or not to the requested
+	// ErrInvalidProperty means that a broker setting cannot be changed, or cannot have the requested
 	// value.
 	ErrInvalidProperty      = errors.New("invalid change of a broker setting")
 	ErrUnknownPartition     = errors.New("unknown partition")
@@ -22,10 +22,11 @@ var (
 	ErrPreferredUnavailable = errors.New("the preferred replica cannot lead now")
 )
 
-// AdminPolicy determines which changes Kafka's clients may make to the resources of a cluster.
+// AdminPolicy determines which changes Kafka's clients may make to a cluster's resources.
 type AdminPolicy struct {
-	ReadOnly   bool // admin requests are rejected
-	AutoCreate bool // a missing topic in a Metadata request is created if the request allows it
+	ReadOnly bool // true if admin requests are rejected
+	// true if a Metadata request creates a missing topic, provided that the request allows it
+	AutoCreate bool
 }
 
 // ResolvePolicy returns the policy of a LogCluster, which may be nil.
@@ -39,9 +40,9 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 }
 
 // WithPolicies sets the image's policies for admin requests, replication, groups, storage, metrics,
-// logs and the scrub, and its default topic settings from the LogCluster, which may be nil. It
-// returns the image itself. It ignores invalid topic defaults: each topic that is invalid because
-// of them reports the error.
+// logs and the scrub, and its default topic settings. It reads them from the LogCluster, which may
+// be nil, and returns the image itself. It ignores invalid topic defaults, because each topic that
+// is invalid because of them reports the error.
 func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
 		ResolveGroups(cluster)
@@ -57,10 +58,11 @@ func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	return i
 }
 
-// PropertyOp is an operation on a property; the numbers are Kafka's (KIP-339).
+// PropertyOp is an operation on a property. The values are Kafka's numbers (KIP-339).
 type PropertyOp int8
 
-// The operations. PropertyAppend and PropertySubtract apply only to properties that are lists.
+// These are the operations. PropertyAppend and PropertySubtract apply only to properties that are
+// lists.
 const (
 	PropertySet      PropertyOp = 0
 	PropertyDelete   PropertyOp = 1 // restores the default
@@ -68,50 +70,51 @@ const (
 	PropertySubtract PropertyOp = 3
 )
 
-// PropertyChange is one change of one property, under its Kafka name.
+// PropertyChange is one change of one property, which has its Kafka name.
 type PropertyChange struct {
 	Name  string
 	Op    PropertyOp
 	Value string
 }
 
-// TopicChange is a request to change settings of a topic. All of its changes are applied, or none.
+// TopicChange is a request to change a topic's settings. Either the whole change is applied, or
+// nothing.
 type TopicChange struct {
 	Name       string
 	Properties []PropertyChange
 	// Replace resets each property that Properties does not name to its default. Settings without a
 	// Kafka name keep their values.
 	Replace  bool
-	Validate bool // a check of the change only, without applying it
+	Validate bool // true if the change is only checked, and not applied
 }
 
-// ClusterChange is a request to change settings of the LogCluster, by the Kafka names of the
-// settings of brokers. All of its changes are applied, or none.
+// ClusterChange is a request to change settings of the LogCluster, by the Kafka names of broker
+// settings. Either the whole change is applied, or nothing.
 type ClusterChange struct {
-	// Group is the id of a group. If it is not "", the change is one of the configs of this group,
-	// such as consumer.session.timeout.ms, instead of the settings of brokers.
+	// Group is the id of a group. If it is not "", the request changes configs of this group, such as
+	// consumer.session.timeout.ms, instead of broker settings.
 	Group      string
 	Properties []PropertyChange
-	Replace    bool // a reset of each alterable setting that Properties does not name
-	Validate   bool // a check of the change only, without applying it
+	Replace    bool // true if each alterable setting that Properties does not name is reset
+	Validate   bool // true if the change is only checked, and not applied
 }
 
 // NewPartitions is a request to add partitions.
 type NewPartitions struct {
 	Name  string
 	Count int32 // total number of partitions after the change
-	// Assignment contains the replicas of each added partition, the preferred leader first. If it
-	// is nil, the replicas are chosen by package placement.
+	// Assignment contains the replicas of each added partition, the preferred leader first. If it is
+	// nil, package placement chooses the replicas.
 	Assignment [][]int32
-	Validate   bool // a check of the change only, without applying it
+	Validate   bool // true if the change is only checked, and not applied
 }
 
 // Alterer changes topics and the cluster for Kafka admin clients, by changing their resources. Each
-// method returns when the change is stored; brokers apply it with a later image. The errors wrap
-// ErrTopicNotFound, ErrPolicy, ErrInvalidSettings, ErrInvalidProperty, ErrInvalidPartitions or
+// method returns when the change is stored; brokers apply the change with a later image. The errors
+// wrap ErrTopicNotFound, ErrPolicy, ErrInvalidSettings, ErrInvalidProperty, ErrInvalidPartitions or
 // ErrInvalidAssignment.
 type Alterer interface {
-	// AlterCluster changes the LogCluster. It fails if a topic that is valid would become invalid.
+	// AlterCluster changes the LogCluster. It fails if a valid topic would become invalid.
 	AlterCluster(ctx context.Context, change ClusterChange) error
 	AlterTopic(ctx context.Context, change TopicChange) error
 	CreatePartitions(ctx context.Context, partitions NewPartitions) error
@@ -129,20 +132,20 @@ type Move struct {
 }
 
 // Mover reassigns partitions and elects leaders for Kafka admin clients. Each method returns when
-// the requests are stored, with one error per request (nil: success).
+// the requests are stored. It returns one error per request; a nil error means success.
 type Mover interface {
-	// Reassign starts or cancels reassignments. Moves of all partitions of a topic to another number
-	// of replicas also change the number in the topic's resource. The errors wrap
+	// Reassign starts or cancels reassignments. If the moves change the number of replicas of all
+	// partitions of a topic, Reassign also changes the number in the topic's resource. The errors wrap
 	// ErrUnknownPartition, ErrInvalidAssignment, ErrInvalidReplication, ErrPolicy or
 	// ErrNoReassignment.
 	Reassign(ctx context.Context, moves []Move) []error
-	// ElectPreferred requests that the preferred leader, the first replica, is elected. The
-	// election may happen after ElectPreferred has returned. Its errors wrap ErrUnknownPartition,
+	// ElectPreferred requests the election of the preferred leader, which is the first replica. The
+	// election may happen after ElectPreferred has returned. The errors wrap ErrUnknownPartition,
 	// ErrElectionNotNeeded or ErrPreferredUnavailable.
 	ElectPreferred(ctx context.Context, partitions []PartitionRef) []error
 }
 
-// PartitionRef identifies a partition.
+// PartitionRef identifies a partition by topic and index.
 type PartitionRef struct {
 	Topic     string
 	Partition int32
@@ -157,7 +160,7 @@ func (p *Partition) destination() []int32 {
 	return p.Replicas
 }
 
-// origin returns the assignment before the current reassignment. It is the beginning of Replicas,
+// origin returns the assignment before the current reassignment. It is the first part of Replicas,
 // because a reassignment appends the replicas that it adds.
 func (p *Partition) origin() []int32 {
 	return p.Replicas[:min(len(p.Replicas),
@@ -186,17 +189,17 @@ func (p *Partition) preferred() int32 {
 	return NoBroker
 }
 
-// LedByPreferred reports whether the preferred replica leads a partition.
+// LedByPreferred reports whether the preferred leader leads the partition.
 func LedByPreferred(p *Partition) bool { return p.Leader == p.preferred() }
 
-// AssignedTo reports whether replicas is the partition's assignment, after the current reassignment
-// if one is in progress.
+// AssignedTo reports whether replicas is the partition's assignment. If a reassignment is in
+// progress, this is the assignment after it.
 func AssignedTo(p *Partition, replicas []int32) bool {
 	return slices.Equal(p.destination(),
 		replicas)
 }
 
-// CheckPreferred returns nil if, according to the image, the preferred leader of a partition can be
+// CheckPreferred returns nil if, according to the image, the partition's preferred leader can be
 // elected. Otherwise it returns the reason as an error.
 func CheckPreferred(image *Image, p *Partition) error {
 	preferred := p.preferred()

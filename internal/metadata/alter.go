@@ -15,9 +15,9 @@ func errorf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
 }
 
-// AlteredTopic returns a copy of the Topic resource with changed settings. Every setting that the
-// change sets is written, even if the value equals the default in force (ADR 0310). Other fields
-// keep their values. cluster may be nil.
+// AlteredTopic returns a copy of the Topic resource with changed settings. It writes every setting
+// that the change sets, even if the value equals the default in force (ADR 0310). Other fields keep
+// their values. cluster may be nil.
 func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
 	properties := change.Properties
@@ -39,8 +39,8 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	return altered, CheckReplicas(settings, cluster)
 }
 
-// alteredSettings returns a copy of settings, which belong to a resource, with changes. An error
-// about a property wraps ErrInvalidSettings.
+// alteredSettings returns a copy of settings, which are part of a resource, with the changes in
+// properties. An error about a property wraps ErrInvalidSettings.
 func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChange,
 	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{Replicas: settings.Replicas}, cluster)
@@ -60,10 +60,11 @@ func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChang
 		return settings, err
 	}
 	if altered.Compression == nil {
-		after.CleanCodec = base.CleanCodec // it has no Kafka name, and is deleted with its group
+		// CleanCodec has no Kafka name, and is deleted together with its group
+		after.CleanCodec = base.CleanCodec
 	}
-	// The settings that were built must resolve to the settings in after; cleared fields resolve to
-	// the cluster's defaults. A difference means that the table fields is wrong.
+	// The built settings must resolve to the settings in after; cleared fields resolve to the
+	// cluster's defaults. If they do not, the table fields is wrong.
 	written, err := ResolveSettings(altered, cluster)
 	if err != nil {
 		return settings, fmt.Errorf("resolve the altered settings: %w", err)
@@ -75,7 +76,7 @@ func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChang
 	return altered, nil
 }
 
-// replacement prepends a deletion of each property that is not in properties. AlterConfigs, the
+// replacement prepends a deletion for each property that is not in properties. AlterConfigs, the
 // request before KIP-339, resets these properties.
 func replacement(properties []PropertyChange) []PropertyChange {
 	named := map[string]bool{}
@@ -91,9 +92,9 @@ func replacement(properties []PropertyChange) []PropertyChange {
 	return append(all, properties...)
 }
 
-// alter applies property changes to the settings in the parameter before. A deletion restores the
-// value in base. Deletions are applied first, so that the level of the old codec is deleted before
-// another codec is set.
+// alter applies property changes to the settings before. A deletion restores the value in base.
+// alter applies deletions first, so that the level of the old codec is deleted before another codec
+// is set.
 func alter(before, base topicconfig.Settings,
 	properties []PropertyChange) (topicconfig.Settings, error) {
 	after := before
@@ -122,11 +123,11 @@ func alter(before, base topicconfig.Settings,
 			return before, fmt.Errorf("unknown operation %d on property %s", p.Op, p.Name)
 		}
 	}
-	err := after.SetAll(set) // changes after, so it must run before the return statement
+	err := after.SetAll(set) // SetAll changes after, so it must run before the return statement
 	return after, err
 }
 
-// fields maps each Kafka property to the path of its field in a Topic's spec.
+// fields maps each Kafka property to the path of its field in the Topic's spec.
 var fields = map[string][]string{
 	"cleanup.policy":                  {"cleanupPolicy"},
 	"compression.type":                {"compression"},
@@ -157,9 +158,8 @@ var fields = map[string][]string{
 	"unclean.leader.election.enable":  {"uncleanLeaderElection"},
 }
 
-// rewritten returns a copy of the settings of a resource, in the parameter written. It writes the
-// fields of the properties that are set, with their values in after, and removes the fields of the
-// deleted properties.
+// rewritten returns a copy of the resource settings written. For the properties that are set, it
+// writes the fields with their values in after. For the deleted properties, it removes the fields.
 func rewritten(written v1alpha1.TopicSettings, after topicconfig.Settings,
 	properties []PropertyChange) (v1alpha1.TopicSettings, error) {
 	to, all := map[string]any{}, map[string]any{}
@@ -187,9 +187,9 @@ func rewritten(written v1alpha1.TopicSettings, after topicconfig.Settings,
 	return result, nil
 }
 
-// rewrittenCompression returns the group compression after changes of its properties. The resource
-// has one level, which belongs to its type. So a change that sets a level also writes the type, and
-// a type is written with its level if the level is not the codec's default.
+// rewrittenCompression returns the field group compression after changes of its properties. The
+// resource has only one level, which belongs to its type. So a change that sets a level also writes
+// the type. A type is written with its level, unless the level is the codec's default.
 func rewrittenCompression(written *v1alpha1.Compression, after topicconfig.Settings,
 	properties []PropertyChange) *v1alpha1.Compression {
 	resolved := compression(after)
@@ -219,13 +219,14 @@ func rewrittenCompression(written *v1alpha1.Compression, after topicconfig.Setti
 			group.Level = resolved.Level
 		}
 		if group.Clean == nil {
-			group.Clean = resolved.Clean // that of the cluster, which a group replaces as a whole
+			// the cluster's value, because a group in the Topic replaces the cluster's whole group
+			group.Clean = resolved.Clean
 		}
 	}
 	return nilIfZero(group)
 }
 
-// copyField copies the field at path, which has one or two elements.
+// copyField copies the field at path. A path has one or two elements.
 func copyField(to, from map[string]any, path []string) {
 	if len(path) == 1 {
 		to[path[0]] = from[path[0]]
@@ -256,7 +257,7 @@ func clearField(from map[string]any, path []string) {
 	}
 }
 
-// convert copies one value to another through JSON: settings to a map, or a map to settings.
+// convert converts a value to another type through JSON: settings to a map, or a map to settings.
 func convert(from, to any) error {
 	text, err := json.Marshal(from)
 	if err == nil {
@@ -269,9 +270,9 @@ func convert(from, to any) error {
 }
 
 // GrownTopic returns a copy of the Topic resource with more partitions. It fails if the requested
-// number is not above the present one, or above partitionsMax, or if the assignment is invalid. The
-// number and the assignment are written together, because the operator creates the partitions as
-// soon as it reads the number.
+// number is not above the present one, if it is above partitionsMax, or if the assignment is
+// invalid. It writes the number together with the assignment, because the operator creates the
+// partitions as soon as it reads the number.
 func GrownTopic(topic *v1alpha1.Topic, more NewPartitions, cluster *v1alpha1.LogCluster,
 	brokers Brokers) (*v1alpha1.Topic, error) {
 	existing, count := topic.Spec.Partitions, more.Count
@@ -304,8 +305,8 @@ func GrownTopic(topic *v1alpha1.Topic, more NewPartitions, cluster *v1alpha1.Log
 			"%d partitions are to be added, and %d assignments are given", added,
 			len(more.Assignment))
 	}
-	// Entries of partitions that exist in the spec are kept: the operator may not have created them
-	// yet.
+	// Keep the entries of partitions that exist in the spec, because the operator may not have created
+	// these partitions yet.
 	grown.Spec.InitialReplicas = append(slices.DeleteFunc(grown.Spec.InitialReplicas,
 		func(r v1alpha1.InitialReplicas) bool { return r.Partition >= existing }),
 		initialReplicas(more.Assignment, existing)...)

@@ -10,8 +10,8 @@ import (
 )
 
 // AlteredCluster returns a copy of the LogCluster with changed settings. Fields that the change
-// does not name keep their values. It checks each value separately; the caller checks the rules of
-// the schema that compare fields.
+// does not name keep their values. AlteredCluster checks each value separately; the caller checks
+// the schema rules that compare fields.
 func AlteredCluster(cluster *v1alpha1.LogCluster,
 	change ClusterChange) (*v1alpha1.LogCluster, error) {
 	if change.Group != "" {
@@ -34,7 +34,7 @@ func AlteredCluster(cluster *v1alpha1.LogCluster,
 			return nil, err
 		}
 		if property == nil || !property.Alterable() {
-			continue // a deletion, which has no effect
+			continue // the deletion has no effect
 		}
 		if property.Topic != "" {
 			topic = append(topic, PropertyChange{Name: property.Topic, Op: p.Op, Value: p.Value})
@@ -49,12 +49,12 @@ func AlteredCluster(cluster *v1alpha1.LogCluster,
 	return altered, alterDefaults(altered, topic)
 }
 
-// checkChange returns an error if a change sets a setting that is unknown (nil) or read-only, or
-// appends to a setting that is not a list.
+// checkChange returns an error if a change sets a setting that is unknown (property is nil) or
+// read-only, or appends to a setting that is not a list.
 func checkChange(property *brokerconfig.Property, p PropertyChange) error {
 	switch {
 	case p.Op == PropertyDelete:
-		return nil // deleting a setting that is not set has no effect, as in Kafka
+		return nil // as in Kafka, deleting a setting that is not set has no effect
 	case property == nil:
 		return errorf(ErrInvalidProperty,
 			"cannot update these configs dynamically: [%s]: the setting is unknown", p.Name)
@@ -74,7 +74,7 @@ func checkChange(property *brokerconfig.Property, p PropertyChange) error {
 	return nil
 }
 
-// clusterReplacement adds a deletion of each alterable setting that is not in properties.
+// clusterReplacement adds a deletion for each alterable setting that is not in properties.
 func clusterReplacement(properties []PropertyChange) []PropertyChange {
 	named := map[string]bool{}
 	for _, p := range properties {
@@ -107,12 +107,12 @@ func alterDefaults(cluster *v1alpha1.LogCluster, properties []PropertyChange) er
 	return nil
 }
 
-// CheckTopics returns an error that wraps ErrInvalidSettings if a change of the LogCluster makes
-// the settings of a topic invalid: for example, if a default is above a limit that the topic sets.
+// CheckTopics returns an error that wraps ErrInvalidSettings if a change of the LogCluster makes a
+// topic's settings invalid, for example because a default is above a limit that the topic sets.
 func CheckTopics(topics []*v1alpha1.Topic, before, after *v1alpha1.LogCluster) error {
 	for _, topic := range topics {
 		if checkTopic(topic, before) != nil {
-			continue // the change is not the cause
+			continue // the topic was already invalid before the change
 		}
 		if err := checkTopic(topic, after); err != nil {
 			return fmt.Errorf("topic %q would become invalid: %w", topic.KafkaName(), err)
@@ -128,8 +128,8 @@ func checkTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) error {
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ClusterProperties returns the broker settings of a LogCluster by their Kafka names. A nil
-// LogCluster has none. The result omits invalid defaults of topic properties.
+// ClusterProperties returns a LogCluster's broker settings by their Kafka names. A nil LogCluster
+// has none. The result omits invalid defaults of topic properties.
 func ClusterProperties(cluster *v1alpha1.LogCluster) map[string]string {
 	if cluster == nil {
 		return nil
@@ -152,7 +152,7 @@ func ClusterProperties(cluster *v1alpha1.LogCluster) map[string]string {
 	return set
 }
 
-// isWritten reports whether settings, as JSON, contain the field of a topic property.
+// isWritten reports whether settings, as JSON, contain a topic property's field.
 func isWritten(settings map[string]any, property string) bool {
 	path := fields[property]
 	value, ok := settings[path[0]]
@@ -174,8 +174,8 @@ func isWritten(settings map[string]any, property string) bool {
 	return ok
 }
 
-// ownProperties returns the names of the properties whose fields are in the settings of a resource,
-// sorted.
+// ownProperties returns the sorted names of the properties whose fields are in a resource's
+// settings.
 func ownProperties(settings v1alpha1.TopicSettings) []string {
 	written, own := map[string]any{}, []string(nil)
 	if convert(settings, &written) != nil {
@@ -189,8 +189,8 @@ func ownProperties(settings v1alpha1.TopicSettings) []string {
 	return own
 }
 
-// HasChange reports whether an image contains every value that a change sets, and none that it
-// deletes. set is Image.ClusterProperties.
+// HasChange reports whether an image contains every value that a change sets, and no value that it
+// deletes. The parameter set contains the image's ClusterProperties.
 func HasChange(set map[string]string, change ClusterChange) bool {
 	properties := change.Properties
 	if change.Replace {
@@ -204,7 +204,7 @@ func HasChange(set map[string]string, change ClusterChange) bool {
 	}
 	alone, err := AlteredCluster(&v1alpha1.LogCluster{}, ClusterChange{Properties: sets})
 	if err != nil {
-		// A value may be valid only with others, such as the level of a codec. The store has
+		// A value may be valid only together with others, such as the level of a codec. The store has
 		// accepted the change.
 		return true
 	}

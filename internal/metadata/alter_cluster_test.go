@@ -26,7 +26,7 @@ func alterCluster(t *testing.T, cluster *v1alpha1.LogCluster,
 	return altered
 }
 
-// values contains a valid value, other than the default, of each alterable setting.
+// values contains, for each alterable setting, a valid value other than the default.
 var values = map[string]string{
 	"auto.create.topics.enable": "true", "compression.gzip.level": "3",
 	"compression.lz4.level": "4", "compression.type": "zstd", "compression.zstd.level": "5",
@@ -58,9 +58,10 @@ var values = map[string]string{
 	"unclean.leader.election.enable": "true",
 }
 
-// TestDefaultIsStoredWhenSetExplicitly: a setting that is set to its default is a set one, so that
-// DescribeConfigs names the LogCluster as its source, as in Kafka. The exceptions are levels of a
-// codec that the LogCluster does not select, and the rate without a limit, which has no field.
+// TestDefaultIsStoredWhenSetExplicitly checks that a setting that is explicitly set to its default
+// counts as set. DescribeConfigs then names the LogCluster as its source, as in Kafka. The
+// exceptions are levels of a codec that the LogCluster does not select, and the unlimited rate,
+// which has no field.
 func TestDefaultIsStoredWhenSetExplicitly(t *testing.T) {
 	for _, p := range brokerconfig.All() {
 		if !p.Alterable() || p.Default == "" || strings.HasSuffix(p.Name, ".level") ||
@@ -111,12 +112,13 @@ func TestEachAlterableSettingIsWrittenReadAndReset(t *testing.T) {
 	}
 }
 
-// TestSettingIsStoredWithItsDefault: a tool that sets a default reads that it is set.
+// TestSettingIsStoredWithItsDefault checks that a tool that sets a setting to its default then
+// reads that it is set.
 func TestSettingIsStoredWithItsDefault(t *testing.T) {
 	for _, p := range topicconfig.Default().Properties() {
 		name := brokerconfig.OfTopic(p.Name).Name
 		if strings.HasSuffix(name, ".level") {
-			continue // the level of a codec that the LogCluster does not select
+			continue // this is the level of a codec that the LogCluster does not select
 		}
 		altered := alterCluster(t, &v1alpha1.LogCluster{}, setting(name, p.Value))
 		if got := ClusterProperties(altered)[name]; got != p.Value {
@@ -198,7 +200,8 @@ func TestListsAreAppendedTo(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTopicDefaults: the paths in package brokerconfig are those of the table fields.
+// TestFieldsOfTopicDefaults checks that the paths in package brokerconfig are the same as in the
+// table fields.
 func TestFieldsOfTopicDefaults(t *testing.T) {
 	for topic, path := range fields {
 		want := "spec.topicDefaults." + strings.Join(path, ".")

@@ -139,7 +139,8 @@ func TestAlteredTopicWritesChangedFields(t *testing.T) {
 	}
 }
 
-// quantities compares settings by their YAML, because equal quantities may differ in Go.
+// quantities compares settings by their YAML, because equal quantities may have different Go
+// values.
 var quantities = cmp.Comparer(func(a, b v1alpha1.TopicSettings) bool {
 	x, _ := yaml.Marshal(a)
 	y, _ := yaml.Marshal(b)
@@ -176,7 +177,7 @@ func TestAlteredTopicRejectsInvalidChanges(t *testing.T) {
 	}
 }
 
-// TestAlteredTopicMatchesItsModel applies random changes to random topics of random clusters. Each
+// TestAlteredTopicMatchesItsModel applies random changes to random topics in random clusters. Each
 // named property must then have the requested value or its default; all other properties must be
 // unchanged. The model is topicconfig.Settings.
 func TestAlteredTopicMatchesItsModel(t *testing.T) {
@@ -211,8 +212,8 @@ func TestAlteredTopicMatchesItsModel(t *testing.T) {
 }
 
 // randomChanges returns changes that set some properties to their values in target and reset
-// others, and the settings that result from settings from. It omits compression levels, which
-// TestAlteredTopicWritesChangedFields tests.
+// others. It also returns the settings after these changes of from. It omits compression levels,
+// which TestAlteredTopicWritesChangedFields tests.
 func randomChanges(random *rand.Rand, target, base,
 	from topicconfig.Settings) (properties []PropertyChange, want topicconfig.Settings) {
 	want = from
@@ -233,15 +234,15 @@ func randomChanges(random *rand.Rand, target, base,
 	return properties, want
 }
 
-// TestSetValuesStayWhenTheDefaultChanges sets each property to its default. The topic must name the
-// property as its own, and keep the value when the LogCluster has another default; a deletion takes
-// it back.
+// TestSetValuesStayWhenTheDefaultChanges sets each property to its default. The topic must then
+// name the property as its own, and keep the value when the LogCluster gets another default. A
+// deletion must undo this.
 func TestSetValuesStayWhenTheDefaultChanges(t *testing.T) {
 	later := clusterWith(settingsOf(t, everything))
 	later.Spec.TopicDefaults.MinInSyncReplicas = nil
 	for i, p := range topicconfig.Default().Properties() {
 		if strings.HasSuffix(p.Name, ".level") {
-			continue // the level of a codec that the topic does not use
+			continue // this is the level of a codec that the topic does not use
 		}
 		created, err := TopicResource(NewTopic{Name: "t", Partitions: 1, Replicas: 1,
 			Properties: map[string]string{p.Name: p.Value}}, "demo", nil)
@@ -302,9 +303,9 @@ func TestGrownTopic(t *testing.T) {
 	}
 }
 
-// TestOffsetsTopicCannotGrow: a group's partition of __consumer_offsets depends on the number of
-// partitions. After a change, the coordinator would look for the offsets of most groups in another
-// partition.
+// TestOffsetsTopicCannotGrow checks that the number of partitions of __consumer_offsets cannot
+// change, because it determines a group's partition. After a change, the coordinator would look for
+// most groups' offsets in another partition.
 func TestOffsetsTopicCannotGrow(t *testing.T) {
 	topic := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{TopicName: "__consumer_offsets",
 		Partitions: 50}}

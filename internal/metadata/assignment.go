@@ -9,18 +9,18 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// replicasMax is the limit of the schemas for the replicas of a partition.
+// replicasMax is the schemas' limit for the number of replicas of a partition.
 const replicasMax = 15
 
-// Brokers reports the state of brokers, for the validation of an assignment.
+// Brokers reports the states of brokers, for the validation of an assignment.
 type Brokers struct {
-	Exists func(id int32) bool // the broker exists, up or down
-	Up     func(id int32) bool // the broker is up and not in a controlled shutdown
+	Exists func(id int32) bool // reports whether the broker exists, up or down
+	Up     func(id int32) bool // reports whether the broker is up and not in controlled shutdown
 }
 
-// CheckAssignment validates the replicas that a client assigns to new partitions, by the rules of
-// Kafka. Parameter first is the index of the first partition, and replicas the number of replicas
-// that each partition must have. Its errors wrap ErrInvalidAssignment.
+// CheckAssignment validates the replicas that a client assigns to new partitions, by Kafka's rules.
+// The parameter first is the index of the first partition, and replicas is the number of replicas
+// that each partition must have. The errors wrap ErrInvalidAssignment.
 func CheckAssignment(assigned [][]int32, first, replicas int, brokers Brokers) error {
 	for i, ids := range assigned {
 		partition := first + i
@@ -46,7 +46,8 @@ func CheckAssignment(assigned [][]int32, first, replicas int, brokers Brokers) e
 	return nil
 }
 
-// checkReplicas checks that the replicas of a partition are on different brokers that exist.
+// checkReplicas checks that a partition's replicas are on different brokers, and that the brokers
+// exist.
 func checkReplicas(ids []int32, exists func(id int32) bool) error {
 	for i, id := range ids {
 		switch {
@@ -59,8 +60,8 @@ func checkReplicas(ids []int32, exists func(id int32) bool) error {
 	return nil
 }
 
-// initialReplicas returns the entries of a Topic resource for assigned partitions; first is the
-// index of the first partition.
+// initialReplicas returns a Topic resource's entries for assigned partitions. first is the index of
+// the first partition.
 func initialReplicas(assigned [][]int32, first int32) []v1alpha1.InitialReplicas {
 	var entries []v1alpha1.InitialReplicas
 	for i, ids := range assigned {
@@ -70,12 +71,12 @@ func initialReplicas(assigned [][]int32, first int32) []v1alpha1.InitialReplicas
 	return entries
 }
 
-// InitialReplicas returns the replicas that spec.initialReplicas of a Topic assigns to new
-// partitions, by index. Parameter isNew reports whether the topic needs a partition that never
-// existed. Entries of other partitions are ignored: those partitions already have replicas, which
-// may have moved since, or the topic does not have so many partitions yet. Parameter brokers is the
-// number of brokers, up or down. The error wraps ErrInvalidAssignment and begins with the path of
-// the field.
+// InitialReplicas returns the replicas that a Topic's spec.initialReplicas assigns to new
+// partitions, by index. The function isNew reports whether the topic needs a partition that has
+// never existed. InitialReplicas ignores entries of other partitions: these partitions already have
+// replicas, which may have moved since, or the topic does not have so many partitions yet. The
+// parameter brokers is the number of brokers, up or down. The error wraps ErrInvalidAssignment and
+// begins with the path of the field.
 func InitialReplicas(spec *v1alpha1.TopicSpec, cluster *v1alpha1.LogCluster, brokers int32,
 	isNew func(partition int32) bool) (map[int32][]int32, error) {
 	assigned := map[int32][]int32{}

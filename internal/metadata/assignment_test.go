@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// threeBrokers are brokers 0 to 2, of which broker 2 is down.
+// threeBrokers describes brokers 0 to 2, of which broker 2 is down.
 var threeBrokers = Brokers{
 	Exists: func(id int32) bool { return id >= 0 && id < 3 },
 	Up:     func(id int32) bool { return id < 2 },
@@ -20,7 +20,7 @@ func TestCheckAssignment(t *testing.T) {
 	for _, test := range []struct {
 		assigned [][]int32
 		replicas int
-		words    string // "": valid
+		words    string // words in the error; "" if the assignment is valid
 	}{
 		{nil, -1, ""},
 		{[][]int32{{0, 1}, {2, 0}}, 2, ""},
@@ -40,15 +40,15 @@ func TestCheckAssignment(t *testing.T) {
 	}
 }
 
-// TestGrownTopicKeepsEarlierEntries: the operator may not have created the partitions of the first
-// change when the second change is made.
+// TestGrownTopicKeepsEarlierEntries checks two changes in succession. When the second change is
+// made, the operator may not have created the partitions of the first change yet.
 func TestGrownTopicKeepsEarlierEntries(t *testing.T) {
 	created, err := TopicResource(NewTopic{Name: "t", Partitions: 2, Replicas: 1,
 		Assignment: [][]int32{{1}, {0}}}, "demo", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An entry for a partition that does not exist yet is replaced.
+	// This entry, for a partition that does not exist yet, is replaced.
 	created.Spec.InitialReplicas = append(created.Spec.InitialReplicas,
 		v1alpha1.InitialReplicas{Partition: 2, Replicas: []int32{0}})
 	grown, err := GrownTopic(created, NewPartitions{Count: 4, Assignment: [][]int32{{1}, {2}}},
@@ -79,7 +79,7 @@ func TestInitialReplicasOfNewPartitionsAreChecked(t *testing.T) {
 	isNew := func(index int32) bool { return index >= 1 && index < 4 }
 	for entries, words := range map[string]string{
 		"[{partition: 1, replicas: [2, 0]}, {partition: 3, replicas: [0, 1]}]": "",
-		// Partition 0 exists, and partition 4 is not needed yet.
+		// Partition 0 already exists, and partition 4 is not needed yet.
 		"[{partition: 0, replicas: [9]}, {partition: 4, replicas: [9]}]": "",
 		"[{partition: 1, replicas: [0, 1]}, {partition: 1, replicas: [1, 2]}]": "spec.initialReplicas[1]." +
 			"partition: Duplicate value: 1",

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestCompressionOfTheCleaner: the status contains the cleaner's compression if the topic is
-// compacted and sets a separate codec for the cleaner.
+// TestCompressionOfTheCleaner checks that the status contains the cleaner's compression if the
+// topic is compacted and sets a separate codec for the cleaner.
 func TestCompressionOfTheCleaner(t *testing.T) {
 	denser := v1alpha1.TopicSettings{CleanupPolicy: v1alpha1.CleanupCompact,
 		Compression: &v1alpha1.Compression{
@@ -42,8 +42,8 @@ func TestCompressionOfTheCleaner(t *testing.T) {
 	}
 }
 
-// TestCompressionReportsTheEffectiveEncoder: a codec without a level has its default level
-// (KIP-390).
+// TestCompressionReportsTheEffectiveEncoder checks that a codec without a level has its default
+// level (KIP-390).
 func TestCompressionReportsTheEffectiveEncoder(t *testing.T) {
 	level := func(n int32) *int32 { return &n }
 	for _, tt := range []struct {

@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Values of API fields for which package v1alpha1 has no constants.
+// These are values of API fields for which package v1alpha1 has no constants.
 const (
 	compressionProducer v1alpha1.CompressionType = "producer"
 	compressionNone     v1alpha1.CompressionType = "uncompressed"
@@ -25,12 +25,12 @@ const (
 	timestampLogAppend  v1alpha1.TimestampType   = "LogAppendTime"
 )
 
-// partitionsMax is the limit of the Topic schema for spec.partitions.
+// partitionsMax is the Topic schema's limit for spec.partitions.
 const partitionsMax = 10000
 
 // TopicResource returns the Topic resource that a Kafka admin client requests, in the cluster named
-// clusterName. Parameter cluster contains the default settings and may be nil. TopicResource checks
-// everything that does not depend on other topics or on brokers. Its errors are those of
+// clusterName. The parameter cluster contains the default settings and may be nil. TopicResource
+// checks everything that does not depend on other topics or on brokers. Its errors are those of
 // Admin.CreateTopic.
 func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic,
 	error) {
@@ -66,17 +66,17 @@ func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster)
 	return topic, setReplicas(topic, t.Replicas, cluster)
 }
 
-// Kafka's defaults for internal topics: offsets.topic.replication.factor and
+// These are Kafka's defaults for internal topics: offsets.topic.replication.factor and
 // offsets.topic.num.partitions. A cluster with fewer brokers gets fewer replicas.
 const (
 	internalReplicas   = 3
 	internalPartitions = 50
 )
 
-// WithInternalDefaults fills in the default number of partitions, number of replicas and
-// min.insync.replicas of an internal topic. The defaults let a cluster of three or more brokers
-// lose one broker. Parameter brokers is the number of brokers, up or down. Other topics are
-// returned unchanged.
+// WithInternalDefaults fills in an internal topic's number of partitions, number of replicas and
+// min.insync.replicas, where the request leaves them to the defaults. With the defaults, a cluster
+// of three or more brokers can lose one broker. The parameter brokers is the number of brokers, up
+// or down. WithInternalDefaults returns other topics unchanged.
 func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluster) NewTopic {
 	if !InternalTopic(t.Name) {
 		return t
@@ -104,9 +104,9 @@ func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluste
 	return t
 }
 
-// propertySettings converts Kafka's properties to the settings of a Topic resource. Each of them is
-// written, even if it equals the cluster's default (ADR 0310). An error about an unknown or invalid
-// property wraps ErrInvalidSettings.
+// propertySettings converts Kafka's properties to the settings of a Topic resource. It writes each
+// property, even if the value equals the cluster's default (ADR 0310). An error about an unknown or
+// invalid property wraps ErrInvalidSettings.
 func propertySettings(properties map[string]string,
 	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
 	changes := make([]PropertyChange, 0, len(properties))
@@ -117,7 +117,7 @@ func propertySettings(properties map[string]string,
 }
 
 // setReplicas sets the requested number of replicas; -1 leaves the number to the cluster's default.
-// It checks the number, and min.insync.replicas against the number.
+// It checks the number, and that min.insync.replicas does not exceed it.
 func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogCluster) error {
 	if replicas != -1 {
 		if replicas < 1 {
@@ -133,7 +133,7 @@ func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogClu
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ResourceSettings returns settings as fields of a Topic resource: each setting is written.
+// ResourceSettings returns settings as fields of a Topic resource. It writes each setting.
 func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings {
 	to := v1alpha1.TopicSettings{
 		MinInSyncReplicas: new(int32(s.MinInSyncReplicas)),
@@ -177,8 +177,8 @@ func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings {
 	return to
 }
 
-// cleanupPolicy returns the schema's name of the cleanup policies. Settings without a policy become
-// CleanupDelete, because the schema cannot express them.
+// cleanupPolicy returns the schema's name for the cleanup policies. Settings without a policy
+// become CleanupDelete, because the schema cannot express them.
 func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	switch {
 	case s.Compact && s.Delete && s.DeleteFirst:
@@ -205,7 +205,7 @@ func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	return c
 }
 
-// codec returns the schema's name of a codec, and its level, which is nil for a codec without
+// codec returns the schema's name for a codec, and the level, which is nil for a codec without
 // levels.
 func codec(c compress.Codec, level int) (v1alpha1.CompressionType, *int32) {
 	if c == compress.None {
@@ -220,7 +220,7 @@ func codec(c compress.Codec, level int) (v1alpha1.CompressionType, *int32) {
 	return v1alpha1.CompressionType(c.String()), new(int32(level))
 }
 
-// duration returns value as a field of the resource. Unlimited becomes -1s.
+// duration returns value as a field of the resource. An unlimited duration becomes -1s.
 func duration(value time.Duration) *metav1.Duration {
 	if value == topicconfig.Unlimited {
 		value = -time.Second
@@ -228,8 +228,8 @@ func duration(value time.Duration) *metav1.Duration {
 	return &metav1.Duration{Duration: value}
 }
 
-// maxLag converts max.compaction.lag.ms. The schema rejects -1s in this field, so unlimited becomes
-// DurationMax.
+// maxLag converts max.compaction.lag.ms. The schema rejects -1s in this field, so an unlimited
+// duration becomes DurationMax.
 func maxLag(value time.Duration) *metav1.Duration {
 	if value == topicconfig.Unlimited {
 		value = topicconfig.DurationMax
@@ -237,12 +237,12 @@ func maxLag(value time.Duration) *metav1.Duration {
 	return duration(value)
 }
 
-// size returns value in bytes as a field of the resource.
+// size returns value, a number of bytes, as a field of the resource.
 func size(value int64) *resource.Quantity {
 	return resource.NewQuantity(value, resource.BinarySI)
 }
 
-// nilIfZero returns a pointer to group, or nil if all of its fields are empty.
+// nilIfZero returns a pointer to group, or nil if all fields of group are empty.
 func nilIfZero[T comparable](group T) *T {
 	var zero T
 	if group == zero {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// DefaultListener is the name of a broker's listener if it has only one. If no listener of a broker
-// has this name, the address of its first listener is also registered under it.
+// DefaultListener is the name of a broker's listener if it has only one. If none of a broker's
+// listeners has this name, the address of the first one is also registered under this name.
 const DefaultListener = "kafka"
 
-// Endpoint is the address of one listener that clients connect to.
+// Endpoint is the address of one listener, to which clients connect.
 type Endpoint struct {
 	Host string
 	Port int32
@@ -33,15 +33,14 @@ func ParseEndpoint(text string) (Endpoint, error) {
 	return Endpoint{Host: host, Port: int32(port)}, nil
 }
 
-// String returns host:port.
+// String returns the endpoint as host:port.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
-// Endpoints contains a broker's endpoints by listener name. The type is a string and not a map so
+// Endpoints contains a broker's endpoints by listener name. The type is a string and not a map, so
 // that Broker remains comparable: metadata stores and fetchers detect a changed broker with ==.
 type Endpoints string
 
-// NewEndpoints returns the endpoints of the listeners. A listener name must not contain "," or
-// "://".
+// NewEndpoints returns the given endpoints. A listener name must not contain "," or "://".
 func NewEndpoints(byListener map[string]Endpoint) Endpoints {
 	entries := make([]string, 0, len(byListener))
 	for _, listener := range slices.Sorted(maps.Keys(byListener)) {

@@ -11,36 +11,37 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// GroupOverride contains the settings that the LogCluster sets for one group. For a field that is 0
-// the setting in Groups applies.
+// GroupOverride contains the settings that the LogCluster sets for one group. If a field is 0, the
+// setting in Groups applies.
 type GroupOverride struct {
 	ConsumerSession  time.Duration // session timeout in the consumer protocol
 	ConsumerInterval time.Duration // heartbeat interval in the consumer protocol
-	// ConsumerAssignment is the minimum time between two assignments in the consumer protocol;
-	// negative: 0.
+	// ConsumerAssignment is the minimum time between two assignments in the consumer protocol. A
+	// negative value means 0.
 	ConsumerAssignment time.Duration
 }
 
-// GroupConfig is a config of a group (Kafka's ConfigResource of type GROUP) with its sources.
+// GroupConfig describes a config of a group (Kafka's ConfigResource of type GROUP) and its sources.
 type GroupConfig struct {
 	Name, Doc  string
 	BrokerName string        // Kafka's broker setting that sets the value for all groups
 	Value      time.Duration // value in effect
-	Set        bool          // the LogCluster sets the value for this group
-	Cluster    time.Duration // value for groups that do not set it
-	ClusterSet bool          // the LogCluster sets the value for all groups
+	Set        bool          // true if the LogCluster sets the value for this group
+	Cluster    time.Duration // value for groups that do not set the config
+	ClusterSet bool          // true if the LogCluster sets the value for all groups
 	Default    time.Duration // Kafka's default
-	Min, Max   time.Duration // bounds of a value that an admin request sets
+	Min, Max   time.Duration // minimum and maximum of a value that an admin request sets
 }
 
 // groupConfigRow is a row of groupConfigTable.
 type groupConfigRow struct {
 	name, doc             string
-	standard, lowest, top time.Duration // Kafka's defaults of the value and of its bounds
-	zero                  bool          // the value may be 0, which is stored as -1
+	standard, lowest, top time.Duration // Kafka's defaults for the value and for its bounds
+	zero                  bool          // true if the value may be 0, which is stored as -1
 	override              func(*GroupOverride) *time.Duration
-	cluster               func(*Groups) (value, lowest, top time.Duration) // 0: not set
-	field                 func(*v1alpha1.GroupOverride) **metav1.Duration
+	// values in the LogCluster; 0 if not set
+	cluster func(*Groups) (value, lowest, top time.Duration)
+	field   func(*v1alpha1.GroupOverride) **metav1.Duration
 }
 
 const (
@@ -58,7 +59,7 @@ var groupConfigTable = []groupConfigRow{
 			"(LogCluster.spec.groups.overrides[].consumerAssignmentInterval).",
 		override: func(o *GroupOverride) *time.Duration { return &o.ConsumerAssignment },
 		cluster: func(g *Groups) (value, lowest, top time.Duration) {
-			return g.ConsumerAssignment, 0, 0 // the bounds are always Kafka's defaults
+			return g.ConsumerAssignment, 0, 0 // zero bounds, because the bounds are always Kafka's defaults
 		},
 		field: func(o *v1alpha1.GroupOverride) **metav1.Duration {
 			return &o.ConsumerAssignmentInterval
@@ -92,8 +93,8 @@ var groupConfigTable = []groupConfigRow{
 	},
 }
 
-// GroupConfigs returns the configs of a group, sorted by name. Parameter override contains the
-// settings of the group.
+// GroupConfigs returns the configs of a group, sorted by name. The parameter override contains the
+// group's settings.
 func GroupConfigs(cluster Groups, override GroupOverride) []GroupConfig {
 	configs := make([]GroupConfig, len(groupConfigTable))
 	for i, row := range groupConfigTable {
@@ -104,7 +105,7 @@ func GroupConfigs(cluster Groups, override GroupOverride) []GroupConfig {
 		if !c.ClusterSet {
 			c.Cluster = row.standard
 		}
-		// The value for all groups is always a valid value for a single one.
+		// The value for all groups is always valid for a single group.
 		if lowest == 0 {
 			c.Min = min(row.lowest, c.Cluster)
 		}
@@ -121,10 +122,10 @@ func GroupConfigs(cluster Groups, override GroupOverride) []GroupConfig {
 	return configs
 }
 
-// Altered returns the settings of a group after changes of properties. If replace is set, it first
-// resets all settings, as Kafka's AlterConfigs does. Its error wraps ErrInvalidSettings. The rules
-// are those of Kafka: an unknown name may be deleted but not set, and every value that the group
-// sets afterwards must be within the bounds of the cluster.
+// Altered returns a group's settings after changes of properties. If replace is set, it first
+// resets all settings, as Kafka's AlterConfigs does. The error wraps ErrInvalidSettings. The rules
+// are Kafka's: an unknown name can be deleted but not set, and every value that the group then sets
+// must be within the cluster's bounds.
 func (o GroupOverride) Altered(cluster Groups, properties []PropertyChange,
 	replace bool) (GroupOverride, error) {
 	if replace {
@@ -172,8 +173,8 @@ func (o *GroupOverride) set(p PropertyChange) error {
 	return nil
 }
 
-// check returns an error for a value out of bounds, and for a heartbeat interval that is not
-// shorter than the session timeout.
+// check returns an error if a value is out of bounds, or if the heartbeat interval is not shorter
+// than the session timeout.
 func (o GroupOverride) check(cluster Groups) error {
 	effective := map[string]time.Duration{}
 	for _, c := range GroupConfigs(cluster, o) {
@@ -196,8 +197,8 @@ func (o GroupOverride) check(cluster Groups) error {
 	return nil
 }
 
-// ResolveGroupOverrides returns the settings of single groups in a LogCluster, which may be nil, by
-// group id. Values out of range, which the API server rejects, are treated as not set.
+// ResolveGroupOverrides returns the settings that a LogCluster contains for single groups, by group
+// id. cluster may be nil. Values out of range, which the API server rejects, count as not set.
 func ResolveGroupOverrides(cluster *v1alpha1.LogCluster) map[string]GroupOverride {
 	if cluster == nil || cluster.Spec.Groups == nil {
 		return nil
@@ -224,14 +225,14 @@ func ResolveGroupOverrides(cluster *v1alpha1.LogCluster) map[string]GroupOverrid
 	return overrides
 }
 
-// groupOverridesMax is the limit of the LogCluster schema for spec.groups.overrides, and
-// groupIDBytesMax the one for the id of a group in it.
+// groupOverridesMax is the LogCluster schema's limit for the length of spec.groups.overrides, and
+// groupIDBytesMax is its limit for the length of a group id.
 const (
 	groupOverridesMax = 1000
 	groupIDBytesMax   = 1024
 )
 
-// alteredGroup returns a copy of the LogCluster with changed settings of the group change.Group. A
+// alteredGroup returns a copy of the LogCluster with changed settings for the group change.Group. A
 // group without settings has no entry in spec.groups.overrides.
 func alteredGroup(cluster *v1alpha1.LogCluster, change ClusterChange) (*v1alpha1.LogCluster,
 	error) {

@@ -28,12 +28,12 @@ func setTo(name, value string) PropertyChange {
 	return PropertyChange{Name: name, Op: PropertySet, Value: value}
 }
 
-// TestValuesOfGroupConfigs: the values that are accepted and rejected, and the texts, are those of
-// Apache Kafka 4.3.1 with default settings.
+// TestValuesOfGroupConfigs checks that the same values are accepted and rejected, with the same
+// texts, as by Apache Kafka 4.3.1 with default settings.
 func TestValuesOfGroupConfigs(t *testing.T) {
 	for _, test := range []struct {
 		change PropertyChange
-		fault  string // "": accepted
+		fault  string // text of the error; "" if the value is accepted
 	}{
 		{setTo(groupInterval, "6000"), ""}, {setTo(groupInterval, "5000"), ""},
 		{setTo(groupInterval, "15000"), ""}, {setTo(groupInterval, " 5000 "), ""},
@@ -73,8 +73,8 @@ func TestValuesOfGroupConfigs(t *testing.T) {
 	}
 }
 
-// TestBoundsOfGroupConfigs: the LogCluster's bounds apply, and without bounds the LogCluster's own
-// value extends Kafka's.
+// TestBoundsOfGroupConfigs checks that the LogCluster's bounds apply. Without bounds, the
+// LogCluster's own value extends Kafka's bounds.
 func TestBoundsOfGroupConfigs(t *testing.T) {
 	for spec, want := range map[string]string{
 		`{}`: "1000 0-15000, 5000 5000-15000, 45000 45000-60000",
@@ -131,8 +131,8 @@ func TestSourcesOfGroupConfigs(t *testing.T) {
 	}
 }
 
-// TestAlteredGroupInResource changes groups one after the other. Each step starts from the resource
-// of the previous one.
+// TestAlteredGroupInResource changes groups one after the other. Each step starts from the previous
+// step's resource.
 func TestAlteredGroupInResource(t *testing.T) {
 	cluster := clusterSpec(t, `{groups: {membersMax: 9, overrides: [
 		{group: a, consumerSessionTimeout: 50s}]}}`)
@@ -203,8 +203,8 @@ func TestAlteredGroupLimits(t *testing.T) {
 	}
 }
 
-// TestBoundsOfGroupConfigsAreDescribed: the bounds that DescribeConfigs returns for a broker are
-// those that apply.
+// TestBoundsOfGroupConfigsAreDescribed checks that DescribeConfigs returns the bounds that apply
+// for a broker.
 func TestBoundsOfGroupConfigsAreDescribed(t *testing.T) {
 	for _, spec := range []string{
 		`{}`, `{groups: {consumerHeartbeatInterval: 1s, consumerSessionTimeout: 10s}}`,

@@ -33,8 +33,8 @@ func TestEmptyImage(t *testing.T) {
 	}
 }
 
-// TestDependsOn: broker 0 completes its controlled shutdown when no partition depends on it. Broker
-// 1 is up, broker 2 is in controlled shutdown, and broker 3 is down.
+// TestDependsOn checks that broker 0 can complete its controlled shutdown when no partition depends
+// on it. Broker 1 is up, broker 2 is in controlled shutdown, and broker 3 is down.
 func TestDependsOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		leader  int32
@@ -75,7 +75,7 @@ func TestWithoutDeletedRemovesOnlyDeletedTopics(t *testing.T) {
 			t.Errorf("%s: the image was changed", name)
 		}
 	}
-	// b is deleted, and a was deleted and created again
+	// Topic b was deleted, and a was deleted and created again.
 	remaining := applied.WithoutDeleted(image("c", topic("a", 9)))
 	if len(remaining.Topics) != 0 || remaining.Topic("a") != nil ||
 		remaining.TopicByID(ID{2}) != nil || len(remaining.Brokers) != 1 {

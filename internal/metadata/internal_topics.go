@@ -6,10 +6,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// internalSettings returns the settings of a Topic. The cleanup policy of an internal topic is
-// Compact, even if its resource has none, or another one that an earlier CRD allowed. With Delete,
-// committed offsets and transactional ids would expire. The policy counts as the topic's own, as in
-// Kafka, where brokers create these topics with it.
+// internalSettings returns a Topic's settings. The cleanup policy of an internal topic is Compact,
+// even if its resource has none, or another one that an earlier CRD allowed. With Delete, committed
+// offsets and transactional ids would expire. The policy counts as the topic's own, as in Kafka,
+// where brokers create these topics with it.
 func internalSettings(topic *v1alpha1.Topic) v1alpha1.TopicSettings {
 	settings := topic.Spec.TopicSettings
 	if InternalTopic(topic.KafkaName()) {
@@ -19,8 +19,8 @@ func internalSettings(topic *v1alpha1.Topic) v1alpha1.TopicSettings {
 }
 
 // CheckInternal rejects a Topic that would make an internal topic lose records by age or size. The
-// rules are those of the CRD. Parameter before is the Topic before a change, or nil; other topics
-// have no rules. The error wraps ErrInvalidSettings.
+// rules are the same as in the CRD; there are none for other topics. The parameter before is the
+// Topic before a change, or nil. The error wraps ErrInvalidSettings.
 func CheckInternal(topic, before *v1alpha1.Topic) error {
 	if !InternalTopic(topic.KafkaName()) {
 		return nil
@@ -43,8 +43,8 @@ func CheckInternal(topic, before *v1alpha1.Topic) error {
 	return &kindError{fault, ErrInvalidSettings}
 }
 
-// checkInternalChange rejects a change through Kafka that deletes the cleanup policy of an internal
-// topic, even if its resource has none.
+// checkInternalChange rejects a change through Kafka that deletes an internal topic's cleanup
+// policy, even if the topic's resource has none.
 func checkInternalChange(topic *v1alpha1.Topic, properties []PropertyChange) error {
 	if !InternalTopic(topic.KafkaName()) {
 		return nil

@@ -17,8 +17,8 @@ func internalTopic(t *testing.T, name, settings string) *v1alpha1.Topic {
 	return topic
 }
 
-// TestInternalTopicsAreCompacted: whatever a stored Topic and the cluster's defaults contain, the
-// records of an internal topic are compacted and not deleted by age or size.
+// TestInternalTopicsAreCompacted checks that an internal topic's records are compacted, and not
+// deleted by age or size, whatever a stored Topic and the cluster's defaults contain.
 func TestInternalTopicsAreCompacted(t *testing.T) {
 	cluster := clusterWith(settingsOf(t, `{cleanupPolicy: Delete, retention: {time: 1m}}`))
 	for _, name := range []string{OffsetsTopic, TransactionsTopic} {
@@ -38,8 +38,8 @@ func TestInternalTopicsAreCompacted(t *testing.T) {
 	}
 }
 
-// TestInternalTopicsKeepTheirPolicy: no change through Kafka makes an internal topic delete
-// records.
+// TestInternalTopicsKeepTheirPolicy checks that no change through Kafka makes an internal topic
+// delete records.
 func TestInternalTopicsKeepTheirPolicy(t *testing.T) {
 	set := func(op PropertyOp, name, value string) TopicChange {
 		return TopicChange{Properties: changes(PropertyChange{name, op, value})}

@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ChangeISRTimeout is how long one ISR change may take before its outcome is considered unknown.
+// ChangeISRTimeout is the maximum duration of one ISR change. After that, the outcome counts as
+// unknown.
 const ChangeISRTimeout = 5 * time.Second
 
 // ChangeISREach returns an implementation of Store.ChangeISR that calls the function one for each
-// change. At most atOnce calls run at the same time. The timeout of a change starts with its call.
+// change. At most atOnce calls run at the same time. A change's timeout starts with its call.
 func ChangeISREach(
 	atOnce int, one func(context.Context, ISRChange) (partitionEpoch int64, err error),
 ) func(ctx context.Context, changes []ISRChange, settled SettledISR) {
@@ -27,6 +28,6 @@ func ChangeISREach(
 				return nil
 			})
 		}
-		_ = workers.Wait() // one's errors are passed to settled
+		_ = workers.Wait() // settled receives the errors of one
 	}
 }

@@ -2,7 +2,7 @@ package metadata
 
 import "heartwood.dev/heartwood/internal/placement"
 
-// Proposal converts the change to the argument of placement.ChangeISR.
+// Proposal converts the change to the argument for placement.ChangeISR.
 func (c ISRChange) Proposal() placement.Proposal {
 	proposal := placement.Proposal{LeaderEpoch: c.LeaderEpoch, From: c.From,
 		ReplicaIncarnations: make(map[int32]string, len(c.To))}

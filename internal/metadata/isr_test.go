@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestChangeISREachBoundsConcurrency: ChangeISREach settles each change once, runs at most atOnce
-// changes at the same time, and starts the timeout of a change when the change starts.
+// TestChangeISREachBoundsConcurrency checks that ChangeISREach settles each change once, runs at
+// most atOnce changes at the same time, and starts a change's timeout when the change starts.
 func TestChangeISREachBoundsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

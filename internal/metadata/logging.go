@@ -6,9 +6,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// ResolveLogLevel returns the log level of the brokers of a LogCluster, or nil if the LogCluster,
-// which may be nil, sets none. An unknown level, which the API server does not accept, counts as
-// none.
+// ResolveLogLevel returns the log level that a LogCluster sets for its brokers, or nil if it sets
+// none. cluster may be nil. An unknown level, which the API server does not accept, counts as none.
 func ResolveLogLevel(cluster *v1alpha1.LogCluster) *slog.Level {
 	if cluster == nil || cluster.Spec.Logging == nil {
 		return nil

@@ -2,13 +2,14 @@ package metadata
 
 import "heartwood.dev/heartwood/api/v1alpha1"
 
-// Metrics configures which metrics brokers export.
+// Metrics determines which metrics brokers export.
 type Metrics struct {
-	// AllOfPartitions exports every series of each partition, not only the default ones.
+	// AllOfPartitions means that brokers export every series of each partition, and not only the
+	// default ones.
 	AllOfPartitions bool
 }
 
-// ResolveMetrics returns the metrics of a LogCluster, which may be nil.
+// ResolveMetrics returns a LogCluster's settings for metrics. cluster may be nil.
 func ResolveMetrics(cluster *v1alpha1.LogCluster) Metrics {
 	if cluster == nil || cluster.Spec.Metrics == nil {
 		return Metrics{}

@@ -6,9 +6,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CheckMove validates a move, except the number of replicas (ReplicaNumbers), and returns the
-// assignment that it requests. Parameter known reports whether a broker with an id exists, up or
-// down.
+// CheckMove validates a move and returns the assignment that it requests. It does not check the
+// number of replicas; ReplicaNumbers does. The function known reports whether the broker with the
+// given id exists, up or down.
 func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, error) {
 	target := move.Replicas
 	switch {
@@ -24,10 +24,11 @@ func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, err
 }
 
 // ReplicaNumbers returns the topics whose number of replicas the moves change, with the new number,
-// and an error for each move that must not change it. The number is a field of the topic's resource
-// and applies to all partitions. Therefore one request must move all of them to the same number;
-// otherwise the operator would add or remove replicas of the others, on brokers that the client has
-// not chosen. Parameter find returns the resource of a topic, nil if it does not exist.
+// and an error for each move that must not change the number. The number is a field of the topic's
+// resource and applies to all partitions. Therefore one request must move all partitions to the
+// same number. Otherwise the operator would add or remove replicas of the other partitions, on
+// brokers that the client has not chosen. The function find returns a topic's resource, or nil if
+// the topic does not exist.
 func ReplicaNumbers(moves []Move, find func(topic string) *v1alpha1.Topic,
 	cluster *v1alpha1.LogCluster) (numbers map[string]int32, faults []error) {
 	numbers, faults = map[string]int32{}, make([]error, len(moves))
@@ -40,7 +41,7 @@ func ReplicaNumbers(moves []Move, find func(topic string) *v1alpha1.Topic,
 	for name, indexes := range byTopic {
 		topic := find(name)
 		if topic == nil {
-			continue // the move of an unknown partition is refused elsewhere
+			continue // the caller refuses the move of an unknown partition
 		}
 		present := Replicas(topic.Spec.TopicSettings, cluster)
 		differs := func(i int) bool { return len(moves[i].Replicas) != present }
@@ -63,8 +64,7 @@ func ReplicaNumbers(moves []Move, find func(topic string) *v1alpha1.Topic,
 	return numbers, faults
 }
 
-// checkNumber checks that the moves with these indexes may change the number of replicas of a
-// topic.
+// checkNumber checks that the moves with the given indexes may change a topic's number of replicas.
 func checkNumber(moves []Move, indexes []int, topic *v1alpha1.Topic, number, present int) error {
 	if number < 1 {
 		return errorf(ErrInvalidAssignment, "a partition needs at least one replica")

@@ -10,15 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// topicNameBytesMax is Kafka's limit for a topic name. It leaves room in a directory name of 255
-// bytes for "-<partition>" and a suffix.
+// topicNameBytesMax is Kafka's limit for the length of a topic name. It leaves room in a directory
+// name of 255 bytes for "-<partition>" and a suffix.
 const topicNameBytesMax = 249
 
-// resourceNameBytesMax is the limit for generated resource names. It equals Kubernetes' limit for a
-// label value, so that a label can contain the name and select the topic's resources.
+// resourceNameBytesMax is the limit for the length of generated resource names. It equals
+// Kubernetes' limit for a label value, so that a label can contain the name and select the topic's
+// resources.
 const resourceNameBytesMax = 63
 
-// CheckTopicName checks a topic's name as Kafka does; the error wraps ErrInvalidTopicName.
+// CheckTopicName checks a topic's name by Kafka's rules. The error wraps ErrInvalidTopicName.
 func CheckTopicName(name string) error {
 	switch {
 	case name == "":
@@ -35,9 +36,9 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// CheckCollision returns an error that wraps ErrInvalidTopicName if the name of an existing topic
-// differs from a new name only in '.' and '_'. Kafka refuses such a topic, because the metrics of
-// both topics would have the same names in tools that replace the dots.
+// CheckCollision returns an error that wraps ErrInvalidTopicName if an existing topic's name
+// differs from a new name only in '.' and '_'. Kafka refuses such a topic, because in tools that
+// replace the dots the metrics of both topics would have the same names.
 func CheckCollision(name string, existing iter.Seq[string]) error {
 	for other := range existing {
 		if other != name && CollisionKey(other) == CollisionKey(name) {
@@ -63,17 +64,17 @@ const OffsetsTopic = "__consumer_offsets"
 // TransactionsTopic is the internal topic that stores transactional ids.
 const TransactionsTopic = "__transaction_state"
 
-// InternalTopic reports whether only brokers write a topic.
+// InternalTopic reports whether the topic is internal, so that only brokers write it.
 func InternalTopic(name string) bool {
 	return name == OffsetsTopic || name == TransactionsTopic
 }
 
 // ResourceName returns the name of a topic's Topic resource. If the topic's name is a DNS name of
-// at most 63 bytes, it is also the name of the resource. Otherwise the name is derived from the
-// topic's name and ends with a hash of it, so that the resources of Orders and orders differ;
+// at most 63 bytes, the resource has the same name. Otherwise the resource's name is derived from
+// the topic's name and ends with a hash of it, so that the resources of Orders and orders differ.
 // spec.topicName then contains the topic's name.
 //
-// The result depends on the topic's name alone. So if two brokers create a topic at the same time,
+// The result depends only on the topic's name. So if two brokers create a topic at the same time,
 // they use the same resource name, and the API server rejects the second request.
 func ResourceName(topic string) string {
 	if len(topic) <= resourceNameBytesMax && len(validation.IsDNS1123Subdomain(topic)) == 0 {
@@ -82,13 +83,13 @@ func ResourceName(topic string) string {
 	return hashedName(topic, topic)
 }
 
-// ResourceNameIn returns the name of a topic's Topic resource if a Topic of another LogCluster in
-// the same namespace already has the name ResourceName(topic), such as that of __consumer_offsets.
+// ResourceNameIn returns the name of a topic's Topic resource if the name ResourceName(topic) is
+// already taken by a Topic of another LogCluster in the same namespace, as for __consumer_offsets.
 func ResourceNameIn(cluster, topic string) string {
-	return hashedName(topic, cluster+"/"+topic) // no topic's name contains a slash
+	return hashedName(topic, cluster+"/"+topic) // unique, because no topic's name contains a slash
 }
 
-// hashedName returns a name that begins like a topic's name and ends with a hash of id.
+// hashedName returns a name that begins like the topic's name and ends with a hash of id.
 func hashedName(topic, id string) string {
 	sum := sha256.Sum256([]byte(id))
 	suffix := "-" + hex.EncodeToString(sum[:4])
@@ -102,7 +103,7 @@ func hashedName(topic, id string) string {
 
 // dnsStem converts a topic's name to lower case and replaces each run of characters other than
 // letters and digits by one dash. It also replaces dots, because DNS requires a letter or digit on
-// both sides of a dot; "a.-b" is invalid.
+// both sides of a dot: "a.-b" is invalid.
 func dnsStem(topic string) string {
 	words := strings.FieldsFunc(strings.ToLower(topic), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

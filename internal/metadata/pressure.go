@@ -5,7 +5,7 @@ import (
 	"heartwood.dev/heartwood/internal/pressure"
 )
 
-// ResolvePressure returns the thresholds of storage pressure of a LogCluster, which may be nil.
+// ResolvePressure returns a LogCluster's thresholds of storage pressure. cluster may be nil.
 func ResolvePressure(cluster *v1alpha1.LogCluster) pressure.Thresholds {
 	resolved := pressure.Default()
 	if cluster == nil || cluster.Spec.Storage.Pressure == nil {

@@ -1,11 +1,11 @@
 package metadata
 
-// ProducerIDsAhead is how many producer ids a broker may allocate between two registrations: a
-// million a second for three days.
+// ProducerIDsAhead is the number of producer ids that a broker may allocate between two
+// registrations: a million a second for three days.
 const ProducerIDsAhead = 1 << 38
 
 // NextProducerIDs returns the bound (Broker.ProducerIDs) that a store keeps after the registration
-// of self. Parameter bound is the bound that the store has kept so far (0: none), and directory
+// of self. The parameter bound is the bound that the store has kept so far (0: none), and directory
 // identifies the disk for which it was kept. If self has another disk, or a damaged file of
 // allocated ids, the broker does not know which ids it has allocated. The bound then grows by
 // ProducerIDsAhead, and the broker may allocate the ProducerIDsAhead ids below the new bound.

@@ -11,23 +11,23 @@ import (
 	"heartwood.dev/heartwood/internal/quota"
 )
 
-// AllUsers is the name of the LogUser whose quotas are the defaults of all users. A default applies
-// to each user without a quota of the same kind. Kafka calls it the default user entity.
+// AllUsers is the name of the LogUser whose quotas are the defaults for all users. A default
+// applies to each user without a quota of the same kind. Kafka calls it the default user entity.
 const AllUsers = authz.Wildcard
 
-// QuotaKeys are the Kafka names of quotas, in the order of their names.
+// QuotaKeys contains the quotas' Kafka names, sorted.
 var QuotaKeys = []string{"consumer_byte_rate", "controller_mutation_rate", "producer_byte_rate",
 	"request_percentage"}
 
-// quotaKey describes a quota with a Kafka name.
+// quotaKey describes the quota with one Kafka name.
 type quotaKey struct {
 	kind quota.Kind
-	// units are the units of quota.Limits for each unit of the LogUser.
+	// units is the number of units in quota.Limits for each unit in the LogUser.
 	units float64
 	// max is the largest value that a LogUser accepts.
 	max   int64
 	value func(*v1alpha1.Quotas) (value int64, set bool)
-	set   func(q *v1alpha1.Quotas, value *int64) // nil: removes the value
+	set   func(q *v1alpha1.Quotas, value *int64) // sets the value; nil removes it
 }
 
 var quotaKeys = map[string]quotaKey{
@@ -77,14 +77,14 @@ func countKey(kind quota.Kind, units float64, most int64,
 		}}
 }
 
-// CheckQuota returns an error if a LogUser cannot have a value of a quota. The value may come from
-// a client. The error texts are Kafka's where Kafka has such an error.
+// CheckQuota returns an error if a LogUser's quota cannot have the given value, which may come from
+// a client. Where Kafka has such an error, the text is Kafka's.
 func CheckQuota(key string, value float64) error {
 	quotaKey, known := quotaKeys[key]
 	switch {
 	case !known:
 		return fmt.Errorf("Invalid configuration key %s", key) //nolint:staticcheck // text of Kafka
-	case !(value > 0): // also for NaN
+	case !(value > 0): // negated, so that NaN is refused too
 		return fmt.Errorf("Quota %s must be greater than 0", key) //nolint:staticcheck // text of Kafka
 	case value > float64(quotaKey.max) || value >= math.MaxInt64:
 		return fmt.Errorf("the value of %s is too large: at most %d", key, quotaKey.max)
@@ -94,7 +94,7 @@ func CheckQuota(key string, value float64) error {
 	return nil
 }
 
-// QuotasOf returns the quotas of a LogUser by their Kafka names.
+// QuotasOf returns a LogUser's quotas by their Kafka names.
 func QuotasOf(u *v1alpha1.LogUser) map[string]int64 {
 	if u.Spec.Quotas == nil {
 		return nil
@@ -108,7 +108,7 @@ func QuotasOf(u *v1alpha1.LogUser) map[string]int64 {
 	return all
 }
 
-// alterQuotas sets quotas of a LogUser, or removes those whose value is nil.
+// alterQuotas sets a LogUser's quotas, and removes those whose value is nil.
 func alterQuotas(u *v1alpha1.LogUser, changes map[string]*int64) {
 	quotas := &v1alpha1.Quotas{}
 	if u.Spec.Quotas != nil {
@@ -124,7 +124,8 @@ func alterQuotas(u *v1alpha1.LogUser, changes map[string]*int64) {
 	}
 }
 
-// limitsOf returns the rates of quotas. The quotas of AllUsers, in defaults, replace missing ones.
+// limitsOf returns the rates for quotas. The parameter defaults contains the quotas of AllUsers,
+// which replace missing ones.
 func limitsOf(quotas, defaults map[string]int64) *quota.Limits {
 	limits := &quota.Limits{}
 	for name, key := range quotaKeys {
@@ -137,7 +138,7 @@ func limitsOf(quotas, defaults map[string]int64) *quota.Limits {
 	return limits
 }
 
-// compileLimits sets the limits from s.Quotas.
+// compileLimits computes the limits from s.Quotas.
 func (s *Security) compileLimits() {
 	if len(s.Quotas) == 0 {
 		return
@@ -152,7 +153,7 @@ func (s *Security) compileLimits() {
 	}
 }
 
-// Limits returns the quotas of a principal, or nil if it has none.
+// Limits returns a principal's quotas, or nil if it has none.
 func (s *Security) Limits(p authz.Principal) *quota.Limits {
 	if s == nil || len(s.limits) == 0 || p.Type != PrincipalUser {
 		return nil

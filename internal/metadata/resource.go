@@ -17,11 +17,11 @@ import (
 )
 
 // cleanerMemoryDefault is the memory budget of a broker's cleaner if the LogCluster does not set
-// one.
+// it.
 const cleanerMemoryDefault = 128 << 20
 
-// ResolveTopic converts a Topic resource to a Topic, with the defaults of its cluster, which may be
-// nil. It does not set the id and the partitions.
+// ResolveTopic converts a Topic resource to a Topic, with its cluster's defaults. cluster may be
+// nil. ResolveTopic does not set the id and the partitions.
 func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, error) {
 	settings, err := SettingsOf(topic, cluster)
 	if err != nil {
@@ -37,7 +37,7 @@ func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, 
 	}, nil
 }
 
-// ResolveCleaner returns the cleaner's budget of a LogCluster, which may be nil.
+// ResolveCleaner returns the budget that a LogCluster sets for cleaners. cluster may be nil.
 func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 	budget := CleanerBudget{Workers: 1, MemoryBytes: cleanerMemoryDefault}
 	if cluster == nil || cluster.Spec.Cleaner == nil {
@@ -56,8 +56,8 @@ func ResolveCleaner(cluster *v1alpha1.LogCluster) CleanerBudget {
 	return budget
 }
 
-// ResolveReplication returns the replication settings of a LogCluster, which may be nil. Values out
-// of range, which the API server rejects, are treated as not set.
+// ResolveReplication returns a LogCluster's replication settings. cluster may be nil. Values out of
+// range, which the API server rejects, count as not set.
 func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	if cluster == nil {
 		return Replication{}
@@ -77,8 +77,8 @@ func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	return resolved
 }
 
-// ResolveGroups returns the group settings of a LogCluster, which may be nil. Values out of range,
-// which the API server rejects, are treated as not set.
+// ResolveGroups returns a LogCluster's settings for groups. cluster may be nil. Values out of
+// range, which the API server rejects, count as not set.
 func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	if cluster == nil || cluster.Spec.Groups == nil {
 		return Groups{}
@@ -113,8 +113,8 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	return resolved
 }
 
-// ResolveTransactions returns the transaction settings of a LogCluster, which may be nil. Values
-// out of range, which the API server rejects, are treated as not set.
+// ResolveTransactions returns a LogCluster's settings for transactions. cluster may be nil. Values
+// out of range, which the API server rejects, count as not set.
 func ResolveTransactions(cluster *v1alpha1.LogCluster) (resolved Transactions) {
 	if cluster == nil || cluster.Spec.Transactions == nil {
 		return Transactions{}
@@ -129,7 +129,7 @@ func ResolveTransactions(cluster *v1alpha1.LogCluster) (resolved Transactions) {
 	return resolved
 }
 
-// positive returns a duration that is above 0, and 0 for nil and any other duration.
+// positive returns the duration if it is above 0. It returns 0 for nil and any other duration.
 func positive(d *metav1.Duration) time.Duration {
 	if d == nil {
 		return 0
@@ -137,7 +137,7 @@ func positive(d *metav1.Duration) time.Duration {
 	return max(0, d.Duration)
 }
 
-// atLeastOne returns a number that is above 0, and 0 for nil and any other number.
+// atLeastOne returns the number if it is above 0. It returns 0 for nil and any other number.
 func atLeastOne(n *int32) int32 {
 	if n == nil {
 		return 0
@@ -145,8 +145,8 @@ func atLeastOne(n *int32) int32 {
 	return max(0, *n)
 }
 
-// noneIfZero converts a number of the resource to a field of Groups: 0 becomes -1, because 0 means
-// none in the resource and not set in Groups.
+// noneIfZero converts a number in the resource to a field of Groups. 0 becomes -1, because 0 means
+// none in the resource, but not set in Groups.
 func noneIfZero[T ~int | ~int64](n T) T {
 	if n == 0 {
 		return -1
@@ -154,8 +154,9 @@ func noneIfZero[T ~int | ~int64](n T) T {
 	return max(0, n)
 }
 
-// NewTopicPartitions returns the number of partitions of a new topic whose resource or request does
-// not specify it. The cluster's default does not apply to internal topics, as in Kafka.
+// NewTopicPartitions returns the number of partitions of a new topic if neither its resource nor
+// its request specifies the number. As in Kafka, the cluster's default does not apply to internal
+// topics.
 func NewTopicPartitions(kafkaName string, cluster *v1alpha1.LogCluster) int32 {
 	switch {
 	case kafkaName == OffsetsTopic:
@@ -177,8 +178,8 @@ func DefaultPartitions(cluster *v1alpha1.LogCluster) int32 {
 	return max(1, atLeastOne(cluster.Spec.TopicDefaults.Partitions))
 }
 
-// Replicas returns the number of replicas of a topic: its own number, else the cluster's default,
-// else 1.
+// Replicas returns a topic's number of replicas: its own number, otherwise the cluster's default,
+// otherwise 1.
 func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 	if topic.Replicas == nil && cluster != nil && cluster.Spec.TopicDefaults != nil {
 		topic.Replicas = cluster.Spec.TopicDefaults.Replicas
@@ -190,9 +191,10 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 }
 
 // CheckReplicas rejects a topic whose own minInSyncReplicas is above its number of replicas. Such a
-// topic could never accept a write with acks=all. The CRD's rule validates one resource only;
-// CheckReplicas also uses the cluster's default number of replicas. A default of minInSyncReplicas
-// is never too large (ResolveSettings). The error wraps ErrInvalidSettings.
+// topic could never accept a write with acks=all. The CRD's rule validates only a single resource;
+// CheckReplicas also considers the cluster's default number of replicas. A default for
+// minInSyncReplicas is never too large, because ResolveSettings lowers it. The error wraps
+// ErrInvalidSettings.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
 	replicas, inSync := Replicas(topic, cluster), topic.MinInSyncReplicas
 	if inSync == nil || int(*inSync) <= replicas {
@@ -204,17 +206,17 @@ func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) e
 	return &kindError{fault, ErrInvalidSettings}
 }
 
-// SettingsOf returns the settings of a topic: those of ResolveSettings, and cleanup policy Compact
-// for an internal topic, whatever its resource contains.
+// SettingsOf returns a topic's settings. They are the result of ResolveSettings. But the cleanup
+// policy of an internal topic is always Compact, whatever its resource contains.
 func SettingsOf(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	return ResolveSettings(internalSettings(topic), cluster)
 }
 
-// ResolveSettings returns a topic's settings. For each setting it uses the topic's value, else the
-// cluster's default, else Kafka's default. A default of minInSyncReplicas is lowered to the number
-// of replicas, as in Kafka. Otherwise every client that creates a topic with few replicas would
-// have to set both. cluster may be nil. The error wraps ErrInvalidSettings and begins with the path
-// of the field.
+// ResolveSettings returns a topic's settings. For each setting it uses the topic's value, otherwise
+// the cluster's default, otherwise Kafka's default. As in Kafka, it lowers a default for
+// minInSyncReplicas to the number of replicas. Otherwise every client that creates a topic with few
+// replicas would have to set both. cluster may be nil. The error wraps ErrInvalidSettings and
+// begins with the path of the field.
 func ResolveSettings(topic v1alpha1.TopicSettings,
 	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	settings, err := resolve(topic, cluster)
@@ -224,7 +226,7 @@ func ResolveSettings(topic v1alpha1.TopicSettings,
 	return settings, err
 }
 
-// resolve is ResolveSettings with the default of minInSyncReplicas as it is.
+// resolve does the work of ResolveSettings, but does not lower the default for minInSyncReplicas.
 func resolve(topic v1alpha1.TopicSettings,
 	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	r := resolver{settings: topicconfig.Default()}
@@ -234,8 +236,8 @@ func resolve(topic v1alpha1.TopicSettings,
 	r.apply(topic, field.NewPath("spec"))
 	if len(r.faults) == 0 {
 		if err := r.settings.Validate(); err != nil {
-			// The CRD's rule compares minLag with maxLag within one resource. Here one of them may
-			// be the cluster's default.
+			// The CRD's rule compares minLag with maxLag within one resource. Here one of them may be the
+			// cluster's default.
 			path := field.NewPath("spec", "compaction", "minLag")
 			r.faults = append(r.faults,
 				field.Invalid(path, r.settings.MinLag.String(),
@@ -249,7 +251,8 @@ func resolve(topic v1alpha1.TopicSettings,
 }
 
 // kindError is an error about a field of a resource. It wraps kind, such as ErrInvalidSettings, but
-// its text contains fault only: like the API server's errors, it begins with the path of the field.
+// its text contains only fault. Like the API server's errors, the text begins with the path of the
+// field.
 type kindError struct {
 	fault error
 	kind  error
@@ -265,8 +268,8 @@ type resolver struct {
 	faults   field.ErrorList
 }
 
-// apply merges the settings of a resource. It skips fields that are not set (nil, empty). It adds
-// an invalid value to r.faults and skips it, so that all errors of a resource are reported at once.
+// apply merges a resource's settings. It skips fields that are not set (nil or empty). It adds an
+// invalid value to r.faults and skips it, so that all errors in a resource are reported at once.
 func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	s := &r.settings
 	r.integer(&s.MinInSyncReplicas, from.MinInSyncReplicas, 1, math.MaxInt16,
@@ -316,8 +319,8 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	}
 }
 
-// integer copies *from, which must be in [lowest, highest], to *to. If the pointer from is nil, *to
-// keeps its value.
+// integer copies *from, which must be in [lowest, highest], to *to. If the pointer from is nil, it
+// does not change *to.
 func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *field.Path) {
 	if from == nil {
 		return
@@ -330,21 +333,21 @@ func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *fiel
 	*to = int(*from)
 }
 
-// percent is like integer, for a percentage from 0 to 100 with decimals.
+// percent is like integer, for a percentage from 0 to 100 that may have decimals.
 func (r *resolver) percent(to *float64, from *v1alpha1.Percent, path *field.Path) {
 	if from == nil {
 		return
 	}
 	percent, err := from.Float()
-	if err != nil || !(percent >= 0 && percent <= 100) { // also false for NaN
+	if err != nil || !(percent >= 0 && percent <= 100) { // negated, so that NaN is refused too
 		r.faults = append(r.faults, field.Invalid(path, percent, "must be 0 to 100"))
 		return
 	}
 	*to = percent
 }
 
-// duration copies *from, which must not be below the parameter lowest, to *to. If the pointer from
-// is nil, *to keeps its value.
+// duration copies *from, which must not be below lowest, to *to. If the pointer from is nil, it
+// does not change *to.
 func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration,
 	path *field.Path) {
 	if from == nil {
@@ -359,8 +362,8 @@ func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest tim
 }
 
 // age sets a duration that may be unlimited. A negative value, and a value of at least
-// topicconfig.DurationMax, mean unlimited. Any other value is checked like a field of type duration
-// whose minimum is 0.
+// topicconfig.DurationMax, mean unlimited. Any other value is checked like a duration whose minimum
+// is 0.
 func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= topicconfig.DurationMax) {
 		*to = topicconfig.Unlimited
@@ -420,10 +423,11 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 }
 
 // compression sets the codec, the level and the cleaner's codec together. A topic that sets another
-// codec must not inherit the level in the cluster's defaults, which applies to the cluster's codec.
+// codec must not inherit the level in the cluster's defaults, because it applies to the cluster's
+// codec.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
-	if c.Type != "" { // otherwise the codec and the level are the cluster's
+	if c.Type != "" { // if it is empty, the codec and the level are the cluster's
 		if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
 			s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
 		}

@@ -31,7 +31,7 @@ func clusterWith(defaults v1alpha1.TopicSettings) *v1alpha1.LogCluster {
 		TopicDefaults: &v1alpha1.TopicDefaults{TopicSettings: defaults}}}
 }
 
-// everything sets every setting that has a Kafka property, to values other than the defaults.
+// everything sets every setting that has a Kafka property, to a value other than the default.
 const everything = `
 minInSyncReplicas: 2
 cleanupPolicy: CompactDelete
@@ -48,8 +48,8 @@ durability: Fsync
 uncleanLeaderElection: true
 `
 
-// TestSettingsWithoutKafkaName: maxGarbagePercent and the clean codec have no Kafka property, so
-// only a resource can set them.
+// TestSettingsWithoutKafkaName checks maxGarbagePercent and the clean codec, which only a resource
+// can set, because they have no Kafka property.
 func TestSettingsWithoutKafkaName(t *testing.T) {
 	got, err := ResolveSettings(settingsOf(
 		t,
@@ -102,8 +102,8 @@ func TestSettingsOfATopicThatSetsEverything(t *testing.T) {
 	}
 }
 
-// TestTopicOverridesClusterOverridesKafka: a topic's field overrides the cluster's default, which
-// overrides Kafka's default.
+// TestTopicOverridesClusterOverridesKafka checks that a topic's field overrides the cluster's
+// default, which overrides Kafka's default.
 func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 	cluster := clusterWith(settingsOf(t,
 		`{compaction: {minDirtyPercent: 20, minLag: 5s}, compression: {type: zstd, level: 19}}`))
@@ -114,7 +114,8 @@ func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 	}
 	want := topicconfig.Default()
 	want.MinDirtyPercent, want.MinLag = 20, time.Second
-	want.KeepCodec, want.Codec = false, compress.Gzip // without the level 19 of the cluster's zstd
+	// without level 19, which belongs to the cluster's zstd
+	want.KeepCodec, want.Codec = false, compress.Gzip
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -142,8 +143,8 @@ func TestUnlimitedAges(t *testing.T) {
 	}
 }
 
-// TestInvalidSettingsNameTheirField: each error begins with the path of its field. The values are
-// accepted by the CRD's rules or were written under another version of the CRD.
+// TestInvalidSettingsNameTheirField checks that each error begins with the path of its field. The
+// CRD's rules accept these values, or the values were written under another version of the CRD.
 func TestInvalidSettingsNameTheirField(t *testing.T) {
 	for text, want := range map[string]string{
 		`{minInSyncReplicas: 0}`:                                     `spec.minInSyncReplicas: Invalid value: 0: must be 1 to 32767`,
@@ -317,8 +318,8 @@ func TestCheckReplicas(t *testing.T) {
 	}
 }
 
-// TestDefaultOfMinInSyncReplicasIsLimited: a default applies as the number of replicas if that is
-// smaller, and follows the number; the topic's own value applies as it is.
+// TestDefaultOfMinInSyncReplicasIsLimited checks that a default is lowered to the number of
+// replicas, and follows this number. The topic's own value must apply unchanged.
 func TestDefaultOfMinInSyncReplicasIsLimited(t *testing.T) {
 	for _, c := range []struct {
 		topic, defaults string

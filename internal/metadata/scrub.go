@@ -8,24 +8,24 @@ import (
 
 // Scrub configures how brokers check their data at rest.
 type Scrub struct {
-	Interval  time.Duration // 0: the scrub is off
-	BytesRate int64         // bytes a second
+	Interval  time.Duration // time between two checks of the same data; 0 disables the scrub
+	BytesRate int64         // maximum rate in bytes per second
 }
 
-// ScrubRequest is the request of annotation heartwood.dev/scrub-now.
+// ScrubRequest is the request in the annotation heartwood.dev/scrub-now.
 type ScrubRequest struct {
-	Topic string `json:"topic,omitempty"` // empty for everything
-	Value string `json:"value,omitempty"` // empty without a request
+	Topic string `json:"topic,omitempty"` // name of the topic; empty for all topics
+	Value string `json:"value,omitempty"` // value of the annotation; empty without a request
 }
 
 // ScrubReporter is a Store to which brokers report the state of their scrubs.
 type ScrubReporter interface {
-	// ReportScrub publishes the state of the broker that uses the store. It returns at once. It may
-	// be called before Run, and the last report remains valid until the next one.
+	// ReportScrub publishes the scrub state of the broker that uses the store. It returns at once. It
+	// may be called before Run. A report remains valid until the next one.
 	ReportScrub(scrub v1alpha1.BrokerScrub)
 }
 
-// resolveScrubRequest returns the request to the brokers of a LogCluster, which may be nil.
+// resolveScrubRequest returns the request to a LogCluster's brokers. cluster may be nil.
 func resolveScrubRequest(cluster *v1alpha1.LogCluster) (r ScrubRequest) {
 	if cluster != nil {
 		r.Topic, r.Value = cluster.ScrubNow()
@@ -38,8 +38,8 @@ const (
 	scrubBytesRateDefault = 20 << 20
 )
 
-// ResolveScrub returns the settings of the scrub of a LogCluster, which may be nil. Values out of
-// range, which the API server rejects, are treated as not set.
+// ResolveScrub returns a LogCluster's settings for the scrub. cluster may be nil. Values out of
+// range, which the API server rejects, count as not set.
 func ResolveScrub(cluster *v1alpha1.LogCluster) Scrub {
 	resolved := Scrub{Interval: scrubIntervalDefault, BytesRate: scrubBytesRateDefault}
 	if cluster == nil || cluster.Spec.Scrub == nil {

@@ -10,29 +10,29 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// Security contains the users of a cluster: their permissions and quotas, and the verifiers of
-// their passwords. It is immutable. A metadata store keeps one Security until the users change,
-// because its Matcher takes time to build.
+// Security contains a cluster's users: their permissions and quotas, and the verifiers of their
+// passwords. It is immutable. A metadata store keeps one Security until the users change, because
+// its Matcher takes time to build.
 type Security struct {
-	Authorize  bool     // false: every request is allowed
-	SuperUsers []string // names of principals of type User
-	// ACLs are the rules of all LogUsers, in the order of authz.Compare.
+	Authorize  bool     // true if requests need authorization; if false, every request is allowed
+	SuperUsers []string // names of super users, which are principals of type User
+	// ACLs contains the rules of all LogUsers, in the order of authz.Compare.
 	ACLs []authz.ACL
-	// Scram are the verifiers of passwords, by mechanism and name of the user.
+	// Scram contains the verifiers of passwords, by mechanism and user name.
 	Scram map[string]map[string][]sasl.Verifier
 	// UnknownUsers is the key from which the salts of unknown users are derived.
 	UnknownUsers []byte
-	// Quotas are the quotas by name of the user and Kafka's name of the quota (QuotaKeys). The name
-	// AllUsers stands for the defaults of all users.
+	// Quotas contains the quotas, by user name and by the quota's Kafka name (QuotaKeys). The user
+	// name AllUsers stands for the defaults of all users.
 	Quotas map[string]map[string]int64
 
 	matcher       *authz.Matcher
-	limits        map[string]*quota.Limits // by name of the user
-	defaultLimits *quota.Limits            // of other users; nil: none
+	limits        map[string]*quota.Limits // limits by user name
+	defaultLimits *quota.Limits            // limits of all other users; nil if there are none
 }
 
-// Compiled builds the Matcher and the limits, and returns s. The caller has set the exported fields
-// only.
+// Compiled builds the Matcher and the limits, and returns s. The caller has set only the exported
+// fields.
 func (s *Security) Compiled() *Security {
 	if s == nil || s.matcher != nil {
 		return s
@@ -47,11 +47,11 @@ func (s *Security) Compiled() *Security {
 	return s
 }
 
-// PrincipalUser is the type of the principals of LogUsers.
+// PrincipalUser is the type of LogUsers' principals.
 const PrincipalUser = "User"
 
-// Matcher returns the compiled ACLs, or nil if every request is allowed. A nil Security has no
-// authorization.
+// Matcher returns the compiled ACLs, or nil if every request is allowed. A nil Security allows
+// every request.
 func (s *Security) Matcher() *authz.Matcher {
 	if s == nil || !s.Authorize {
 		return nil
@@ -67,10 +67,10 @@ func (s *Security) Verifiers(mechanism, user string) []sasl.Verifier {
 	return s.Scram[mechanism][user]
 }
 
-// ResolveSecurity returns the users of a cluster, or nil if none has ACLs, quotas or a password and
-// the cluster neither authenticates nor authorizes clients. Of several LogUsers with the same
-// principal, the oldest applies. Parameter cluster may be nil. The operations of LogUsers and their
-// names are validated by the schema; an ACL that is invalid nevertheless is skipped.
+// ResolveSecurity returns a cluster's users, or nil if no user has ACLs, quotas or a password and
+// the cluster neither authenticates nor authorizes clients. If several LogUsers have the same
+// principal, the oldest applies. cluster may be nil. The schema validates the names and operations
+// in LogUsers; an ACL that is invalid nevertheless is skipped.
 func ResolveSecurity(cluster *v1alpha1.LogCluster, users []*v1alpha1.LogUser,
 	scram map[string]*v1alpha1.ScramVerifiers, unknownUsers []byte) *Security {
 	s := &Security{UnknownUsers: unknownUsers, Scram: map[string]map[string][]sasl.Verifier{}}
@@ -122,7 +122,7 @@ func (s *Security) addScram(scramVerifiers *v1alpha1.ScramVerifiers) {
 	}
 }
 
-// OldestUsers returns the users, except those whose principal an older LogUser has.
+// OldestUsers returns the users without those whose principal also has an older LogUser.
 func OldestUsers(users []*v1alpha1.LogUser) (oldest []*v1alpha1.LogUser) {
 	indexes := map[string]int{}
 	for _, u := range users {

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testRejectedWrites: a write that the API server forbids is reported as ErrPolicy; a write that
-// fails for another reason is reported as ErrUnavailable.
+// testRejectedWrites checks that a write that the API server forbids is reported as ErrPolicy, and
+// that a write that fails for another reason is reported as ErrUnavailable.
 func testRejectedWrites(f *fixture) {
 	f.topic("orders", 1)
 	var status atomic.Int32
@@ -49,8 +49,7 @@ func testRejectedWrites(f *fixture) {
 				metadata.TopicChange{Name: "orders",
 					Properties: []metadata.PropertyChange{{Name: "retention.ms", Value: "1000"}}}),
 		}
-		// For create and delete, a conflict means that the topic was created or deleted by another
-		// client.
+		// For create and delete, a conflict means that another client has created or deleted the topic.
 		if code != http.StatusConflict {
 			_, faults["create"] = b.CreateTopic(ctx,
 				metadata.NewTopic{Name: "payments", Partitions: 1, Replicas: 1})
@@ -134,8 +133,8 @@ func testCreateAndDeleteTopics(f *fixture) {
 	}
 }
 
-// testNamesOfAnotherCluster: resources of another LogCluster in the namespace have the names that a
-// topic and a user would have.
+// testNamesOfAnotherCluster checks names that are taken: resources of another LogCluster in the
+// namespace have the names that a topic and a user would have.
 func testNamesOfAnotherCluster(f *fixture) {
 	ctx := f.t.Context()
 	b := f.run(0, f.config)
@@ -163,7 +162,7 @@ func testNamesOfAnotherCluster(f *fixture) {
 	if err := b.DeleteTopic(ctx, "invoices"); err != nil {
 		f.t.Error(err)
 	}
-	f.get("invoices", &v1alpha1.Topic{}) // of the other LogCluster
+	f.get("invoices", &v1alpha1.Topic{}) // this Topic belongs to the other LogCluster
 	if err := b.DeleteTopic(ctx, "invoices"); !errors.Is(err, metadata.ErrTopicNotFound) {
 		f.t.Errorf("deletion of the other LogCluster's topic: error %v", err)
 	}

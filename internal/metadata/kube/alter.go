@@ -16,9 +16,9 @@ import (
 // patchAttempts is the number of attempts to write a change while other writers cause conflicts.
 const patchAttempts = 4
 
-// AlterTopic implements metadata.Alterer. It patches the Topic resource, whether it was created
-// through Kafka or from a manifest. The next apply of a manifest with another value overwrites the
-// change.
+// AlterTopic implements metadata.Alterer. It patches the Topic resource, even if the resource was
+// created from a manifest and not through Kafka. If a manifest with another value is applied later,
+// it overwrites the change.
 func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) error {
 	return s.patchTopic(ctx, change.Name, change.Validate,
 		func(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
@@ -27,7 +27,7 @@ func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) err
 }
 
 // AlterCluster implements metadata.Alterer. It patches the LogCluster; the API server validates the
-// result. The next apply of a manifest with another value overwrites the change.
+// result. If a manifest with another value is applied later, it overwrites the change.
 func (s *Store) AlterCluster(ctx context.Context, change metadata.ClusterChange) error {
 	all, err := s.resources(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) AlterCluster(ctx context.Context, change metadata.ClusterChange)
 		options = append(options, client.DryRunAll)
 	}
 	topics := slices.Collect(maps.Values(all.byKafkaName()))
-	cluster := all.cluster.DeepCopy() // cached objects are read-only
+	cluster := all.cluster.DeepCopy() // copied, because cached objects are read-only
 	err = s.patch(ctx, cluster, func() (client.Object, error) {
 		altered, err := metadata.AlteredCluster(cluster, change)
 		if err != nil {
@@ -64,9 +64,9 @@ func (s *Store) noCluster() error {
 	return fmt.Errorf("%w: LogCluster %s does not exist", metadata.ErrUnavailable, s.opts.Cluster)
 }
 
-// CreatePartitions implements metadata.Alterer. It raises spec.partitions; the operator creates the
-// Partitions. An assignment is written with the number in one compare-and-swap, so the operator
-// cannot place a partition that has one.
+// CreatePartitions implements metadata.Alterer. It raises spec.partitions, and the operator then
+// creates the partitions. It writes an assignment together with the number, in one
+// compare-and-swap, so the operator cannot place a partition that has an assignment.
 func (s *Store) CreatePartitions(ctx context.Context, partitions metadata.NewPartitions) error {
 	return s.patchTopic(ctx, partitions.Name, partitions.Validate,
 		func(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
@@ -74,8 +74,8 @@ func (s *Store) CreatePartitions(ctx context.Context, partitions metadata.NewPar
 		})
 }
 
-// patchTopic changes a Topic by compare-and-swap. It passes to alter the version of the Topic that
-// the write replaces.
+// patchTopic changes a Topic by compare-and-swap. It passes the version of the Topic that the write
+// replaces to alter.
 func (s *Store) patchTopic(ctx context.Context, name string, validateOnly bool,
 	alter func(*v1alpha1.Topic, *v1alpha1.LogCluster) (*v1alpha1.Topic, error)) error {
 	all, err := s.resources(ctx)
@@ -106,8 +106,8 @@ func (s *Store) patchTopic(ctx context.Context, name string, validateOnly bool,
 	return nil
 }
 
-// patch writes the changed copy of resource that change returns, by compare-and-swap. After a
-// conflict it reads resource again and calls change again.
+// patch writes, by compare-and-swap, the changed copy of resource that change returns. After a
+// conflict it reads resource and calls change again.
 func (s *Store) patch(ctx context.Context, resource client.Object,
 	change func() (client.Object, error), options ...client.PatchOption) error {
 	var err error

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testAlterTopics: a Kafka client changes a Topic that was created as a resource. Only the named
-// properties change.
+// testAlterTopics checks that a Kafka client can change a Topic that was created as a resource, and
+// that only the named properties change.
 func testAlterTopics(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
@@ -34,8 +34,8 @@ func testAlterTopics(f *fixture) {
 	if f.get("orders", topic); topic.ResourceVersion != before.ResourceVersion {
 		f.t.Error("AlterTopic with Validate changed the resource")
 	}
-	// Each of these changes is based on the result of the previous one, which the watch may not
-	// have delivered yet.
+	// Each of these changes is based on the previous change's result, which the watch may not have
+	// delivered yet.
 	if err := errors.Join(b.AlterTopic(ctx, set("retention.ms", "1000")),
 		b.AlterTopic(ctx, set("segment.jitter.ms", "2000")),
 		b.CreatePartitions(ctx, metadata.NewPartitions{Name: "orders", Count: 3})); err != nil {
@@ -64,8 +64,9 @@ func testAlterTopics(f *fixture) {
 	}
 }
 
-// testDefaultsThatAreSet: settings that equal the defaults, set through Kafka and by applying a
-// manifest, are fields of the Topic and the topic's own in the image.
+// testDefaultsThatAreSet checks settings that equal the defaults and were set through Kafka or by
+// applying a manifest. They must be fields of the Topic, and be the topic's own settings in the
+// image.
 func testDefaultsThatAreSet(f *fixture, b *broker) {
 	f.t.Helper()
 	if err := b.AlterTopic(f.t.Context(), metadata.TopicChange{Name: "orders",
@@ -88,8 +89,8 @@ func testDefaultsThatAreSet(f *fixture, b *broker) {
 	})
 }
 
-// testAlterCluster: a Kafka client changes settings of the LogCluster. Only the named fields
-// change, and the rules of the CRD apply.
+// testAlterCluster checks that a Kafka client can change settings of the LogCluster. Only the named
+// fields must change, and the CRD's rules must apply.
 func testAlterCluster(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
@@ -108,8 +109,8 @@ func testAlterCluster(f *fixture) {
 	if f.get("demo", cluster); cluster.ResourceVersion != before.ResourceVersion {
 		f.t.Error("AlterCluster with Validate changed the resource")
 	}
-	// The second change is based on the result of the first one, which the watch may not have
-	// delivered yet.
+	// The second change is based on the first change's result, which the watch may not have delivered
+	// yet.
 	if err := errors.Join(b.AlterCluster(ctx, set("log.retention.ms", "1000")),
 		b.AlterCluster(ctx, set("group.max.size", "7"))); err != nil {
 		f.t.Fatal(err)
@@ -128,7 +129,7 @@ func testAlterCluster(f *fixture) {
 		metadata.ErrInvalidProperty) {
 		f.t.Errorf("unknown setting: got error %v", err)
 	}
-	// The rule compares the default with spec.brokers; the broker itself does not check it.
+	// The CRD's rule compares the default with spec.brokers, which the broker itself does not check.
 	for _, invalid := range []metadata.ClusterChange{validate,
 		set("default.replication.factor", "15")} {
 		invalid.Properties[0] = metadata.PropertyChange{Name: "default.replication.factor",
@@ -140,7 +141,8 @@ func testAlterCluster(f *fixture) {
 	}
 }
 
-// testAlterGroups: a Kafka client changes the configs of groups, which are in the LogCluster.
+// testAlterGroups checks that a Kafka client can change the configs of groups, which are in the
+// LogCluster.
 func testAlterGroups(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
@@ -149,7 +151,7 @@ func testAlterGroups(f *fixture) {
 			Properties: []metadata.PropertyChange{
 				{Name: "consumer.session.timeout.ms", Op: op, Value: value}}})
 	}
-	// The second change is based on the result of the first one.
+	// The second change is based on the first change's result.
 	if err := errors.Join(alter("a b", "50000", metadata.PropertySet),
 		alter("c", "60000", metadata.PropertySet)); err != nil {
 		f.t.Fatal(err)

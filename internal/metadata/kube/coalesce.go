@@ -3,27 +3,27 @@ package kube
 import "time"
 
 const (
-	// minCoalesceDelay is the minimum time for which changes are collected before an image is
-	// built. So the partitions of a new topic, which the watch delivers one by one, become one
-	// image.
+	// minCoalesceDelay is the minimum time for which changes are collected before an image is built.
+	// The watch delivers a new topic's partitions one by one; because of this delay, they appear in
+	// one image.
 	minCoalesceDelay = 20 * time.Millisecond
-	// coalesceFactor limits the share of time in which images are built: changes are collected for
-	// at least coalesceFactor times the duration of the last build. So building images takes at
-	// most a tenth of a CPU's time, however many partitions there are.
+	// coalesceFactor limits the share of time spent on building images: changes are collected for at
+	// least coalesceFactor times the duration of the last build. So building images takes at most a
+	// tenth of a CPU's time, however many partitions there are.
 	coalesceFactor = 9
 )
 
 // coalescer decides when an image is built from collected changes: after a delay that starts at the
 // first change. Later changes do not restart the delay. When a broker of a thousand partitions
-// fails, changes arrive without a pause for seconds, and no image would be built in that time. The
-// zero value is ready for use.
+// fails, changes arrive without a pause for seconds. If each change restarted the delay, no image
+// would be built in that time. The zero value is ready for use.
 type coalescer struct {
 	pending   bool
 	lastBuild time.Duration
 }
 
-// change notes that a change has arrived. If it is the first change since the last build, first is
-// true and delay is how long to collect further changes.
+// change must be called when a change has arrived. If it is the first change since the last build,
+// first is true, and delay is the time for which to collect further changes.
 func (c *coalescer) change() (delay time.Duration, first bool) {
 	if c.pending {
 		return 0, false
@@ -32,5 +32,5 @@ func (c *coalescer) change() (delay time.Duration, first bool) {
 	return max(minCoalesceDelay, coalesceFactor*c.lastBuild), true
 }
 
-// built notes that an image was built, and the duration of the build.
+// built must be called after an image was built, with the duration of the build.
 func (c *coalescer) built(took time.Duration) { *c = coalescer{lastBuild: took} }

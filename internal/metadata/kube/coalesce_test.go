@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestChangesAreCoalescedFromTheFirstOne: the first change starts the delay, and later changes do
-// not restart it. So changes without a pause do not postpone the image.
+// TestChangesAreCoalescedFromTheFirstOne checks that the first change starts the delay, and that
+// later changes do not restart it. So changes without a pause do not postpone the image.
 func TestChangesAreCoalescedFromTheFirstOne(t *testing.T) {
 	var c coalescer
 	if delay, first := c.change(); !first || delay != minCoalesceDelay {

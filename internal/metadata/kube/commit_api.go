@@ -12,7 +12,7 @@ import (
 )
 
 // commitAPI implements commit.API with the store's watch and client. The client must not repeat
-// writes by itself (no_retry.go): ErrConflict proves that nothing was written.
+// writes by itself (no_retry.go), because ErrConflict must prove that nothing was written.
 type commitAPI struct{ store *Store }
 
 // Latest implements commit.API. It returns nil before the watch has delivered all sets.
@@ -58,7 +58,8 @@ func (a commitAPI) update(_ context.Context, set *v1alpha1.PartitionSet,
 		return nil, fmt.Errorf("%w: PartitionSet %s has no resourceVersion, without which a write "+
 			"is not a compare-and-swap", commit.ErrConflict, set.Name)
 	}
-	next := set.DeepCopy() // the client decodes the response into it; the watch shares set's maps
+	// copied, because the client decodes the response into it, and the watch uses set's maps
+	next := set.DeepCopy()
 	err := commitError(set.Name, write(next))
 	a.store.metrics.wrote(err)
 	if err != nil {
@@ -71,7 +72,7 @@ func (a commitAPI) key(set string) client.ObjectKey {
 	return client.ObjectKey{Namespace: a.store.opts.Namespace, Name: set}
 }
 
-// commitError maps an error of the API server to those of package commit.
+// commitError maps the API server's errors to errors of package commit.
 func commitError(set string, err error) error {
 	switch {
 	case err == nil:

@@ -27,8 +27,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/metadatatest"
 )
 
-// world is the LogCluster demo in a namespace of a real API server. It decides with the packages
-// that the operator uses: about assignments, elections, and new volumes of brokers.
+// world is the LogCluster demo in a namespace of a real API server. It makes decisions by the same
+// packages as the operator: assignments, elections, and new volumes of brokers.
 type world struct {
 	*fixture
 	killed     map[int32]*atomic.Bool
@@ -37,7 +37,7 @@ type world struct {
 	leases     map[int32]lease.Observation
 }
 
-// testConformance runs the suite of the metadata stores.
+// testConformance runs the test suite for metadata stores.
 func testConformance(t *testing.T, config *rest.Config) {
 	metadatatest.Run(t, metadatatest.Kube, func(t testing.TB) metadatatest.World {
 		f := newFixture(t.(*testing.T), config)
@@ -75,12 +75,12 @@ func (w *world) Open(t testing.TB, broker int32) metadatatest.Store {
 	return store
 }
 
-// isWrite reports whether a request writes, other than a Lease.
+// isWrite reports whether a request writes something other than a Lease.
 func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/leases")
 }
 
-// blocked lets requests wait until the channel end is closed, or until they are canceled.
+// blocked makes requests wait until the channel end is closed, or until they are canceled.
 type blocked struct {
 	end     chan struct{}
 	waiting atomic.Bool
@@ -96,7 +96,7 @@ func (b *blocked) wait(request *http.Request) error {
 	}
 }
 
-// Block lets the writes of all brokers wait, except those of Leases.
+// Block makes the writes of all brokers wait, except writes of Leases.
 func (w *world) Block() (waiting func() bool, end func()) {
 	block := &blocked{end: make(chan struct{})}
 	w.block.Store(block)
@@ -106,9 +106,9 @@ func (w *world) Block() (waiting func() bool, end func()) {
 	}
 }
 
-// Kill lets no request of the broker reach the API server any more, so that it neither renews nor
-// releases its Lease. The Lease expires after a second. Those of other brokers last as long as a
-// slow machine needs.
+// Kill prevents the broker's requests from reaching the API server, so that the broker neither
+// renews nor releases its Lease. The Lease expires after a second. Other brokers' Leases last as
+// long as a slow machine needs.
 func (w *world) Kill(broker int32) {
 	w.killed[broker].Store(true)
 	await.Until(w.t, "the Lease expires", func() bool {
@@ -116,17 +116,18 @@ func (w *world) Kill(broker int32) {
 		w.get(v1alpha1.BrokerLeaseName("demo", broker), current)
 		now := metav1.NowMicro()
 		current.Spec.RenewTime, current.Spec.LeaseDurationSeconds = &now, new(int32(1))
-		return w.client.Update(w.t.Context(), current) == nil // a last renewal may conflict
+		// false after a conflict with a last renewal
+		return w.client.Update(w.t.Context(), current) == nil
 	})
 }
 
-// FailWrites makes the writes of all brokers fail, except those of Leases.
+// FailWrites makes the writes of all brokers fail, except writes of Leases.
 func (w *world) FailWrites(fail bool) { w.writesFail.Store(fail) }
 
-// Reopen does nothing: the API server stores all.
+// Reopen does nothing, because the API server stores everything.
 func (w *world) Reopen(testing.TB) {}
 
-// Decide permits new volumes, assigns the partitions of new Topics and elects leaders.
+// Decide permits new volumes, assigns the partitions of new Topics, and elects leaders.
 func (w *world) Decide(t testing.TB) {
 	t.Helper()
 	w.permitVolumes(t)
@@ -150,14 +151,15 @@ func (w *world) Decide(t testing.TB) {
 	for index := range int32(testSets) {
 		err := w.tryChangeSet(v1alpha1.PartitionSetName("demo", index),
 			func(set *partitionset.Set) { set.Decide(in) })
-		if err != nil && !apierrors.IsConflict(err) { // after a conflict the next call decides
+		// after a conflict, the next call makes the decision
+		if err != nil && !apierrors.IsConflict(err) {
 			t.Fatal(err)
 		}
 	}
 }
 
-// permitVolumes gives the consents that need no person, as controllers/volumes does: no broker of
-// the suite finds a new volume while it holds a replica.
+// permitVolumes gives the consents that do not need a person, as controllers/volumes does: no
+// broker in the suite finds a new volume while it has a replica.
 func (w *world) permitVolumes(t testing.TB) {
 	for broker := range int32(metadatatest.Brokers) {
 		current := w.lease(t, broker)
@@ -186,7 +188,7 @@ func (w *world) permitVolumes(t testing.TB) {
 	}
 }
 
-// lease returns the Lease of a broker, or nil.
+// lease returns a broker's Lease, or nil.
 func (w *world) lease(t testing.TB, broker int32) *coordinationv1.Lease {
 	current := &coordinationv1.Lease{}
 	err := w.client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace,
@@ -217,7 +219,7 @@ func (w *world) up(t testing.TB) map[int32]placement.BrokerState {
 	return all
 }
 
-// assignTopic assigns the partitions of a Topic that have no replicas yet.
+// assignTopic assigns those partitions of a Topic that have no replicas yet.
 func (w *world) assignTopic(t testing.TB, topic *v1alpha1.Topic, tag string) {
 	initial, err := metadata.InitialReplicas(&topic.Spec, nil, metadatatest.Brokers,
 		func(int32) bool { return true })
@@ -292,7 +294,7 @@ func (w *world) reclaimOrphans(topics map[string]partitionset.Topic) {
 	}
 }
 
-// Apply creates the Topics that do not exist, and deletes those that are not given.
+// Apply creates the given Topics that do not exist, and deletes all other Topics.
 func (w *world) Apply(t testing.TB, topics ...*v1alpha1.Topic) {
 	t.Helper()
 	names := map[string]bool{}
@@ -315,7 +317,7 @@ func (w *world) Apply(t testing.TB, topics ...*v1alpha1.Topic) {
 	}
 }
 
-// GiveUp marks the partitions of a deleted topic for removal, in place of the operator.
+// GiveUp marks a deleted topic's partition for removal, in place of the operator.
 func (w *world) GiveUp(_ testing.TB, partition metadata.RetainedPartition) {
 	for index := range int32(2) {
 		key := partitionset.Key{Topic: partition.Topic, Index: index}
@@ -330,7 +332,7 @@ func (w *world) GiveUp(_ testing.TB, partition metadata.RetainedPartition) {
 	}
 }
 
-// Authenticate makes the listener authenticate by passwords, and creates LogUsers.
+// Authenticate makes the listener authenticate clients by passwords, and creates LogUsers.
 func (w *world) Authenticate(_ testing.TB, users ...*v1alpha1.LogUser) {
 	w.authenticate()
 	for _, user := range users {
@@ -339,17 +341,17 @@ func (w *world) Authenticate(_ testing.TB, users ...*v1alpha1.LogUser) {
 	}
 }
 
-// changeLease changes the Lease of a broker.
+// changeLease changes a broker's Lease.
 func (w *world) changeLease(t testing.TB, broker int32, change func(*coordinationv1.Lease)) {
 	t.Helper()
 	await.Until(t, "the Lease is written", func() bool {
 		current := w.lease(t, broker)
 		change(current)
-		return w.client.Update(t.Context(), current) == nil // a renewal may conflict
+		return w.client.Update(t.Context(), current) == nil // false after a conflict with a renewal
 	})
 }
 
-// Isolate marks the Lease of a broker, in its present epoch.
+// Isolate marks a broker's Lease as isolated, in the broker's present epoch.
 func (w *world) Isolate(t testing.TB, broker int32) {
 	w.changeLease(t, broker, func(current *coordinationv1.Lease) {
 		current.Annotations[v1alpha1.AnnotationIsolated] =
@@ -357,7 +359,7 @@ func (w *world) Isolate(t testing.TB, broker int32) {
 	})
 }
 
-// DeleteLease deletes the Lease of a broker.
+// DeleteLease deletes a broker's Lease.
 func (w *world) DeleteLease(t testing.TB, broker int32) {
 	if err := w.client.Delete(t.Context(), w.lease(t, broker)); err != nil {
 		t.Fatal(err)
@@ -365,7 +367,7 @@ func (w *world) DeleteLease(t testing.TB, broker int32) {
 	delete(w.leases, broker)
 }
 
-// Unreachable returns the report in the Lease of a broker.
+// Unreachable returns the report of unreachable peers in a broker's Lease.
 func (w *world) Unreachable(t testing.TB, broker int32) string {
 	return v1alpha1.ReadRegistration(w.lease(t, broker)).Unreachable
 }

@@ -14,21 +14,21 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// resources are the cached resources of a cluster. They are read-only.
+// resources contains the cached resources of a cluster. They are read-only.
 type resources struct {
-	name    string // of the LogCluster
+	name    string // name of the LogCluster
 	cluster *v1alpha1.LogCluster
 	topics  []*v1alpha1.Topic
 	sets    partitionSets
-	users   []*v1alpha1.LogUser // of all LogClusters of the namespace
-	secrets []*corev1.Secret    // with SCRAM verifiers
-	// unknownUsers is Options.UnknownUsers.
+	users   []*v1alpha1.LogUser // users of all LogClusters in the namespace
+	secrets []*corev1.Secret    // Secrets that contain SCRAM verifiers
+	// unknownUsers is the value of Options.UnknownUsers.
 	unknownUsers []byte
 }
 
-// imageCache builds images. It reuses the topics and partitions of the previous image that have not
-// changed: with 10,000 partitions, most changes concern a few of them. The zero value is ready for
-// use.
+// imageCache builds images. It reuses those topics and partitions of the previous image that have
+// not changed: with 10,000 partitions, most changes affect only a few of them. The zero value is
+// ready for use.
 type imageCache struct {
 	alive    map[int32]metadata.Broker
 	sets     partitionSets
@@ -36,26 +36,26 @@ type imageCache struct {
 	security securityCache
 }
 
-// cachedTopic is a topic of the previous image and what it was built from.
+// cachedTopic is a topic of the previous image, together with the inputs from which it was built.
 type cachedTopic struct {
 	version topicVersion
 	slots   []slot
 	topic   *metadata.Topic
 }
 
-// topicVersion identifies everything that the settings of a topic depend on.
+// topicVersion identifies everything on which a topic's settings depend.
 type topicVersion struct {
 	cluster                       types.UID
 	clusterGeneration, generation int64
 	name, cleanNow                string
-	valid                         bool // the settings are valid
+	valid                         bool // true if the settings are valid
 }
 
-// image builds an image from the resources and the brokers that are alive. Parameter last is the
-// previous image and may be nil. If a topic's settings have become invalid, the topic keeps the
-// settings that it has in last, because brokers delete the records of a topic that is missing from
-// the image. Each fault names a topic that kept its settings or was omitted, or an entry of a
-// PartitionSet that cannot be used.
+// image builds an image from the resources and the brokers that are alive. The parameter last is
+// the previous image and may be nil. If a topic's settings have become invalid, the topic keeps its
+// settings in last, because brokers delete the records of a topic that is missing from the image.
+// Each fault names a topic that kept its settings or was omitted, or an entry of a PartitionSet
+// that cannot be used.
 func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	last *metadata.Image) (image *metadata.Image, faults []error) {
 	clusterID, err := id(r.cluster.UID)
@@ -67,7 +67,7 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	var topics []*metadata.Topic
 	var unresolved []metadata.ID
 	byName := r.byKafkaName()
-	// The names are sorted, so that equal faults have equal text, which is logged once.
+	// The names are sorted, so that equal faults have equal text. Each text is logged only once.
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		t := byName[name]
 		built, err := c.topic(r, t, alive, last)
@@ -81,9 +81,9 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 			continue
 		}
 		next.topics[t.UID] = built
-		// A new topic without partitions is omitted: it cannot be used yet, and clients would treat
-		// it as broken. A topic of the last image is kept: if its entries are removed, its records
-		// must not be.
+		// Omit a new topic without partitions: it cannot be used yet, and clients would treat it as
+		// broken. But keep a topic of the last image: if its entries are removed, its records must not
+		// be.
 		if len(built.topic.Partitions) > 0 || last != nil && last.TopicByID(built.topic.ID) != nil {
 			topics = append(topics, built.topic)
 		}
@@ -99,7 +99,7 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	return image, slices.Concat(faults, r.sets.faults, invalid)
 }
 
-// topic builds a topic. If nothing has changed, it returns the topic of the previous image.
+// topic builds a topic. If nothing has changed, it returns the previous image's topic.
 func (c *imageCache) topic(r resources, t *v1alpha1.Topic, alive map[int32]metadata.Broker,
 	last *metadata.Image) (next cachedTopic, err error) {
 	topicID, err := id(t.UID)
@@ -140,7 +140,7 @@ func (c *imageCache) topic(r resources, t *v1alpha1.Topic, alive map[int32]metad
 }
 
 // byKafkaName returns the cluster's Topics that are not being deleted, by Kafka name. If several
-// Topics have the same Kafka name, it contains the oldest one, as in the operator.
+// Topics have the same Kafka name, the result contains the oldest one, as in the operator.
 func (r resources) byKafkaName() map[string]*v1alpha1.Topic {
 	byName := map[string]*v1alpha1.Topic{}
 	for _, t := range r.topics {
@@ -154,8 +154,8 @@ func (r resources) byKafkaName() map[string]*v1alpha1.Topic {
 	return byName
 }
 
-// topic resolves a Topic without its partitions. If its settings are invalid, it returns the topic
-// of the last image together with the error.
+// topic resolves a Topic without its partitions. If the Topic's settings are invalid, it returns
+// the last image's topic together with the error.
 func (r resources) topic(t *v1alpha1.Topic, topicID metadata.ID,
 	last *metadata.Image) (*metadata.Topic, error) {
 	resolved, err := metadata.ResolveTopic(t, r.cluster)
@@ -173,17 +173,17 @@ func (r resources) topic(t *v1alpha1.Topic, topicID metadata.ID,
 	return nil, err
 }
 
-// slot is what the PartitionSets contain about one partition of a topic. Two equal slots have the
-// same content, because entries are immutable.
+// slot describes the contents of the PartitionSets for one partition of a topic. Two equal slots
+// have the same content, because entries are immutable.
 type slot struct {
 	entry    partitionset.Entry
-	unusable bool // see partitionSets.find
+	unusable bool // true if the entry cannot be used; see partitionSets.find
 }
 
-// slots returns the partitions of a topic by index, up to the highest index that exists. Entries
-// for an earlier topic of the same name, which has another tag, are ignored: the operator has not
-// assigned these partitions to the topic yet. So are entries beyond the topic's number of
-// partitions, which belong to an earlier topic with more partitions.
+// slots returns a topic's partitions by index, up to the highest existing index. It ignores entries
+// for an earlier topic with the same name, which has another tag: the operator has not assigned
+// these partitions to the topic yet. It also ignores entries beyond the topic's number of
+// partitions, because they belong to an earlier topic with more partitions.
 func (p partitionSets) slots(t *v1alpha1.Topic, tag string) []slot {
 	all := make([]slot, t.Spec.Partitions)
 	for index := range all {
@@ -192,8 +192,9 @@ func (p partitionSets) slots(t *v1alpha1.Topic, tag string) []slot {
 	return existing(all)
 }
 
-// changedSlots is slots for a Topic whose slots were before when the sets were last. It reads only
-// the sets that have changed: with thousands of partitions, most changes concern one set.
+// changedSlots does the work of slots for a Topic whose slots in the sets last are known; they are
+// the parameter before. It reads only sets that have changed: with thousands of partitions, most
+// changes affect only one set.
 func (p partitionSets) changedSlots(t *v1alpha1.Topic, tag string, before []slot,
 	last partitionSets) []slot {
 	if p.count == 0 || p.count != last.count {
@@ -235,8 +236,8 @@ func existing(all []slot) []slot {
 	return all
 }
 
-// update returns the partitions for new slots. It reuses those that have not changed. Parameter
-// sameBrokers reports whether alive is what the topic was built with.
+// update returns the partitions for new slots. It reuses the partitions that have not changed. The
+// parameter sameBrokers reports whether the topic was built with the same brokers as alive.
 func (c cachedTopic) update(slots []slot, alive map[int32]metadata.Broker,
 	sameBrokers bool) []*metadata.Partition {
 	all := make([]*metadata.Partition, len(slots))
@@ -249,8 +250,8 @@ func (c cachedTopic) update(slots []slot, alive map[int32]metadata.Broker,
 			all[index] = before
 			continue
 		}
-		// If an entry has become unusable, the partition stays what it was. A broker that serves it
-		// is in the same situation as one whose watch is interrupted.
+		// If an entry has become unusable, keep the partition unchanged. A broker that serves it is then
+		// in the same situation as a broker whose watch is interrupted.
 		if slot.unusable && before != nil {
 			all[index] = stillLed(before, alive)
 			continue
@@ -266,8 +267,8 @@ func (c cachedTopic) update(slots []slot, alive map[int32]metadata.Broker,
 	return all
 }
 
-// stillLed returns a partition of the previous image, without its leader if the broker epoch in
-// which it was elected is not alive.
+// stillLed returns a partition of the previous image. If the broker epoch in which the leader was
+// elected is not alive, the result has no leader.
 func stillLed(p *metadata.Partition, alive map[int32]metadata.Broker) *metadata.Partition {
 	if p.Leader == metadata.NoBroker {
 		return p
@@ -282,9 +283,9 @@ func stillLed(p *metadata.Partition, alive map[int32]metadata.Broker) *metadata.
 	return &offline
 }
 
-// fillPartition copies replicas, their incarnation ids and the ISR from an entry, and its leader if
-// the elected broker epoch is alive. A partition without an assignment stays as it is: one in the
-// place of a partition that is missing has no replicas.
+// fillPartition copies replicas, their incarnation ids and the ISR from an entry. It copies the
+// leader if the elected broker epoch is alive. It does not change a partition without an
+// assignment: such a partition stands in the place of a missing one, and has no replicas.
 func fillPartition(to *metadata.Partition, from partitionset.Entry,
 	alive map[int32]metadata.Broker) {
 	if from.Assignment == nil {

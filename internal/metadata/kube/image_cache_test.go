@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// cluster is the resources of a LogCluster as a watch delivers them.
+// cluster contains the resources of a LogCluster as a watch delivers them.
 type cluster struct {
 	decoded  decodedSets
 	resource *v1alpha1.LogCluster
@@ -24,7 +24,7 @@ type cluster struct {
 	version  int
 }
 
-// newCluster returns a LogCluster whose topics have ten partitions on three brokers each.
+// newCluster returns a LogCluster. Each of its topics has ten partitions on three brokers.
 func newCluster(topics int, sets int32) *cluster {
 	c := &cluster{resource: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo",
 		UID: clusterUID}}}
@@ -56,10 +56,11 @@ func newCluster(topics int, sets int32) *cluster {
 	return c
 }
 
-// put sets assignment and state of a partition. The brokers in whose place is a -1 are not in sync.
+// put sets a partition's assignment and state. epochs contains the broker epoch of each broker, or
+// -1 if the broker is not in sync.
 func (c *cluster) put(set *partitionset.Set, key partitionset.Key, topic *v1alpha1.Topic,
 	leaderEpoch int32, epochs []int64) {
-	topicID, _ := id(topic.UID) // the uids of this test are valid
+	topicID, _ := id(topic.UID) // the uids in this test are valid
 	replicas := []int32{key.Index % 3, (key.Index + 1) % 3, (key.Index + 2) % 3}
 	set.Assign(key, partitionset.Assignment{Replicas: replicas, Tag: partitionset.Tag(topicID)})
 	p := placement.Partition{Replicas: replicas, Leader: placement.NoLeader,
@@ -77,7 +78,7 @@ func (c *cluster) put(set *partitionset.Set, key partitionset.Key, topic *v1alph
 	set.PutState(key, partitionset.State{Partition: p, Serving: true})
 }
 
-// store replaces a set by a new version with the entries of a decoded one.
+// store replaces a set by a new version with the entries of the given decoded set.
 func (c *cluster) store(number int32, set *partitionset.Set) {
 	c.version++
 	next := c.sets[number].DeepCopy()
@@ -103,9 +104,9 @@ func aliveBrokers(epochs ...int64) map[int32]metadata.Broker {
 	return alive
 }
 
-// TestCachedImageIsTheSame: after each of many random changes, the image that reuses parts of the
-// previous one is the same as one that is built from nothing, except for partition epochs, which
-// may be older.
+// TestCachedImageIsTheSame checks, after each of many random changes, that an image that reuses
+// parts of the previous one equals an image that is built without reuse. Only partition epochs may
+// be older.
 func TestCachedImageIsTheSame(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 15))
@@ -128,14 +129,14 @@ func TestCachedImageIsTheSame(t *testing.T) {
 	}
 }
 
-// withoutNewerEpochs replaces the partition epochs of an image by the older ones of another image.
+// withoutNewerEpochs replaces an image's partition epochs by the older ones of another image.
 func withoutNewerEpochs(t *testing.T, older, image *metadata.Image) {
 	t.Helper()
 	for _, topic := range image.Topics {
 		before := older.TopicByID(topic.ID)
 		for index, p := range topic.Partitions {
 			if before == nil || index >= len(before.Partitions) {
-				continue // the caller compares the images
+				continue // the caller will find the difference between the images
 			}
 			epoch := before.Partitions[index].PartitionEpoch
 			if epoch > p.PartitionEpoch {
@@ -154,15 +155,15 @@ func (c *cluster) changeRandomly(random *rand.Rand, alive *map[int32]metadata.Br
 	number := partitionset.Number(key, int32(len(c.sets)))
 	set, _ := partitionset.Decode(c.sets[number], nil)
 	switch random.IntN(7) {
-	case 0: // a broker fails or returns in another epoch
+	case 0: // a broker fails, or returns in another epoch
 		epochs := []int64{7, 7, 7}
 		epochs[random.IntN(3)] = random.Int64N(3) * 4
 		*alive = aliveBrokers(epochs...)
-	case 1: // an election, with another ISR
+	case 1: // an election, which also changes the ISR
 		epochs := []int64{7, 7, 7}
 		epochs[random.IntN(3)] = random.Int64N(3)*5 - 1
 		c.put(set, key, topic, random.Int32N(9), epochs)
-	case 2: // a change that no image shows
+	case 2: // a change that images do not contain
 		entry, _ := set.Get(key)
 		if entry.State != nil {
 			state := *entry.State
@@ -174,7 +175,7 @@ func (c *cluster) changeRandomly(random *rand.Rand, alive *map[int32]metadata.Br
 		set.Unassign(key)
 	case 4: // the Topic is deleted and created again
 		topic.UID = uid(random.IntN(1000) + 2000)
-	case 5: // the settings change
+	case 5: // the topic's settings change
 		topic.Generation++
 		topic.Spec.MinInSyncReplicas = new(random.Int32N(3) + 1)
 	case 6:
@@ -184,8 +185,8 @@ func (c *cluster) changeRandomly(random *rand.Rand, alive *map[int32]metadata.Br
 	c.store(number, set)
 }
 
-// TestUnchangedPartsAreReused: an election changes one partition and its topic only. A change that
-// no image shows changes nothing.
+// TestUnchangedPartsAreReused checks that an election changes only one partition and its topic, and
+// that a change that images do not contain changes nothing.
 func TestUnchangedPartsAreReused(t *testing.T) {
 	c := newCluster(3, 2)
 	var cache imageCache
@@ -225,9 +226,9 @@ func TestUnchangedPartsAreReused(t *testing.T) {
 	}
 }
 
-// TestUnusableEntryKeepsThePartition: when the entry of a partition cannot be parsed any more, the
-// image contains what it contained before, without a leader that is not alive. In the first image
-// the partition has no replicas. In both cases the topic is in the image.
+// TestUnusableEntryKeepsThePartition checks a partition whose entry can no longer be parsed. The
+// image must keep the partition, but without a leader that is not alive. In the first image, the
+// partition must have no replicas. In both cases the topic must be in the image.
 func TestUnusableEntryKeepsThePartition(t *testing.T) {
 	c := newCluster(1, 1)
 	var cache imageCache
@@ -259,8 +260,8 @@ func TestUnusableEntryKeepsThePartition(t *testing.T) {
 	}
 }
 
-// BenchmarkImage builds an image of 10,000 partitions after an election in each of them, after one
-// election, and after a change that the image does not show.
+// BenchmarkImage builds an image of 10,000 partitions, after an election in each of them, after one
+// election, and after a change that the image does not contain.
 func BenchmarkImage(b *testing.B) {
 	for name, changed := range map[string]int{"all": 1000, "one": 1, "none": 0} {
 		b.Run(name, func(b *testing.B) {

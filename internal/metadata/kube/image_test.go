@@ -25,14 +25,14 @@ const clusterUID = "550e8400-e29b-41d4-a716-446655440000"
 // uid returns a UUID that ends with the number n.
 func uid(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
 
-// partitionEntry is an entry of a PartitionSet in the text of parse. It belongs to the Topic with
-// the resource name in the key, unless Tag is set.
+// partitionEntry is an entry of a PartitionSet in the text that parse reads. It belongs to the
+// Topic whose resource name is in the key, unless Tag is set.
 type partitionEntry struct {
 	Kind                     string
 	Key, Brokers, State, Tag string
 }
 
-// parse reads resources from YAML. The uid of a Topic contains its position in the text.
+// parse reads resources from YAML. A Topic's uid contains its position in the text.
 func parse(t *testing.T, text string) resources {
 	t.Helper()
 	all := resources{name: "demo"}
@@ -64,7 +64,7 @@ func parse(t *testing.T, text string) resources {
 	return all
 }
 
-// parsedSets returns the PartitionSets with the entries.
+// parsedSets returns the PartitionSets that contain the given entries.
 func parsedSets(t *testing.T, topics []*v1alpha1.Topic,
 	entries []*partitionEntry) []*v1alpha1.PartitionSet {
 	t.Helper()
@@ -93,14 +93,14 @@ func parsedSets(t *testing.T, topics []*v1alpha1.Topic,
 	return sets
 }
 
-// build builds an image without a previous one to reuse parts of.
+// build builds an image without reusing parts of a previous one.
 func (r resources) build(alive map[int32]metadata.Broker,
 	last *metadata.Image) (*metadata.Image, []error) {
 	return new(imageCache).image(r, alive, last)
 }
 
-// describe formats an image's topics, one per line: name, then replicas, leader, leader epoch and
-// ISR of each partition.
+// describe formats an image's topics, one per line. A line contains the name, and the replicas,
+// leader, leader epoch and ISR of each partition.
 func describe(image *metadata.Image) string {
 	var text strings.Builder
 	for _, topic := range image.Topics {
@@ -124,8 +124,8 @@ func partitionText(topic string, index int, state string) string {
 		index%3, state)
 }
 
-// TestFaultsHaveAStableOrder: equal faults have equal text in each image. Otherwise every image
-// would log them again.
+// TestFaultsHaveAStableOrder checks that equal faults have equal text in each image. Otherwise
+// every image would log them again.
 func TestFaultsHaveAStableOrder(t *testing.T) {
 	text := demo
 	for i := range 12 {
@@ -225,7 +225,7 @@ func TestImageOfResources(t *testing.T) {
 	}
 }
 
-// TestIDsAreUIDs: the cluster id and topic ids are the uids of the resources (ADR 0002).
+// TestIDsAreUIDs checks that the cluster id and topic ids are the resources' uids (ADR 0002).
 func TestIDsAreUIDs(t *testing.T) {
 	text := demo + "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1}\n---\n" +
 		partitionText("a", 0, "")
@@ -239,10 +239,11 @@ func TestIDsAreUIDs(t *testing.T) {
 	}
 }
 
-// TestTopicWithInvalidSettingsKeepsItsPreviousOnes: topic a was valid in the last image and becomes
-// invalid through the cluster's defaults. It must stay in the image with its previous settings,
-// because brokers delete the records of a topic that is missing. A new topic with invalid settings
-// is omitted. A broker that has just started has no last image and must keep the logs of both.
+// TestTopicWithInvalidSettingsKeepsItsPreviousOnes checks a topic a that was valid in the last
+// image, and becomes invalid through the cluster's defaults. It must stay in the image with its
+// previous settings, because brokers delete the records of a topic that is missing. A new topic
+// with invalid settings must be omitted. A broker that has just started has no last image, and must
+// keep the logs of both topics.
 func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	topic := "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
 		"kind: Topic\nmetadata: {name: new}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
@@ -265,7 +266,7 @@ func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 		"kind: LogCluster\nmetadata: {name: demo}\nspec: {topicDefaults: {compaction: {maxLag: 1m}}}\n---\n"+
 			strings.Replace(topic, "-@3", "-@4", 1),
 	)
-	before.Topics = before.Topics[:1] // the last image contains topic a only
+	before.Topics = before.Topics[:1] // the last image contains only topic a
 	before = metadata.NewImage(before.ClusterID, before.Cleaner, before.Brokers, before.Topics)
 	after, faults := changed.build(nil, before)
 	if len(faults) != 2 || !strings.Contains(fmt.Sprint(faults),
@@ -288,8 +289,8 @@ func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	}
 }
 
-// TestCleanIsRequestedByAnnotation: the image contains the annotation heartwood.dev/clean-now, even
-// if the topic's settings have become invalid.
+// TestCleanIsRequestedByAnnotation checks that the image contains the annotation
+// heartwood.dev/clean-now, even if the topic's settings have become invalid.
 func TestCleanIsRequestedByAnnotation(t *testing.T) {
 	all := parse(
 		t,
@@ -313,8 +314,8 @@ func TestCleanIsRequestedByAnnotation(t *testing.T) {
 	}
 }
 
-// TestTopicWithoutPartitionsStays: a topic of the last image stays in the image when its entries
-// are removed. Otherwise brokers would delete its records.
+// TestTopicWithoutPartitionsStays checks that a topic of the last image stays in the image when its
+// entries are removed. Otherwise brokers would delete its records.
 func TestTopicWithoutPartitionsStays(t *testing.T) {
 	all := parse(
 		t,
@@ -329,9 +330,9 @@ func TestTopicWithoutPartitionsStays(t *testing.T) {
 	}
 }
 
-// TestCacheComplete: cacheComplete returns false while a Topic or a partition of the API server is
-// missing in the caches, or while a PartitionSet of the LogCluster does not exist. The first image
-// must not be built from such caches.
+// TestCacheComplete checks that cacheComplete returns false while the caches lack a Topic or a
+// partition that the API server has, or while a PartitionSet of the LogCluster does not exist. The
+// first image must not be built from such caches.
 func TestCacheComplete(t *testing.T) {
 	const topic = "kind: Topic\nmetadata: {name: a, namespace: here}\nspec: {cluster: demo, partitions: 1}\n---\n"
 	live := parse(t, demo+topic+partitionText("a", 0, "-@3 0 i 1"))
@@ -393,9 +394,9 @@ func TestInvalidUIDs(t *testing.T) {
 	}
 }
 
-// TestStatusOfTopicsDoesNotAffectImages: an update of the status of a Topic or LogCluster does not
-// rebuild the image, which does not depend on it. That status changes with every partition that
-// fails or returns.
+// TestStatusOfTopicsDoesNotAffectImages checks that an update of a Topic's or LogCluster's status
+// does not rebuild the image, because the image does not depend on the status. The status changes
+// with every partition that fails or returns.
 func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 	objectMeta := metav1.ObjectMeta{UID: "a", Generation: 1}
 	changed, other, deleting := objectMeta, objectMeta, objectMeta
@@ -438,8 +439,8 @@ func TestStatusOfTopicsDoesNotAffectImages(t *testing.T) {
 	}
 }
 
-// TestImageHasReplicaIncarnations: the image lists the replica incarnation ids in the order of
-// Replicas.
+// TestImageHasReplicaIncarnations checks that the image lists the replica incarnation ids in the
+// order of Replicas.
 func TestImageHasReplicaIncarnations(t *testing.T) {
 	set, faults := partitionset.Decode(setOf("2,0,1 abcdefgh",
 		"2@9 2:3,0,1:8 two,zero,one 1 unproven=4"), nil)

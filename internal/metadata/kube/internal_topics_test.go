@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// testInternalTopics: neither Kafka nor kubectl can make an internal topic lose records by age.
+// testInternalTopics checks that neither Kafka nor kubectl can make an internal topic lose records
+// by age.
 func testInternalTopics(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
@@ -38,8 +39,7 @@ func testInternalTopics(f *fixture) {
 	}
 }
 
-// loseOffsets tries to change the Topic of an internal topic by each route.
-// All attempts must fail.
+// loseOffsets tries to change an internal topic's Topic by each route. All attempts must fail.
 func (f *fixture) loseOffsets(b *broker, name string, hasPolicy bool) {
 	f.t.Helper()
 	for _, p := range []metadata.PropertyChange{
@@ -75,7 +75,7 @@ func (f *fixture) loseOffsets(b *broker, name string, hasPolicy bool) {
 	}
 	added := []string{`,"cleanupPolicy":"Delete"`, `,"retention":{"time":"1s"}`}
 	if hasPolicy {
-		added = append(added, "") // the API server would remove the field
+		added = append(added, "") // the API server would remove an empty field
 	}
 	for _, fields := range added {
 		if err := f.applyOffsetsTopic(name, fields); !apierrors.IsInvalid(err) {
@@ -84,7 +84,7 @@ func (f *fixture) loseOffsets(b *broker, name string, hasPolicy bool) {
 	}
 }
 
-// applyOffsetsTopic applies a Topic of __consumer_offsets server-side, with further fields.
+// applyOffsetsTopic applies a Topic for __consumer_offsets server-side, with further fields.
 func (f *fixture) applyOffsetsTopic(name, fields string) error {
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.namespace}}
 	text := `{"apiVersion":"heartwood.dev/v1alpha1","kind":"Topic","metadata":{"name":"` + name +

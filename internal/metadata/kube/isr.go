@@ -15,14 +15,15 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ChangeISR implements metadata.Store. The changes of each PartitionSet are one compare-and-swap on
-// its resourceVersion. Each change is decided on the version of the set that the write replaces: it
-// is made only if the leader epoch and the ISR of the partition are what the caller assumes.
+// ChangeISR implements metadata.Store. It makes the changes of each PartitionSet in one
+// compare-and-swap on the set's resourceVersion. Each change is decided on the version of the set
+// that the write replaces. A change is made only if the partition's leader epoch and ISR are as the
+// caller assumes.
 //
-// The broker epochs of the members are checked against the Leases of the last image, which may be
-// outdated. A member that has just failed stays in the ISR until the operator detects the failure
-// and removes the member. Until then the high watermark does not advance, so no record is
-// acknowledged that the member lacks.
+// The members' broker epochs are compared with the Leases in the last image, which may be outdated.
+// A member that has just failed stays in the ISR until the operator detects the failure and removes
+// the member. Until then the high watermark does not advance, so no record is acknowledged that the
+// member lacks.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.times.changeISR)
@@ -54,7 +55,7 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 			errs := s.writer.ChangeStatuses(ctx, set, batch.urgent, batch.changes)
 			for index, i := range batch.indexes {
 				if err := isrError(errs[index]); err != nil {
-					settled(i, 0, err) // the change was decided, but perhaps not written
+					settled(i, 0, err) // the change was decided, but may not have been written
 				} else {
 					settled(i, batch.partitionEpochs[index].Load(), nil)
 				}
@@ -63,18 +64,18 @@ func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	}
 }
 
-// isrBatch is the ISR changes of one PartitionSet.
+// isrBatch contains the ISR changes for one PartitionSet.
 type isrBatch struct {
 	urgent  bool
-	indexes []int // of the changes, in the argument of ChangeISR
+	indexes []int // indexes of the changes in the argument of ChangeISR
 	changes []commit.Change
-	// partitionEpochs are those after the changes. A change that is not stored may still be decided
-	// when ChangeISR has returned.
+	// partitionEpochs contains the partition epochs after the changes. If a change is not stored, it
+	// may still be decided after ChangeISR has returned.
 	partitionEpochs []*atomic.Int64
 }
 
-// isUrgent reports whether producers with acks=all wait for an ISR change: it removes a replica, or
-// the ISR is below minInSyncReplicas.
+// isUrgent reports whether producers with acks=all wait for an ISR change, because it removes a
+// replica, or because the ISR is below minInSyncReplicas.
 func (d *directory) isUrgent(change metadata.ISRChange) bool {
 	if len(change.To) < len(change.From) {
 		return true
@@ -87,17 +88,18 @@ func (d *directory) isUrgent(change metadata.ISRChange) bool {
 var errRepeated = errors.New("the entry has changed since the first attempt: a proxy may have " +
 	"repeated the request, and the change may have been made")
 
-// changeISR returns the change of a set that makes an ISR change, and that stores the partition
-// epoch after it. The change is decided once for each version of the set.
+// changeISR returns the change of a set that makes an ISR change, and that stores the resulting
+// partition epoch. The change is decided once for each version of the set.
 //
-// A conflict proves that the request which got it wrote nothing. But a proxy before the API server
-// may have sent the request twice, so that the second one conflicts with the first one. If the
-// change adds a replica, and the entry has changed since it was first decided, the outcome is
-// unknown. (If the entry contains the proposed ISR, partitionset confirms it. If a change that only
-// removes replicas was made, the leader waits for more replicas than it must, which is safe.)
+// A conflict proves that the request that received it wrote nothing. But a proxy before the API
+// server may have sent the request twice, so that the second one conflicts with the first one. If
+// the change adds a replica, and the entry has changed since it was first decided, the outcome is
+// unknown. In two cases the outcome does not matter. If the entry contains the proposed ISR,
+// partitionset confirms it. If a change that only removes replicas was made, the leader waits for
+// more replicas than it must, which is safe.
 func (s *Store) changeISR(location place, change metadata.ISRChange,
 	partitionEpoch *atomic.Int64) commit.Change {
-	decided := int64(-1) // number of changes of the entry when the change was first accepted
+	decided := int64(-1) // value of the entry's change counter when the change was first accepted
 	return func(set *partitionset.Set) error {
 		if !location.assigned(set) {
 			return fmt.Errorf("%w: PartitionSet %s does not contain partition %s of topic %s",
@@ -130,8 +132,8 @@ func isrError(err error) error {
 	return fmt.Errorf("change the ISR: %w", err)
 }
 
-// brokerStates returns the brokers of the last image in the form that package placement uses. The
-// map must not be changed.
+// brokerStates returns the last image's brokers in the form in which package placement uses them.
+// The map must not be changed.
 func (s *Store) brokerStates() map[int32]placement.BrokerState {
 	if states := s.states.Load(); states != nil {
 		return *states
@@ -139,8 +141,8 @@ func (s *Store) brokerStates() map[int32]placement.BrokerState {
 	return nil
 }
 
-// AnnounceShutdown implements metadata.ShutdownAnnouncer. It writes the announcement into the Lease
-// at once; every later renewal repeats it.
+// AnnounceShutdown implements metadata.ShutdownAnnouncer. It immediately writes the announcement
+// into the Lease; every later renewal repeats it.
 func (s *Store) AnnounceShutdown(ctx context.Context) error {
 	keeper := s.keeper.Load()
 	if keeper == nil {

@@ -18,8 +18,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// replicated returns a set with a partition that broker 0 leads in leader epoch 7. Brokers 0 and 1
-// are in sync; broker 2 is not.
+// replicated returns a set with one partition, which broker 0 leads in leader epoch 7. Brokers 0
+// and 1 are in sync; broker 2 is not.
 func replicated(t *testing.T) *partitionset.Set {
 	t.Helper()
 	resource := setOf("0,1,2 abcdefgh", "0@7 0:1,1:1,2 i 1")
@@ -31,8 +31,8 @@ func replicated(t *testing.T) *partitionset.Set {
 	return set
 }
 
-// TestProposalIsCheckedBeforeItIsWritten: a rejected proposal is a conflict and changes nothing. A
-// valid proposal changes only the ISR.
+// TestProposalIsCheckedBeforeItIsWritten checks that a rejected proposal is a conflict and changes
+// nothing, and that a valid proposal changes only the ISR.
 func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	up := map[int32]placement.BrokerState{
 		0: {Liveness: placement.Up, Epoch: 1, Directory: "disk-0"},
@@ -50,7 +50,7 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 		change  metadata.ISRChange
 		tag     string
 		leaving int32
-		want    []int32 // nil: rejected
+		want    []int32 // ISR after the proposal; nil if it is rejected
 	}{
 		"ISR grows": {change(7, []int32{1, 0}, self, other, third), tag, -1,
 			[]int32{0, 1, 2}},
@@ -105,8 +105,8 @@ func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	}
 }
 
-// TestLeaderWithAFailedLogLeavesTheISR: a leader whose log has failed leaves the ISR only if
-// another in-sync replica can lead.
+// TestLeaderWithAFailedLogLeavesTheISR checks that a leader whose log has failed leaves the ISR
+// only if another in-sync replica can lead.
 func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
 	for name, c := range map[string]struct {
 		up   map[int32]placement.BrokerState
@@ -134,8 +134,8 @@ func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
 	}
 }
 
-// TestUrgentChanges: producers with acks=all wait for the removal of a replica, and for a new
-// member of an ISR below minInSyncReplicas.
+// TestUrgentChanges checks that the removal of a replica is urgent, because producers with acks=all
+// wait for it. So is a new member of an ISR below minInSyncReplicas.
 func TestUrgentChanges(t *testing.T) {
 	topic := &metadata.Topic{Name: "orders", ID: metadata.ID{1}}
 	topic.Settings.MinInSyncReplicas = 2
@@ -162,7 +162,7 @@ func TestUrgentChanges(t *testing.T) {
 	}
 }
 
-// testChangeISR: the leader adds a follower to the ISR and removes it.
+// testChangeISR adds a follower to the ISR as the leader, and removes the follower.
 func testChangeISR(f *fixture) {
 	f.topic("orders", 1)
 	f.assign(orders(0), 0, 1)
@@ -177,7 +177,7 @@ func testChangeISR(f *fixture) {
 	}
 	self, other := metadata.InSync{Broker: 0, Epoch: 1, ReplicaIncarnation: "i"},
 		metadata.InSync{Broker: 1, Epoch: 1, ReplicaIncarnation: "i"}
-	// Another client changes another part of the set. This must not be reported as a conflict.
+	// Let another client change another part of the set. This must not be reported as a conflict.
 	f.note(orders(0))
 	if err := change(3, []int32{0}, self, other); err != nil {
 		f.t.Fatal(err)
@@ -221,8 +221,8 @@ func testChangeISR(f *fixture) {
 	}
 }
 
-// testISRChangesShareWrites: the ISR changes of all partitions of a set are one write, and each of
-// them has its own outcome.
+// testISRChangesShareWrites checks that the ISR changes for all partitions of a set are one write,
+// and that each of them has its own outcome.
 func testISRChangesShareWrites(f *fixture) {
 	const partitions = 20
 	f.topic("orders", partitions)
@@ -259,8 +259,8 @@ func testISRChangesShareWrites(f *fixture) {
 	}
 }
 
-// testAnnounceShutdown: the Lease contains the announcement at once, later renewals repeat it, and
-// other brokers observe it. It does not apply to the next broker epoch.
+// testAnnounceShutdown checks that the Lease contains the announcement at once, that later renewals
+// repeat it, and that other brokers observe it. It must not apply to the next broker epoch.
 func testAnnounceShutdown(f *fixture) {
 	b0, b1 := f.run(0, f.config), f.run(1, f.config)
 	b0.until("both up", up(0, 1))
@@ -292,13 +292,13 @@ func testAnnounceShutdown(f *fixture) {
 	b1.until("broker 0 not leaving", leaving(false))
 }
 
-// testOutageIsReported: an outage is reported while the API server is unavailable, and not after
-// the next renewal of the Lease.
+// testOutageIsReported checks that an outage is reported while the API server is unavailable, and
+// not after the Lease's next renewal.
 func testOutageIsReported(f *fixture) {
 	interrupted, unavailable := f.interruptible()
 	b := f.run(0, interrupted)
 	b.until("up", up(0))
-	// On a slow machine, a renewal may be late at first.
+	// On a slow machine, the first renewal may be late.
 	await.Until(f.t, "no outage", func() bool {
 		return b.Outage(time.Now()) == 0 && b.Detail() == ""
 	})
@@ -311,8 +311,8 @@ func testOutageIsReported(f *fixture) {
 	await.Until(f.t, "outage over", func() bool { return b.Detail() == "" })
 }
 
-// TestCleanEpochAndLeavingOfALease: the announcement of a controlled shutdown applies only if it
-// names the present broker epoch, which is 4 here.
+// TestCleanEpochAndLeavingOfALease checks that the announcement of a controlled shutdown applies
+// only if it names the present broker epoch, which is 4 here.
 func TestCleanEpochAndLeavingOfALease(t *testing.T) {
 	for _, c := range []struct {
 		clean, leaving int64
@@ -328,8 +328,8 @@ func TestCleanEpochAndLeavingOfALease(t *testing.T) {
 	}
 }
 
-// TestReassignmentIsInTheImage: during a reassignment the image contains the current replicas and
-// the target.
+// TestReassignmentIsInTheImage checks that, during a reassignment, the image contains the current
+// replicas and the target.
 func TestReassignmentIsInTheImage(t *testing.T) {
 	fill := func(assignment, state string) *metadata.Partition {
 		set, faults := partitionset.Decode(setOf(assignment, state), nil)
@@ -350,7 +350,7 @@ func TestReassignmentIsInTheImage(t *testing.T) {
 		!slices.Equal(to.Target, []int32{1, 3}) {
 		t.Errorf("reassignment: %+v", to)
 	}
-	// the operator has not decided about the new partition yet
+	// The operator has not decided about the new partition yet.
 	if to := fill("1,3 abcdefgh", ""); !slices.Equal(to.Replicas, []int32{1, 3}) ||
 		to.Target != nil {
 		t.Errorf("without a state: %+v", to)

@@ -21,25 +21,26 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// badNetwork is between a broker and the API server. It can hold a write of a PartitionSet back
-// while its sender gives it up, and it can repeat one, as some proxies do.
+// badNetwork simulates a network between a broker and the API server. It can hold back a write of a
+// PartitionSet until after the sender has stopped waiting. It can also repeat a write, as some
+// proxies do.
 type badNetwork struct {
 	next http.RoundTripper
 	mu   struct {
 		sync.Mutex
-		hold    bool          // a hold of the next write
-		held    *http.Request // the write that was held back
+		hold    bool          // true if the next write must be held back
+		held    *http.Request // write that was held back
 		body    []byte
-		between func() // repeat the next write, and call this function in between
+		between func() // function to call before the next write is repeated; nil if it is not repeated
 	}
 }
 
-// badNetwork returns a configuration whose requests pass a badNetwork.
+// badNetwork returns a client configuration whose requests pass through a badNetwork.
 func (f *fixture) badNetwork() (*rest.Config, *badNetwork) {
 	n := &badNetwork{}
 	config := rest.CopyConfig(f.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		n.next = next // of the client and of the watches: both reach the same API server
+		n.next = next // the transport of the client or of the watches; both reach the same API server
 		return transport(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/partitionsets/") {
 				return n.write(next, r)
@@ -85,21 +86,21 @@ func (n *badNetwork) write(next http.RoundTripper, r *http.Request) (*http.Respo
 	return next.RoundTrip(r)
 }
 
-// holdNext holds the next write back.
+// holdNext makes the network hold back the next write.
 func (n *badNetwork) holdNext() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.hold = true
 }
 
-// repeatNext repeats the next write; between is called before the repetition.
+// repeatNext makes the network repeat the next write; between is called before the repetition.
 func (n *badNetwork) repeatNext(between func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.between = between
 }
 
-// deliver sends the write that was held back and returns the status of the response.
+// deliver sends the write that was held back, and returns the status of the response.
 func (n *badNetwork) deliver(t *testing.T) int {
 	t.Helper()
 	n.mu.Lock()
@@ -117,14 +118,14 @@ func (n *badNetwork) deliver(t *testing.T) int {
 	return response.StatusCode
 }
 
-// lateFixture is broker 0, which leads orders-0 behind a bad network, and brokers 1 and 2. The
-// partitions orders-0 and orders-2 are in the same set.
+// lateFixture contains broker 0, which leads orders-0 behind a bad network, and brokers 1 and 2.
+// The partitions orders-0 and orders-2 are in the same set.
 type lateFixture struct {
 	*fixture
 	network *badNetwork
 	leader  *broker
 	topic   metadata.ID
-	epoch   int32 // the leader epoch
+	epoch   int32 // current leader epoch
 }
 
 func newLateFixture(f *fixture) *lateFixture {
@@ -140,7 +141,7 @@ func newLateFixture(f *fixture) *lateFixture {
 	return late
 }
 
-// elect makes broker 0 the leader, and the only in-sync replica, in the next leader epoch.
+// elect makes broker 0 the leader and the only in-sync replica, in the next leader epoch.
 func (f *lateFixture) elect() {
 	f.t.Helper()
 	f.epoch++
@@ -148,7 +149,8 @@ func (f *lateFixture) elect() {
 	f.topic = f.leader.until("leads", leads("orders", 0, f.epoch)).Topic("orders").ID
 }
 
-// propose proposes an ISR of the first brokers, of which the first ones are in it now.
+// propose makes the leader propose an ISR change. The parameters from and to are the sizes of the ISR
+// before and after the change; it contains the brokers with the lowest ids.
 func (f *lateFixture) propose(from, to int32) error {
 	change := metadata.ISRChange{Topic: f.topic, LeaderEpoch: f.epoch}
 	for id := range from {
@@ -160,8 +162,8 @@ func (f *lateFixture) propose(from, to int32) error {
 	return f.leader.changeOne(change)
 }
 
-// testLateWrites: the leader adds broker 1 to the ISR, and the write is under way when the leader
-// gives it up. If the set has changed meanwhile in any way, the write must not be made.
+// testLateWrites checks a write that adds broker 1 to the ISR and is still under way when the
+// leader stops waiting for it. If the set has changed in any way since, the write must not be made.
 func testLateWrites(plain *fixture) {
 	f := newLateFixture(plain)
 	for name, between := range map[string]func(){
@@ -193,8 +195,8 @@ func testLateWrites(plain *fixture) {
 	f.lateReport()
 }
 
-// confirm makes the leader propose the ISR that is recorded. After that, the write that was given
-// up cannot change the ISR any more, so that the leader need not wait for its members.
+// confirm makes the leader propose the recorded ISR. After that, the delayed write can no longer
+// change the ISR, so the leader does not have to wait for the members that the write would add.
 func (f *lateFixture) confirm() {
 	if err := f.propose(1, 1); err != nil {
 		f.t.Errorf("the leader could not confirm the ISR: %v", err)
@@ -217,8 +219,9 @@ func (f *lateFixture) recreate() {
 	}
 }
 
-// lateWriteOfUnchangedSet: a late write is made if the set has not changed, which is why the leader
-// considers the outcome unknown. It is made once. The next proposal of the leader finds out.
+// lateWriteOfUnchangedSet checks that a late write is made if the set has not changed. For this
+// reason the leader treats the outcome as unknown. The write must be made only once. The leader's
+// next proposal finds the outcome.
 func (f *lateFixture) lateWriteOfUnchangedSet() {
 	f.network.holdNext()
 	if err := f.propose(1, 2); err == nil || errors.Is(err, metadata.ErrISRConflict) {
@@ -236,7 +239,7 @@ func (f *lateFixture) lateWriteOfUnchangedSet() {
 	}
 }
 
-// lateReport: a leader of an earlier broker epoch or leader epoch reports that it serves.
+// lateReport lets a leader of an earlier broker epoch or leader epoch report that it serves.
 func (f *lateFixture) lateReport() {
 	f.elect()
 	f.network.holdNext()
@@ -253,8 +256,8 @@ func (f *lateFixture) lateReport() {
 	}
 }
 
-// testRepeatedWrites: a proxy sends a write twice and returns the response to the second one, which
-// is a conflict. That must not be taken for a change that was not made.
+// testRepeatedWrites checks a proxy that sends a write twice and returns the response to the second
+// request, which is a conflict. The leader must not conclude that the change was not made.
 func testRepeatedWrites(plain *fixture) {
 	f := newLateFixture(plain)
 	f.network.repeatNext(func() {})
@@ -286,8 +289,8 @@ func testRepeatedWrites(plain *fixture) {
 	}
 }
 
-// testConcurrentWriters: brokers that lead partitions of the same set change them at the same time
-// as the operator changes others. No change is lost.
+// testConcurrentWriters lets brokers that lead partitions in the same set change them, while the
+// operator changes other partitions. No change must be lost.
 func testConcurrentWriters(f *fixture) {
 	const partitions, rounds = 12, 8
 	f.topic("orders", partitions)
@@ -319,7 +322,7 @@ func testConcurrentWriters(f *fixture) {
 					change.From, change.To = []int32{0, 1}, alone
 				}
 				err := leader.changeOne(change)
-				for errors.Is(err, commit.ErrConflict) { // ten attempts were too late
+				for errors.Is(err, commit.ErrConflict) { // all attempts of the commit had conflicts
 					err = leader.changeOne(change)
 				}
 				if err != nil {
@@ -335,8 +338,8 @@ func testConcurrentWriters(f *fixture) {
 			select {
 			case <-stopped:
 				return
-			case <-time.After(20 * time.Millisecond): // between the writes of the brokers
-				f.note(orders(0)) // a change of the same objects
+			case <-time.After(20 * time.Millisecond): // lets the brokers write in between
+				f.note(orders(0)) // changes the same objects
 				f.note(orders(1))
 			}
 		}
@@ -345,14 +348,15 @@ func testConcurrentWriters(f *fixture) {
 	close(stopped)
 	operator.Wait()
 	for index := range int32(partitions) {
-		// one change for the election, and one for each round
+		// The entry must show one change for the election, and one for each round.
 		if state := f.state(orders(index)); state.Changes != 1+rounds || len(state.ISR) != 1 {
 			f.t.Errorf("partition %d: got %+v after %d changes", index, state, state.Changes)
 		}
 	}
 }
 
-// TestWriteNeedsAVersion: a write without a resourceVersion would replace any version of the set.
+// TestWriteNeedsAVersion checks that a write without a resourceVersion is refused, because it would
+// replace any version of the set.
 func TestWriteNeedsAVersion(t *testing.T) {
 	api := commitAPI{&Store{metrics: newMetrics()}}
 	set := setOf("0 abcdefgh", "0@1 0:1 i 1")

@@ -30,8 +30,8 @@ import (
 var errReplaced = errors.New("another incarnation of this broker holds its lease")
 
 const (
-	// requestTimeout bounds one request. It is shorter than lease.Duration, so that a renewal
-	// without a response can be repeated before the Lease expires.
+	// requestTimeout limits the duration of one request. It is shorter than lease.Duration, so that a
+	// renewal without a response can be repeated before the Lease expires.
 	requestTimeout = 4 * time.Second
 	// leavingAttempts is the number of attempts of announceLeaving to write the Lease while other
 	// writers cause conflicts.
@@ -40,34 +40,35 @@ const (
 
 // keeper acquires, renews and releases this broker's Lease.
 type keeper struct {
-	client  client.Client // uncached reads of the API server
+	client  client.Client // client that reads from the API server without a cache
 	key     client.ObjectKey
 	cluster string
 	self    metadata.Broker
-	pod     string // the pod's uid; "" outside a pod
-	holder  string // the holder identity of this incarnation
+	pod     string // uid of the pod; "" outside a pod
+	holder  string // holder identity of this incarnation
 	logger  *slog.Logger
-	times   times         // with defaults
-	trust   func() string // Options.Trust, never nil
-	// volume returns the broker's volume, the zero value if it is unknown; never nil.
+	times   times         // times, with defaults filled in
+	trust   func() string // function from Options.Trust; never nil
+	// volume returns the broker's volume, or the zero value if it is unknown. volume is never nil.
 	volume func() v1alpha1.BrokerVolume
-	// scrub returns the last report of the scrub, as text.
+	// scrub returns the scrub's last report, as text.
 	scrub func() string
-	// unreachable returns the value of Registration.Unreachable; never nil.
+	// unreachable returns the value of Registration.Unreachable. It is never nil.
 	unreachable func() string
 
-	// The next three fields are not locked: method acquire uses them first, and after its return
-	// only the goroutine that runs method keep.
-	written *coordinationv1.Lease // the Lease as last written or read
-	leaving bool                  // every write announces the controlled shutdown
-	// registered is what this incarnation writes on the Lease. Changes of others do not last.
+	// The next three fields need no lock: first the method acquire uses them, and after its return
+	// only the goroutine that runs the method keep.
+	written *coordinationv1.Lease // Lease as last written or read
+	leaving bool                  // true if every write announces the controlled shutdown
+	// registered is this incarnation's registration, which is written into the Lease. Changes by other
+	// writers do not last.
 	registered v1alpha1.Registration
 
-	waiting atomic.Pointer[error] // reason for which acquire waits for a consent; nil: it does not
+	waiting atomic.Pointer[error] // reason why acquire waits for a consent; nil if it does not wait
 	renewed atomic.Int64          // time of the last successful write, in Unix nanoseconds
 	leave   chan chan<- error     // requests to announce the controlled shutdown
 	hurry   <-chan struct{}       // requests to renew the Lease now; may be nil
-	ended   chan struct{}         // closed when keep has returned
+	ended   chan struct{}         // channel that is closed when keep has returned
 }
 
 func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
@@ -86,10 +87,10 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	}
 }
 
-// acquire makes this process the holder of the Lease and returns its broker epoch. It replaces any
-// other holder at once: a StatefulSet runs at most one pod of a name, so the other holder has
-// exited or is about to detect that it was replaced. It waits while the broker has a new volume
-// without consent.
+// acquire makes this process the holder of the Lease and returns its broker epoch. It immediately
+// replaces any other holder: a StatefulSet runs at most one pod with a name, so the other holder
+// has exited or is about to detect that it was replaced. While the broker has a new volume without
+// consent, acquire waits.
 func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	for attempts := (outage.State{}); ; {
 		if err = k.tryAcquire(ctx); err == nil {
@@ -149,13 +150,13 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 	return k.recordWrite(current, err)
 }
 
-// latestEpoch returns the latest epoch of this broker that its disk or a PartitionSet contains, or
-// 0 if they contain none. It replaces the epoch in the Lease if the Lease was deleted, by a person
-// or with its LogCluster. No epoch may be used twice: a broker that returns without its last
-// records would be mistaken for its earlier incarnation, which is in the recorded ISR.
+// latestEpoch returns the latest epoch of this broker on its disk or in a PartitionSet, or 0 if
+// there is none. It replaces the epoch in the Lease if the Lease was deleted, by a person or with
+// its LogCluster. No epoch may be used twice: a broker that returns without its last records would
+// be mistaken for its earlier incarnation, which is in the recorded ISR.
 //
-// It also reads the table of directories. If an entry cannot be parsed, the table still contains
-// the epochs that the entry names.
+// latestEpoch also reads the table of directories. If an entry cannot be parsed, the table still
+// contains the epochs that the entry names.
 func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	sets := &v1alpha1.PartitionSetList{}
 	err := k.client.List(ctx, sets, client.InNamespace(k.key.Namespace),
@@ -163,7 +164,7 @@ func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("list partition sets: %w", err)
 	}
-	// The operator creates a set again that was deleted.
+	// Fail if a set was deleted; the operator creates it again.
 	if all := sets.Items; len(all) > 0 && len(all) < int(all[0].Spec.Count) {
 		return 0, fmt.Errorf("choose the next epoch of broker %d: %d of %d partition sets exist",
 			k.self.ID, len(all), all[0].Spec.Count)
@@ -210,10 +211,10 @@ func latestRecorded(resource *v1alpha1.PartitionSet, broker int32) (latest int64
 	return latest, nil
 }
 
-// owner returns the owner reference of the Lease, because of which the garbage collector deletes
-// the Lease with its LogCluster. It returns nil if the LogCluster does not exist. The owner is set
-// when the Lease is created and not changed later: an API server that enforces owner permissions
-// allows the change only with the permission to delete the Lease.
+// owner returns the Lease's owner reference, by which the garbage collector deletes the Lease with
+// its LogCluster. It returns nil if the LogCluster does not exist. The owner is set when the Lease
+// is created, and not changed later: an API server that enforces owner permissions allows the
+// change only to a client that may delete the Lease.
 func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 	cluster := &v1alpha1.LogCluster{}
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.key.Namespace, Name: k.cluster}, cluster)
@@ -235,10 +236,10 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 	next.Labels[v1alpha1.LabelCluster] = k.cluster
 	k.registered = k.registration(v1alpha1.ReadRegistration(next))
 	k.registered.Write(next)
-	// The operator has marked an earlier incarnation.
+	// The mark belongs to an earlier incarnation.
 	delete(next.Annotations, v1alpha1.AnnotationIsolated)
 	voidConsent(next)
-	// If no rack is configured, the operator sets the annotation to the rack of the node.
+	// If no rack is configured, the operator sets the annotation to the node's rack.
 	if k.self.Rack != "" {
 		next.Annotations[v1alpha1.AnnotationRack] = k.self.Rack
 	}
@@ -249,8 +250,8 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 	next.Spec.AcquireTime, next.Spec.RenewTime = &now, &now
 }
 
-// registration returns the registration of this incarnation. Parameter before is that of the
-// previous one; what it announced is not repeated.
+// registration returns this incarnation's registration. The parameter before is the previous
+// incarnation's registration; its announcements are not repeated.
 func (k *keeper) registration(before v1alpha1.Registration) v1alpha1.Registration {
 	endpoint, _ := k.self.Endpoints.On(metadata.DefaultListener)
 	peer, peerTLS := strings.CutPrefix(k.self.Peer, metadata.PeerTLS)
@@ -265,7 +266,7 @@ func (k *keeper) registration(before v1alpha1.Registration) v1alpha1.Registratio
 }
 
 // recordWrite stores the result and the time of a successful write of the Lease. If err is not nil,
-// the write has failed and recordWrite returns err.
+// the write has failed, and recordWrite only returns err.
 func (k *keeper) recordWrite(written *coordinationv1.Lease, err error) error {
 	if err != nil {
 		return err
@@ -275,8 +276,8 @@ func (k *keeper) recordWrite(written *coordinationv1.Lease, err error) error {
 	return nil
 }
 
-// keep renews the Lease until ctx ends, then releases it. Its only error is errReplaced; other
-// failures are retried until the API server is available again.
+// keep renews the Lease until ctx ends, and then releases it. Its only error is errReplaced; it
+// retries after other failures until the API server is available again.
 func (k *keeper) keep(ctx context.Context) error {
 	defer close(k.ended)
 	ticker := time.NewTicker(lease.RenewInterval)
@@ -288,7 +289,7 @@ func (k *keeper) keep(ctx context.Context) error {
 			k.release(context.WithoutCancel(ctx))
 			return nil
 		case answer := <-k.leave:
-			answer <- k.announceLeaving(ctx) // the channel has a buffer of one
+			answer <- k.announceLeaving(ctx) // does not block, because the channel has a buffer of one
 			continue
 		case <-k.hurry:
 		case <-ticker.C:
@@ -309,9 +310,8 @@ func (k *keeper) keep(ctx context.Context) error {
 	}
 }
 
-// renew writes the Lease as last written, with a new renewTime, and with the present trust,
-// volume, scrub and unreachable peers. After a conflict, or if the Lease was deleted, it calls
-// reread.
+// renew writes the Lease as last written, with a new renewTime, and with the present trust, volume,
+// scrub and unreachable peers. After a conflict, or if the Lease was deleted, it calls reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()
@@ -330,8 +330,8 @@ func (k *keeper) renew(ctx context.Context) error {
 	return err
 }
 
-// announceLeaving writes the announcement of the controlled shutdown at once. Every later renewal
-// repeats it.
+// announceLeaving immediately writes the announcement of the controlled shutdown. Every later
+// renewal repeats it.
 func (k *keeper) announceLeaving(ctx context.Context) error {
 	k.leaving = true
 	for range leavingAttempts {
@@ -346,8 +346,8 @@ func (k *keeper) announceLeaving(ctx context.Context) error {
 		k.key.Name, leavingAttempts)
 }
 
-// requestLeaving makes the goroutine of keep announce the controlled shutdown and waits for the
-// result until ctx ends. It is safe for concurrent use.
+// requestLeaving makes the goroutine of keep announce the controlled shutdown. It waits for the
+// result, at most until ctx ends. It is safe for concurrent use.
 func (k *keeper) requestLeaving(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -372,8 +372,8 @@ func (k *keeper) requestLeaving(ctx context.Context) error {
 // A deleted Lease is created again with the same epoch, because this is still the same incarnation.
 // The garbage collector may have deleted the Lease with the LogCluster. If the LogCluster was
 // created again before this pod stopped, the Lease gets the new owner; with the old owner it would
-// be deleted again and again. If the LogCluster does not exist, the Lease keeps its old owner, so
-// that it is deleted after this broker has stopped.
+// be deleted repeatedly. If the LogCluster does not exist, the Lease keeps its old owner, so that
+// it is deleted after this broker has stopped.
 func (k *keeper) reread(ctx context.Context) error {
 	current := &coordinationv1.Lease{}
 	err := k.client.Get(ctx, k.key, current)
@@ -399,14 +399,14 @@ func (k *keeper) reread(ctx context.Context) error {
 	return nil
 }
 
-// release clears the holder of the Lease after a graceful stop, so that observers need not wait
+// release clears the Lease's holder after a graceful stop, so that observers do not have to wait
 // until the Lease expires.
 func (k *keeper) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()
 	err := k.tryRelease(ctx)
-	// A renewal that was cancelled with keep's context may have been written nevertheless. It then
-	// causes a conflict here.
+	// A renewal may have been written although it was cancelled with keep's context. It then causes a
+	// conflict here.
 	if apierrors.IsConflict(err) {
 		if err = k.reread(ctx); err == nil {
 			err = k.tryRelease(ctx)
@@ -425,6 +425,6 @@ func (k *keeper) tryRelease(ctx context.Context) error {
 	return k.client.Update(ctx, released)
 }
 
-// lastRenewed returns the time of the last successful write, by this machine's clock. It is safe
-// for concurrent use.
+// lastRenewed returns the time of the last successful write by this machine's clock. It is safe for
+// concurrent use.
 func (k *keeper) lastRenewed() time.Time { return time.Unix(0, k.renewed.Load()) }

@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// outageAfter is how long this broker may fail to renew its own Lease before it considers the API
-// server unreachable. It must be less than lease.Duration-lease.RenewInterval. The last renewal of
-// another Lease that this broker has observed may be older than its own by one renewal interval,
-// and that Lease must not expire before the outage is detected.
+// outageAfter is the time without a renewal of this broker's own Lease after which this broker
+// considers the API server unreachable. It must be less than lease.Duration-lease.RenewInterval.
+// The last renewal of another Lease that this broker has observed may be one renewal interval older
+// than its own last renewal, and that Lease must not expire before the outage is detected.
 const outageAfter = lease.RenewInterval + time.Second
 
 // brokerLease is the last observation of another broker's Lease.
@@ -24,24 +24,24 @@ type brokerLease struct {
 	broker metadata.Broker
 }
 
-// liveness decides which brokers are alive. It is plain data without a lock; the current time is an
+// liveness decides which brokers are alive. It has no lock and no clock; the current time is an
 // argument.
 type liveness struct {
 	self   metadata.Broker
-	others map[string]brokerLease // by Lease name
-	outage bool                   // the API server was unreachable at the last observe
-	// invalid describes the Leases whose registrations cannot be parsed: their brokers are not alive.
+	others map[string]brokerLease // observed Leases by name
+	outage bool                   // true if the API server was unreachable at the last call of observe
+	// invalid describes the Leases whose registrations cannot be parsed. Their brokers do not count as
+	// alive.
 	invalid []error
 }
 
-// observe updates the state from all Leases that the watch has delivered. Parameter ownRenewed is
-// the time at which this broker last renewed its own Lease. A Lease without the name or endpoint of
-// a broker is ignored.
+// observe updates the state from all Leases that the watch has delivered. The parameter ownRenewed
+// is the time at which this broker last renewed its own Lease. observe ignores a Lease whose name
+// or endpoint is not a broker's.
 //
-// A renewal of this broker's own Lease is used only when the watch has delivered it. A watch that
-// was interrupted takes up to half a minute to resume, while the broker still renews its Lease.
-// Without this rule the API server would seem reachable in that time, and every other Lease would
-// expire.
+// A renewal of this broker's own Lease counts only when the watch has delivered it. An interrupted
+// watch takes up to half a minute to resume, while the broker still renews its Lease. Without this
+// rule the API server would appear reachable in that time, and every other Lease would expire.
 func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.Time) {
 	others := map[string]brokerLease{}
 	l.invalid = nil
@@ -52,12 +52,12 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 			others[current.Name] = brokerLease{
 				Observation: l.others[current.Name].Observe(current, now), broker: broker,
 			}
-		// This broker observes its own controlled shutdown through the watch, as other brokers do.
-		// That is early enough.
+		// This broker observes its own controlled shutdown through the watch, as other brokers do. That
+		// is early enough.
 		case ok && broker.Epoch == l.self.Epoch:
 			l.self.Leaving, l.self.Isolated = broker.Leaving, broker.Isolated
 			l.self.Endpoints = broker.Endpoints
-			// renewTime and ownRenewed are from the clock of this broker.
+			// renewTime and ownRenewed are both from this broker's clock.
 			if renew := current.Spec.RenewTime; renew != nil && renew.Time.Before(ownRenewed) {
 				ownRenewed = renew.Time
 			}
@@ -69,8 +69,8 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 	}
 	outage := now.Sub(ownRenewed) > outageAfter
 	if outage || l.outage {
-		// No renewal could be observed during the outage, so every Lease that has a holder is
-		// extended by lease.Duration.
+		// No renewal could be observed during the outage, so extend every Lease that has a holder by
+		// lease.Duration.
 		for name, other := range others {
 			if l.others[name].Held && other.Held {
 				other.Observation = other.Extend(now)
@@ -81,7 +81,7 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 	l.others, l.outage = others, outage
 }
 
-// brokers returns the brokers that are alive, this one included.
+// brokers returns the brokers that are alive, including this one.
 func (l *liveness) brokers(now time.Time) map[int32]metadata.Broker {
 	alive := map[int32]metadata.Broker{l.self.ID: l.self}
 	for other := range maps.Values(l.others) {
@@ -103,8 +103,8 @@ func (l *liveness) next(now time.Time) time.Duration {
 	return next
 }
 
-// leaseBroker reads the broker from its Lease. ok is false if the Lease's name, label or endpoint
-// is not that of a broker.
+// leaseBroker returns the broker that a Lease describes. ok is false if the Lease's name, label or
+// endpoint is not a broker's.
 func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 	_, id, ok := lease.Broker(from)
 	if !ok {
@@ -136,8 +136,8 @@ func leasePeer(registered v1alpha1.Registration) string {
 	return registered.Peer
 }
 
-// leaseEndpoints returns the endpoints that the operator has written into a Lease. Without one of
-// the default listener, it has the address that the broker has written.
+// leaseEndpoints returns the endpoints that the operator has written into a Lease. If they do not
+// include the default listener, the result contains the address that the broker has written for it.
 func leaseEndpoints(annotations map[string]string, own metadata.Endpoint) metadata.Endpoints {
 	all := map[string]metadata.Endpoint{metadata.DefaultListener: own}
 	for name, value := range annotations {

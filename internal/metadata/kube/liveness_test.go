@@ -26,7 +26,7 @@ func at(
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// leaseOf returns a Lease whose holder renewed it at the time renewed, by the clock of the holder.
+// leaseOf returns a Lease that its holder has renewed at the time renewed, by the holder's clock.
 func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -43,7 +43,7 @@ func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinat
 	return l
 }
 
-// advertise returns a change of the endpoint in a Lease.
+// advertise returns a function that changes the endpoint in a Lease.
 func advertise(endpoint string) func(*coordinationv1.Lease) {
 	return func(l *coordinationv1.Lease) {
 		v1alpha1.ChangeRegistration(l, func(r *v1alpha1.Registration) { r.Endpoint = endpoint })
@@ -59,8 +59,8 @@ func damage(l *coordinationv1.Lease) {
 
 func ids(up map[int32]metadata.Broker) []int32 { return slices.Sorted(maps.Keys(up)) }
 
-// TestBrokerIsAliveWhileRenewalsAreObserved: broker 0 observes the Lease of broker 1 and renews its
-// own Lease all the time.
+// TestBrokerIsAliveWhileRenewalsAreObserved checks that broker 1 is alive while broker 0 observes
+// renewals of broker 1's Lease. Broker 0 renews its own Lease all the time.
 func TestBrokerIsAliveWhileRenewalsAreObserved(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Endpoints: "kafka://me:9092"}}
 	behind := -time.Hour // the clock of broker 1 is an hour behind
@@ -110,9 +110,9 @@ func TestLeaseThatExpiredBeforeTheFirstObservation(t *testing.T) {
 	}
 }
 
-// TestNoLeaseExpiresDuringAnOutage: while broker 0 cannot renew its own Lease, and for one lease
-// duration after the outage, the Lease of broker 1 does not expire. A released Lease is not
-// extended.
+// TestNoLeaseExpiresDuringAnOutage checks that broker 1's Lease does not expire while broker 0
+// cannot renew its own Lease, nor for one lease duration after the outage. A released Lease must
+// not be extended.
 func TestNoLeaseExpiresDuringAnOutage(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
 	held, released := leaseOf(1, "a", 1, at(0)), leaseOf(2, "", 1, at(0))
@@ -132,18 +132,18 @@ func TestNoLeaseExpiresDuringAnOutage(t *testing.T) {
 	expect(61, 61, 0, 1) // the outage has ended
 	expect(63, 63, 0, 1)
 	expect(66.9, 66, 0, 1)
-	expect(67, 67, 0) // broker 1 did not renew after the outage
+	expect(67, 67, 0) // broker 1 has not renewed its Lease after the outage
 }
 
-// TestNoLeaseExpiresWhileTheWatchIsBehind: broker 0 renews its own Lease all the time, but the
-// watch delivers no renewal until 31 s, not even that of the own Lease.
+// TestNoLeaseExpiresWhileTheWatchIsBehind checks a broker 0 that renews its own Lease all the time,
+// while the watch delivers no renewal until 31 s, not even of broker 0's own Lease.
 func TestNoLeaseExpiresWhileTheWatchIsBehind(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5}}
 	expect := func(now, own, other float64, want ...int32) {
 		t.Helper()
 		leases := []*coordinationv1.Lease{leaseOf(0, "a", 5, at(own)),
 			leaseOf(1, "a", 1, at(other))}
-		l.observe(leases, at(now), at(now)) // broker 0 has just renewed its own Lease
+		l.observe(leases, at(now), at(now)) // as if broker 0 had just renewed its own Lease
 		if up := ids(l.brokers(at(now))); !slices.Equal(up, want) {
 			t.Errorf(
 				"at %v s, the watch has delivered the own renewal of %v s and broker 1's of %v s: brokers %v are alive, want %v",
@@ -159,19 +159,19 @@ func TestNoLeaseExpiresWhileTheWatchIsBehind(t *testing.T) {
 	expect(2, 2, 2, 0, 1)
 	expect(9, 2, 2, 0, 1)
 	expect(30, 2, 2, 0, 1)
-	expect(31, 30, 2, 0, 1) // the watch resumes, and broker 1 gets the time to renew
+	expect(31, 30, 2, 0, 1) // The watch resumes, and broker 1 gets time to renew its Lease.
 	expect(36, 36, 2, 0, 1)
 	expect(37, 36, 2, 0)
 }
 
-// TestOutageMayBeginAtAnyTime: an outage begins at random times between the renewals of two
-// brokers. No Lease expires during it.
+// TestOutageMayBeginAtAnyTime begins an outage at random times between two brokers' renewals. No
+// Lease must expire during the outage.
 func TestOutageMayBeginAtAnyTime(t *testing.T) {
 	for seed := range seed.Sequence(t, 500) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		interval := lease.RenewInterval.Seconds()
 		l := liveness{self: metadata.Broker{ID: 0}}
-		// The brokers renew their Leases first at these times, and then at every interval.
+		// These are the times of the brokers' first renewals. Further renewals follow at every interval.
 		ours, theirs := random.Float64()*interval, random.Float64()*interval
 		begins := 10 + random.Float64()*10
 		lastOf := func(phase, now float64) float64 {
@@ -233,8 +233,9 @@ func TestLeaseBroker(t *testing.T) {
 	}
 }
 
-// TestInvalidRegistrationIsReported: the broker of a Lease with an invalid registration is not
-// alive, and the error names the Lease. It ends when the broker has written the Lease again.
+// TestInvalidRegistrationIsReported checks that a broker whose Lease has an invalid registration is
+// not alive, and that the error names the Lease. The error must end when the broker has written the
+// Lease again.
 func TestInvalidRegistrationIsReported(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Endpoints: "kafka://me:9092"}}
 	damaged := leaseOf(1, "a", 1, at(0))

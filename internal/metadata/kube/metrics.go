@@ -12,7 +12,7 @@ import (
 
 // metrics counts the store's writes.
 type metrics struct {
-	writes *prometheus.CounterVec // by result
+	writes *prometheus.CounterVec // counter by result
 }
 
 func newMetrics() *metrics {
@@ -82,8 +82,8 @@ func (s *Store) Outage(now time.Time) time.Duration {
 }
 
 // Detail describes the present outage of the API server, or returns "" while the API server is
-// reachable. A broker that serves from its last image remains ready: otherwise an outage of the API
-// server would be an outage of the logs.
+// reachable. A broker that serves from its last image remains ready. Otherwise an outage of the API
+// server would become an outage of the logs.
 func (s *Store) Detail() string {
 	outage := s.Outage(time.Now())
 	if outage == 0 {

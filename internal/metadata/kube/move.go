@@ -16,17 +16,18 @@ import (
 )
 
 // Reassign implements metadata.Mover. It changes the assignments, with one write for each
-// PartitionSet; the operator carries out the reassignment.
+// PartitionSet; the operator then carries out the reassignment.
 //
-// If the moves change the number of replicas of a topic, its resource is changed first. Until the
-// assignments are written, the operator may already assign the replicas to other brokers, and the
-// write replaces them. In the opposite order it would restore the former number.
+// If the moves change a topic's number of replicas, Reassign changes the topic's resource first.
+// Until the assignments are written, the operator may already assign the replicas to other brokers,
+// and the write replaces this assignment. In the opposite order, the operator would restore the
+// former number.
 func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	faults, err := s.changeNumbers(ctx, moves)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(moves))
 	}
-	var accepted []int // indexes of moves
+	var accepted []int // indexes in moves of the accepted moves
 	var refs []metadata.PartitionRef
 	for i, move := range moves {
 		if faults[i] == nil {
@@ -47,9 +48,9 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// changeNumbers changes the numbers of replicas that the moves change. It returns one error for
-// each move. The brokers of the moves are checked first: a move that is refused must not change a
-// number.
+// changeNumbers changes the numbers of replicas of topics as the moves require. It returns one
+// error for each move. It first checks the brokers in the moves, because a move that is refused
+// must not change a number.
 func (s *Store) changeNumbers(ctx context.Context, moves []metadata.Move) ([]error, error) {
 	all, err := s.resources(ctx)
 	if err != nil {
@@ -90,13 +91,13 @@ func checkBrokers(moves []metadata.Move, topic string, cluster *v1alpha1.LogClus
 	return nil
 }
 
-// reassign changes the assignment of a partition. Parameter brokers is the number of brokers, up or
+// reassign changes a partition's assignment. The parameter brokers is the number of brokers, up or
 // down.
 func reassign(set *partitionset.Set, location place, move metadata.Move, brokers int32) error {
 	entry, _ := set.Get(location.key)
 	image := &metadata.Partition{}
 	fillPartition(image, entry, nil)
-	if entry.Lent { // a move concerns the replica of the partition, and ends the loan
+	if entry.Lent { // A move concerns the partition's replica, and ends the loan.
 		image.Target = entry.Assignment.Replicas[:1]
 	}
 	target, err := metadata.CheckMove(image, move,
@@ -110,7 +111,8 @@ func reassign(set *partitionset.Set, location place, move metadata.Move, brokers
 	return nil
 }
 
-// ElectPreferred implements metadata.Mover. It requests the elections from the operator.
+// ElectPreferred implements metadata.Mover. It sends requests for the elections to the operator,
+// through the PartitionSets.
 func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
 	change := func(ctx context.Context, set string, changes []commit.Change) []error {
 		return s.writer.ChangeStatuses(ctx, set, false, changes)
@@ -120,15 +122,15 @@ func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.Partit
 	})
 }
 
-// setChanges are changes of one PartitionSet.
+// setChanges contains changes of one PartitionSet.
 type setChanges struct {
-	indexes []int // of the requests
+	indexes []int // indexes of the requests
 	changes []commit.Change
 }
 
 // changeSets makes one change for each partition, with one write for each PartitionSet. It returns
-// one error for each partition, in the order of refs. Parameter change returns the change for the
-// partition with an index in refs; it is called only for partitions that exist.
+// one error for each partition, in the order of refs. The function change returns the change for
+// the partition with the given index in refs; it is called only for partitions that exist.
 func (s *Store) changeSets(ctx context.Context, refs []metadata.PartitionRef,
 	write func(ctx context.Context, set string, changes []commit.Change) []error,
 	change func(i int, location place, brokers int32) commit.Change) []error {
@@ -178,7 +180,7 @@ func unknownPartition(ref metadata.PartitionRef) error {
 	return fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, ref.Topic, ref.Partition)
 }
 
-// finder returns a function that finds a partition of a topic that exists.
+// finder returns a function that finds an existing topic's partition.
 func (r resources) finder() func(metadata.PartitionRef) (location place, ok bool) {
 	directory := r.directory(nil)
 	byName := map[string]metadata.ID{}

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// testReassignAndElect: Reassign changes the assignment. ElectPreferred fails for a partition whose
-// preferred leader is not in sync and for a partition that does not exist.
+// testReassignAndElect checks that Reassign changes the assignment. ElectPreferred must fail for a
+// partition whose preferred leader is not in sync, and for a partition that does not exist.
 func testReassignAndElect(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
@@ -51,8 +51,8 @@ func testReassignAndElect(f *fixture) {
 	}
 }
 
-// testReassignChangesReplicas: a move of all partitions to another number of replicas changes the
-// number in the Topic, and a move to a broker that does not exist changes nothing.
+// testReassignChangesReplicas checks that a move of all partitions to another number of replicas
+// changes the number in the Topic, and that a move to a broker that does not exist changes nothing.
 func testReassignChangesReplicas(f *fixture) {
 	f.topic("orders", 2)
 	for index := range int32(2) {
@@ -90,15 +90,15 @@ func testReassignChangesReplicas(f *fixture) {
 	}
 }
 
-// replicas returns spec.replicas of a Topic.
+// replicas returns a Topic's spec.replicas.
 func (f *fixture) replicas(topic string) *int32 {
 	resource := &v1alpha1.Topic{}
 	f.get(topic, resource)
 	return resource.Spec.Replicas
 }
 
-// testMovesShareWrites: the requests for all partitions of a set are one write. A move of a
-// partition that is not being moved cannot be cancelled.
+// testMovesShareWrites checks that the requests for all partitions of a set are one write.
+// Cancelling must fail for a partition that is not being moved.
 func testMovesShareWrites(f *fixture) {
 	const partitions = 8
 	f.topic("orders", partitions)

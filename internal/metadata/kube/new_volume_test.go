@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// testNewVolume: a broker registers with its volume and at its first start; with another volume it
-// registers only after the operator has consented to this one.
+// testNewVolume checks that a broker registers at its first start, and later with the same volume.
+// With another volume it must register only after the operator has consented to that volume.
 func testNewVolume(f *fixture) {
 	registered := func(b *broker, directory string, epoch int64) {
 		f.t.Helper()
@@ -33,7 +33,7 @@ func testNewVolume(f *fixture) {
 		f.get(v1alpha1.BrokerLeaseName("demo", 0), lease)
 		return lease
 	}
-	// waits expects that a broker has reported a volume, and has not registered.
+	// waits checks that a broker has reported a volume, and has not registered.
 	waits := func(b *broker, found string) {
 		f.t.Helper()
 		await.Until(f.t, "volume reported", func() bool {
@@ -56,12 +56,13 @@ func testNewVolume(f *fixture) {
 	f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "other"})
 	waits(b, "second")
 	b.stop()
-	b = run("third") // was replaced again; the consent for the second does not permit it
+	b = run("third") // replaced again; the consent for the second volume does not permit the third
 	f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "second"})
 	waits(b, "third")
 	b.stop()
 
-	// The volume is restored: the broker needs no consent, and withdraws what was given.
+	// The first volume is restored: the broker needs no consent, and removes the consent that was
+	// given.
 	b = run("first")
 	registered(b, "first", 2)
 	if got := v1alpha1.ReadRegistration(lease()).FoundDirectory; got != "" {
@@ -76,19 +77,21 @@ func testNewVolume(f *fixture) {
 	waits(b, "second")
 	f.permit(v1alpha1.VolumeConsent{Claim: "claim", Directory: "second"})
 	registered(b, "second", 3)
-	// The consent is kept with the directory that it permits, so it names the loss.
+	// The consent is kept together with the directory that it permits, because it names the lost
+	// volume's claim.
 	if got := v1alpha1.LeaseReplacedClaim(lease()); got != "claim" {
 		f.t.Errorf("replaced claim %q, want claim", got)
 	}
 }
 
-// permit writes a consent into the Lease of broker 0, in place of the operator.
+// permit writes a consent into broker 0's Lease, in place of the operator.
 func (f *fixture) permit(consent v1alpha1.VolumeConsent) {
 	f.t.Helper()
 	await.Until(f.t, "consent written", func() bool {
 		lease := &coordinationv1.Lease{}
 		f.get(v1alpha1.BrokerLeaseName("demo", 0), lease)
 		lease.Annotations[v1alpha1.AnnotationVolumeConsent] = consent.String()
-		return f.client.Update(f.t.Context(), lease) == nil // fails if the broker writes meanwhile
+		// false if the broker has written the Lease in between
+		return f.client.Update(f.t.Context(), lease) == nil
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// testPolicy: with the permission to patch its LogCluster, a broker may change settings, but not
-// other fields such as the image of all brokers.
+// testPolicy checks that a broker with the permission to patch its LogCluster can change settings,
+// but not other fields such as the image of all brokers.
 func testPolicy(f *fixture) {
 	account := "system:serviceaccount:" + f.namespace + ":demo-broker"
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Rules: []rbacv1.PolicyRule{
@@ -47,7 +47,7 @@ func testPolicy(f *fixture) {
 		"adminApi":   func(c *v1alpha1.LogCluster) { c.Spec.AdminAPI = v1alpha1.AdminReadOnly },
 		"annotation": func(c *v1alpha1.LogCluster) { c.Annotations = map[string]string{"a": "b"} },
 	} {
-		// The API server needs a moment to enforce a new policy.
+		// Wait, because the API server needs a moment to enforce a new policy.
 		await.Until(f.t, what+" rejected", func() bool {
 			err := patch(change)
 			return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) &&
@@ -63,7 +63,7 @@ func testPolicy(f *fixture) {
 	}
 }
 
-// applyClusterPolicy creates the policy about LogClusters, for one namespace only.
+// applyClusterPolicy creates the admission policy for LogClusters, for only one namespace.
 func (f *fixture) applyClusterPolicy() {
 	content, err := os.ReadFile("../../../config/admission/logclusters.yaml")
 	if err != nil {

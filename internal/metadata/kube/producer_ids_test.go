@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestLeaseBoundsProducerIDs: the bound of producer ids in the Lease grows when the broker
-// registers with another disk. An invalid registration has no bound.
+// TestLeaseBoundsProducerIDs checks that the bound for producer ids in the Lease grows when the
+// broker registers with another disk. An invalid registration must have no bound.
 func TestLeaseBoundsProducerIDs(t *testing.T) {
 	const ahead = metadata.ProducerIDsAhead
 	lease := &coordinationv1.Lease{}

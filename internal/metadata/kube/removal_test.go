@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// testRemoval: an image names the partitions whose records are to be removed, and the broker
-// records that it has removed them. A report about another topic id changes nothing.
+// testRemoval checks that an image names the partitions whose records must be removed, and that the
+// broker records the removal. A report about another topic id must change nothing.
 func testRemoval(f *fixture) {
 	f.topic("orders", 1)
 	f.lead(orders(0), 0, 3, 1)
@@ -32,7 +32,7 @@ func testRemoval(f *fixture) {
 		f.entry(orders(0)).State == nil {
 		f.t.Fatalf("a report about another topic: error %v, or the state is gone", err)
 	}
-	for range 2 { // another report changes nothing
+	for range 2 { // the second report must change nothing
 		if err := b.RecordRemoved(f.t.Context(), 0,
 			[]metadata.RetainedPartition{removed}); err != nil {
 			f.t.Fatal(err)

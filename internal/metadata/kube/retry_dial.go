@@ -9,16 +9,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// dialRetryInterval is how long a request of a watch waits before it tries again to connect to an
+// dialRetryInterval is how long a watch's request waits before it tries again to connect to an
 // unavailable API server.
 const dialRetryInterval = 500 * time.Millisecond
 
 // WatchClient returns an HTTP client for the watches of a cache. If no connection to the API server
 // can be established, a request of this client tries again until its context ends.
 //
-// Without this, a watch would restart a failed request with a backoff that grows to a minute, each
-// watch independently. After an outage of 45 s, brokers had renewed their Leases within 2 s but
-// received the leaders only after another 70 s.
+// Without this, each watch would independently restart a failed request with a backoff that grows
+// to a minute. After an outage of 45 s, brokers had renewed their Leases within 2 s but received
+// the leaders only after another 70 s.
 func WatchClient(config *rest.Config) (*http.Client, error) {
 	retrying := rest.CopyConfig(config)
 	retrying.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryDial{next} })

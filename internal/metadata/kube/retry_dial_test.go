@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// failingTransport fails a number of times, then responds.
+// failingTransport fails the given number of times, and then responds.
 type failingTransport struct {
 	failures int
 	err      error

@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// testPermissions: the permissions in doc.go suffice for a broker that changes neither topics nor
-// assignments, which needs the permission to patch. It may change settings of its own LogCluster.
+// testPermissions checks that the permissions in doc.go suffice for a broker that changes neither
+// topics nor assignments. Such changes need the permission to patch. The broker may change settings
+// of its own LogCluster.
 func testPermissions(f *fixture) {
 	group := []string{v1alpha1.GroupVersion.Group}
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"}, Rules: []rbacv1.PolicyRule{

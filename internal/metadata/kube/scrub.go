@@ -2,8 +2,8 @@ package kube
 
 import "heartwood.dev/heartwood/api/v1alpha1"
 
-// ReportScrub implements metadata.ScrubReporter. The next renewal of the Lease contains the report,
-// so a report causes no write.
+// ReportScrub implements metadata.ScrubReporter. The Lease's next renewal contains the report, so a
+// report causes no extra write.
 func (s *Store) ReportScrub(scrub v1alpha1.BrokerScrub) {
 	s.scrub.Store(new(scrub.Text()))
 }

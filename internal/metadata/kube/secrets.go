@@ -21,26 +21,27 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// secretWatches watch the Secrets with SCRAM verifiers, each by its name: the Role of brokers names
-// the Secrets that they may read. The shards have numbers without gaps, and the Role contains one
-// more than exist, once the operator has applied it. So the watches are those of the existing
-// shards and of the next one.
+// secretWatches watches the Secrets with SCRAM verifiers, each by its name, because the brokers'
+// Role names the Secrets that they may read. The shards are numbered without gaps. Once the
+// operator has applied the Role, it names one more shard than exist. So the watches are those of
+// the existing shards and of the next one.
 //
-// Only the goroutine of follow uses it. Each watch has a goroutine, which ends with the ctx of
-// ensure.
+// Only the goroutine of follow uses secretWatches. Each watch has a goroutine, which ends with the
+// ctx of ensure.
 type secretWatches struct {
 	config    *rest.Config
 	http      *http.Client
 	mapper    meta.RESTMapper
 	scheme    *runtime.Scheme
 	namespace string
-	changed   func() // a Secret has changed
+	changed   func() // called when a Secret has changed
 
-	watches map[string]cache.Cache // by name of the Secret
+	watches map[string]cache.Cache // watches by name of the Secret
 	running sync.WaitGroup
 }
 
-// addSecrets adds what is needed to authenticate clients. unread is that of secretWatches.read.
+// addSecrets adds the Secrets with verifiers, and the key for unknown users, which are needed to
+// authenticate clients. unread is the result of secretWatches.read.
 func (s *Store) addSecrets(ctx context.Context, all *resources) (unread string, err error) {
 	if all.cluster == nil {
 		return "", nil
@@ -52,16 +53,17 @@ func (s *Store) addSecrets(ctx context.Context, all *resources) (unread string, 
 	return unread, err
 }
 
-// read returns the Secrets that exist: the shards, and that of admin clients. It starts missing
-// watches. unread is the name of a Secret whose watch has not delivered it yet, or that it does not
-// exist; "" if there is none. Such a Secret is left out: its users cannot log in yet.
+// read returns the Secrets that exist: the shards, and the Secret for admin clients. It starts
+// missing watches. unread is the name of a Secret for which the watch has delivered neither the
+// Secret nor the information that it does not exist; "" if there is none. Such a Secret is omitted:
+// its users cannot log in yet.
 //
 // A Secret stays unread while the Role does not name it. The broker follows the LogCluster, but the
 // operator does not update the Role while the LogCluster is paused or cannot be applied. Secrets
 // that were read before must not wait for it: a user that was removed must lose access.
 //
 // A Secret that the LogCluster does not own counts as missing. The Role names the next shard before
-// it exists, so anyone who may create Secrets could else add users.
+// it exists, so otherwise anyone who may create Secrets could add users.
 func (w *secretWatches) read(ctx context.Context, cluster *v1alpha1.LogCluster) (
 	secrets []*corev1.Secret, unread string, err error) {
 	if !cluster.Spec.Listeners.Authenticate() {
@@ -93,17 +95,17 @@ func (w *secretWatches) read(ctx context.Context, cluster *v1alpha1.LogCluster) 
 	}
 }
 
-// unreadTolerance is the time for which a Secret may be unread before that is logged. The Role of
-// brokers names a new shard some time after its creation.
+// unreadTolerance is the time for which a Secret may be unread before this is logged. The operator
+// adds a new shard to the brokers' Role some time after the shard's creation.
 const unreadTolerance = 10 * time.Second
 
-// unreadSecret limits the logging of Secrets that cannot be read.
+// unreadSecret limits how often Secrets that cannot be read are logged.
 type unreadSecret struct {
-	since  time.Time // zero: all Secrets were read
+	since  time.Time // time since which a Secret is unread; zero if all Secrets were read
 	logged bool
 }
 
-// note notes the result of secretWatches.read. It returns true if the caller must log it.
+// note processes the result of secretWatches.read. It returns true if the caller must log it.
 func (u *unreadSecret) note(unread string, now time.Time) (logs bool) {
 	switch {
 	case unread == "":
@@ -117,8 +119,8 @@ func (u *unreadSecret) note(unread string, now time.Time) (logs bool) {
 	return false
 }
 
-// get returns a Secret, nil if the LogCluster owns none of the name. synced is false while this is
-// not known.
+// get returns the Secret with the given name, or nil if the LogCluster owns no such Secret. synced
+// is false while this is not known.
 func (w *secretWatches) get(ctx context.Context, cluster *v1alpha1.LogCluster, name string) (
 	secret *corev1.Secret, synced bool, err error) {
 	watch, ok := w.watches[name]
@@ -145,7 +147,7 @@ func (w *secretWatches) get(ctx context.Context, cluster *v1alpha1.LogCluster, n
 	return secret, true, nil
 }
 
-// start starts a watch. changed is called also when the first list has been read.
+// start starts a watch. changed is also called when the first list has been read.
 func (w *secretWatches) start(ctx context.Context, name string) (cache.Cache, error) {
 	watch, err := cache.New(w.config, cache.Options{
 		Scheme: w.scheme, Mapper: w.mapper, HTTPClient: w.http,
@@ -170,6 +172,6 @@ func (w *secretWatches) start(ctx context.Context, name string) (cache.Cache, er
 	}); err != nil {
 		return nil, err
 	}
-	w.running.Go(func() { _ = watch.Start(ctx) }) // fails only if it is started twice
+	w.running.Go(func() { _ = watch.Start(ctx) }) // Start fails only if it is called twice
 	return watch, nil
 }

@@ -14,17 +14,17 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// securityCache builds the Security of an image, and keeps it while nothing has changed: with 5,000
+// securityCache builds an image's Security, and keeps it while nothing has changed: with 5,000
 // users, compiling the ACLs takes longer than the rest of an image. The zero value is ready for
 // use.
 type securityCache struct {
-	versions map[types.UID]string // of everything from which last was built
+	versions map[types.UID]string // versions of all resources from which last was built
 	unknown  []byte
 	last     *metadata.Security
 	faults   []error
 }
 
-// security returns the Security for the resources. A fault names an entry that is left out.
+// security returns the Security for the resources. Each fault names an entry that is omitted.
 func (c *securityCache) security(r resources) (*metadata.Security, []error) {
 	versions := map[types.UID]string{r.cluster.UID: strconv.FormatInt(r.cluster.Generation, 10)}
 	var users []*v1alpha1.LogUser
@@ -47,7 +47,7 @@ func (c *securityCache) security(r resources) (*metadata.Security, []error) {
 	return c.last, c.faults
 }
 
-// verifiers decodes the verifiers in Secrets. The password of a LogUser takes precedence over one
+// verifiers decodes the verifiers in Secrets. A LogUser's password takes precedence over a password
 // that an admin client has set for the same principal before the LogUser existed.
 func verifiers(cluster string, secrets []*corev1.Secret) (map[string]*v1alpha1.ScramVerifiers,
 	[]error) {

@@ -13,16 +13,18 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// servingTimeout bounds the report about the partitions of one PartitionSet: an API server that
-// accepts requests and does not respond must not delay the reports about other sets.
+// servingTimeout limits the duration of the report about one PartitionSet's partitions, so that an
+// API server that accepts requests and does not respond does not delay the reports about other
+// sets.
 const servingTimeout = 10 * time.Second
 
 // ReportServing implements metadata.Store. It records the partitions in served, with one write for
 // each PartitionSet that does not contain the report yet. It also finds the partitions that this
-// incarnation served before and does not serve any more, because their logs have stopped. It
-// records that they are not served. If another in-sync replica can lead, it removes this broker
-// from the ISRs of these partitions and of those whose logs have stopped on this follower. It
-// records the loss of logs. The error names the sets that could not be written; the caller retries.
+// incarnation served before and no longer serves, because their logs have stopped. For these it
+// records that they are not served. If another in-sync replica can lead, it removes this broker from
+// the ISRs of these partitions, and of partitions whose logs have stopped on this broker as a
+// follower. It also records the loss of logs. The error names the sets that could not be written;
+// the caller retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -82,22 +84,22 @@ func member(b metadata.Broker) placement.InSyncReplica {
 	return placement.InSyncReplica{Broker: b.ID, Epoch: b.Epoch}
 }
 
-// report is what this broker reports about a partition.
+// report contains what this broker reports about one partition.
 type report struct {
 	location place
 	// epoch is the leader epoch in which the partition is served. If ahead is set, it is the latest
 	// leader epoch in the log.
 	epoch int32
 	ahead bool // see metadata.Served
-	lost  bool // the same
-	// incarnation is the replica incarnation id of the lost log.
+	lost  bool // see metadata.Served
+	// incarnation is the lost log's replica incarnation id.
 	incarnation string
-	stopped     bool // the partition was served in epoch and is not served any more
+	stopped     bool // true if the partition was served in epoch and is no longer served
 	logStopped  bool // metadata.Served.Stopped
 }
 
-// apply records a report in a set. It changes nothing if another election has been held since. The
-// broker reports again after the image of that election.
+// apply records a report in a set. It changes nothing if another election has been held since.
+// After the image of that election, the broker reports again.
 func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) {
 	switch {
@@ -110,16 +112,16 @@ func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
 	case r.logStopped:
 		set.StopLog(r.location.key, self, brokers)
 	case r.stopped:
-		// The operator elects another leader when this broker has left the ISR. The remaining
-		// members have every acknowledged record.
+		// The operator elects another leader once this broker has left the ISR. The remaining members
+		// have every acknowledged record.
 		set.StopServing(r.location.key, self, r.epoch, brokers)
 	default:
 		set.Serve(r.location.key, self, r.epoch)
 	}
 }
 
-// isRecorded reports whether a state contains a report about served partitions, or the report is
-// obsolete because of another election.
+// isRecorded reports whether the report needs no write: the state already contains it, or another
+// election has made it obsolete.
 func (r report) isRecorded(state *partitionset.State, self placement.InSyncReplica) bool {
 	switch {
 	case r.lost:
@@ -133,12 +135,12 @@ func (r report) isRecorded(state *partitionset.State, self placement.InSyncRepli
 	return state.Serving != r.stopped
 }
 
-// reportedPartitions are the reports that this broker has written. The watch may not have delivered
-// them yet: the state that it shows is then not the one to which the next report must be compared.
+// reportedPartitions contains the reports that this broker has written. While the watch has not
+// delivered a written report, the next report must not be compared with the watched state.
 type reportedPartitions struct {
 	mu struct {
 		sync.Mutex
-		byKey map[partitionset.Key]report // the last report about a served partition
+		byKey map[partitionset.Key]report // last report about each served partition
 	}
 }
 
@@ -168,7 +170,7 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 	for _, one := range served {
 		location, ok := directory.place(one.Topic, one.Partition)
 		if !ok {
-			continue // the Topic does not exist any more
+			continue // the Topic no longer exists
 		}
 		if one.Stopped {
 			if entry, _ := all.sets.find(location.key); !entry.State.KnowsStop(self, brokers) {
@@ -196,7 +198,7 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 }
 
 // forgetLocked removes the reports about topics that do not exist. A Topic that was deleted and
-// created again has the same keys, and its leader epochs begin again. A report about the deleted
+// created again has the same keys, and its leader epochs start again. A report about the deleted
 // Topic must not be used for the new one.
 func (p *reportedPartitions) forgetLocked(directory *directory) {
 	tags := make(map[string]string, len(directory.topics))
@@ -208,10 +210,10 @@ func (p *reportedPartitions) forgetLocked(directory *directory) {
 	})
 }
 
-// stoppedLocked returns reports that partitions are not served any more, for all partitions that
-// this incarnation has reported as served. Such a report results from an image that is not later
-// than the one from which the caller's list of served partitions was computed. It omits partitions
-// without a Topic, because no image contains them.
+// stoppedLocked returns reports that partitions are no longer served, for all partitions that this
+// incarnation has reported as served and that served does not contain. Such a report results from
+// an image that is not later than the image from which the caller computed its list of served
+// partitions. stoppedLocked omits partitions without a Topic, because no image contains them.
 func (p *reportedPartitions) stoppedLocked(all resources, directory *directory,
 	self placement.InSyncReplica) (stopped []report) {
 	for _, topic := range all.topics {

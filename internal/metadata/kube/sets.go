@@ -12,11 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// partitionSets are the decoded PartitionSets of the LogCluster. They are read-only.
+// partitionSets contains the LogCluster's decoded PartitionSets. They are read-only.
 type partitionSets struct {
-	count   int32 // number of sets of the LogCluster (spec.count); 0: none exists
+	count   int32 // number of sets that the LogCluster has (spec.count); 0 if none exists
 	byIndex map[int32]*partitionset.Set
-	faults  []error // entries that cannot be parsed, and sets that contradict others
+	// descriptions of entries that cannot be parsed, and of sets that contradict others
+	faults []error
 	// retained contains the retained partitions of all sets.
 	retained []metadata.RetainedPartition
 }
@@ -45,16 +46,16 @@ func (p partitionSets) contain(other partitionSets) bool {
 	return true
 }
 
-// find returns the entry of a partition. unusable is true if the set has an entry for the partition
-// that cannot be used: one that cannot be parsed, or a state without an assignment. It is also true
-// if the set is missing.
+// find returns a partition's entry. unusable is true if the set has an entry for the partition that
+// cannot be used, because it cannot be parsed, or is a state without an assignment. unusable is
+// also true if the set is missing.
 func (p partitionSets) find(key partitionset.Key) (entry partitionset.Entry, unusable bool) {
 	if p.count == 0 {
 		return partitionset.Entry{}, false
 	}
 	set := p.byIndex[partitionset.Number(key, p.count)]
 	if set == nil {
-		return partitionset.Entry{}, true // the operator restores a set that was deleted
+		return partitionset.Entry{}, true // the operator will restore the deleted set
 	}
 	entry, _ = set.Get(key)
 	if entry.Assignment == nil || entry.State == nil {
@@ -63,8 +64,8 @@ func (p partitionSets) find(key partitionset.Key) (entry partitionset.Entry, unu
 	return entry, unusable
 }
 
-// decodedSets caches the decoded form of each PartitionSet, and decodes only the entries that have
-// changed since the version in the cache.
+// decodedSets caches each PartitionSet in decoded form. It decodes only the entries that have
+// changed since the cached version.
 type decodedSets struct {
 	mu struct {
 		sync.Mutex
@@ -72,23 +73,24 @@ type decodedSets struct {
 	}
 }
 
-// decodedSet is the decoded form of one version of a PartitionSet.
+// decodedSet is one version of a PartitionSet in decoded form.
 type decodedSet struct {
 	uid     types.UID
-	version string // resourceVersion
+	version string // metadata.resourceVersion of the version
 	set     *partitionset.Set
 	faults  []error
-	// retained contains the retained partitions of the set.
+	// retained contains the set's retained partitions.
 	retained []metadata.RetainedPartition
 }
 
-// decode returns the decoded sets of a LogCluster, of which resources are the cached resources.
+// decode returns the decoded sets of a LogCluster. The parameter resources contains the cached
+// PartitionSets.
 func (d *decodedSets) decode(cluster string, resources []*v1alpha1.PartitionSet) partitionSets {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := partitionSets{byIndex: make(map[int32]*partitionset.Set, len(resources))}
 	next := make(map[string]decodedSet, len(resources))
-	// The sets are sorted, so that equal faults have equal text.
+	// Sort the sets, so that equal faults have equal text.
 	sorted := slices.Clone(resources)
 	slices.SortFunc(sorted,
 		func(a, b *v1alpha1.PartitionSet) int { return int(a.Spec.Index - b.Spec.Index) })
@@ -126,20 +128,20 @@ func (d *decodedSets) decode(cluster string, resources []*v1alpha1.PartitionSet)
 	return all
 }
 
-// directory finds the places of partitions. It is immutable.
+// directory finds the places at which partitions are stored. It is immutable.
 type directory struct {
 	sets   []string // names of the PartitionSets
 	topics map[metadata.ID]topicPlace
-	image  *metadata.Image // the metadata image of the same resources; may be nil
+	image  *metadata.Image // metadata image that was built from the same resources; may be nil
 }
 
 // topicPlace is the part of a place that all partitions of a topic share.
 type topicPlace struct {
-	name string // of the Topic resource
-	tag  string // tag of the topic id
+	name string // name of the Topic resource
+	tag  string // tag of the topic's id
 }
 
-// directory returns the directory of the resources.
+// directory returns the directory for the resources.
 func (r resources) directory(image *metadata.Image) *directory {
 	d := &directory{topics: make(map[metadata.ID]topicPlace, len(r.topics)), image: image}
 	for index := range r.sets.count {
@@ -153,7 +155,7 @@ func (r resources) directory(image *metadata.Image) *directory {
 	return d
 }
 
-// place returns where a partition is stored. ok is false if the topic is unknown.
+// place returns the place at which a partition is stored. ok is false if the topic is unknown.
 func (d *directory) place(topic metadata.ID, partition int32) (_ place, ok bool) {
 	if d == nil || len(d.sets) == 0 {
 		return place{}, false
@@ -163,16 +165,16 @@ func (d *directory) place(topic metadata.ID, partition int32) (_ place, ok bool)
 	return place{d.sets[partitionset.Number(key, int32(len(d.sets)))], key, topicPlace.tag}, ok
 }
 
-// place is where a partition is stored.
+// place identifies the PartitionSet and the entry that store a partition.
 type place struct {
 	set string // name of the PartitionSet
 	key partitionset.Key
-	tag string // tag of the topic id
+	tag string // tag of the topic's id
 }
 
-// assigned reports whether a set contains the partition, and for the same topic. A Topic that was
+// assigned reports whether a set contains the partition for the same topic. A Topic that was
 // deleted and created again has the same keys. A broker may still lead a partition of the deleted
-// Topic, in a leader epoch that is also one of the new Topic.
+// Topic, in a leader epoch that the new Topic also has.
 func (p place) assigned(set *partitionset.Set) bool {
 	entry, _ := set.Get(p.key)
 	return entry.Assignment != nil && entry.Assignment.Tag == p.tag

@@ -20,7 +20,7 @@ import (
 // testSets is the number of PartitionSets in these tests.
 const testSets = 2
 
-// orders returns the key of a partition of Topic orders.
+// orders returns the key of a partition in the Topic orders.
 func orders(index int32) partitionset.Key { return partitionset.Key{Topic: "orders", Index: index} }
 
 // emptySets returns the PartitionSets of a new LogCluster.
@@ -35,12 +35,12 @@ func emptySets(cluster string) (sets []*v1alpha1.PartitionSet) {
 	return sets
 }
 
-// setName returns the name of the set of a partition of LogCluster demo.
+// setName returns the name of the set that contains a partition of the LogCluster demo.
 func setName(key partitionset.Key) string {
 	return v1alpha1.PartitionSetName("demo", partitionset.Number(key, testSets))
 }
 
-// change changes the set of a partition, in place of the operator.
+// change changes the set that contains a partition, in place of the operator.
 func (f *fixture) change(key partitionset.Key, change func(*partitionset.Set)) {
 	f.t.Helper()
 	for {
@@ -58,7 +58,7 @@ func (f *fixture) tryChange(key partitionset.Key, change func(*partitionset.Set)
 	return f.tryChangeSet(setName(key), change)
 }
 
-// tryChangeSet changes the set with a name, and fails after a conflict.
+// tryChangeSet changes the set with the given name, and fails after a conflict.
 func (f *fixture) tryChangeSet(name string, change func(*partitionset.Set)) error {
 	resource := &v1alpha1.PartitionSet{}
 	f.get(name, resource)
@@ -134,7 +134,7 @@ func (f *fixture) lead(key partitionset.Key, leader, leaderEpoch int32, brokerEp
 	})
 }
 
-// note changes a PartitionSet without a change of any entry, as another client may do.
+// note changes a PartitionSet but none of its entries, as another client may do.
 func (f *fixture) note(key partitionset.Key) {
 	f.t.Helper()
 	resource := &v1alpha1.PartitionSet{}
@@ -153,7 +153,7 @@ func (b *broker) changeOne(change metadata.ISRChange) (result error) {
 	return result
 }
 
-// setOf returns a PartitionSet with one partition of Topic orders.
+// setOf returns a PartitionSet with one partition of the Topic orders.
 func setOf(assignment, state string) *v1alpha1.PartitionSet {
 	set := emptySets("demo")[partitionset.Number(orders(0), testSets)]
 	set.UID, set.ResourceVersion = "uid", "1"
@@ -166,8 +166,8 @@ func setOf(assignment, state string) *v1alpha1.PartitionSet {
 	return set
 }
 
-// TestSetsAreDecodedOnce: a version of a set is decoded once. A set of another LogCluster, and one
-// that contradicts the others, is ignored.
+// TestSetsAreDecodedOnce checks that each version of a set is decoded only once. A set of another
+// LogCluster, and a set that contradicts the others, must be ignored.
 func TestSetsAreDecodedOnce(t *testing.T) {
 	var cache decodedSets
 	sets := emptySets("demo")
@@ -199,8 +199,8 @@ func TestSetsAreDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestFaultyEntriesAreReportedAndFound: an entry that cannot be parsed, and a state without an
-// assignment, are unusable. They are not the same as no entry.
+// TestFaultyEntriesAreReportedAndFound checks that an entry that cannot be parsed, and a state
+// without an assignment, count as unusable. They must not be treated like missing entries.
 func TestFaultyEntriesAreReportedAndFound(t *testing.T) {
 	const good = "0@1 0:1 i 1"
 	for name, c := range map[string]struct {
@@ -223,7 +223,8 @@ func TestFaultyEntriesAreReportedAndFound(t *testing.T) {
 	}
 }
 
-// TestRetainedPartitionsAreListed: the image contains the retained partitions of all sets.
+// TestRetainedPartitionsAreListed checks that the image contains the retained partitions of all
+// sets.
 func TestRetainedPartitionsAreListed(t *testing.T) {
 	set := setOf("0,1 abcdefgh retained", "-@4? 0:1,1 i 3")
 	set.Spec.Assignments["orders/1"] = "1 abcdefgh"
@@ -235,7 +236,7 @@ func TestRetainedPartitionsAreListed(t *testing.T) {
 	}
 }
 
-// TestErrorsOfChanges: only an error that proves that nothing was written is a conflict.
+// TestErrorsOfChanges checks that only an error that proves that nothing was written is a conflict.
 func TestErrorsOfChanges(t *testing.T) {
 	sets := v1alpha1.GroupVersion.WithResource("partitionsets").GroupResource()
 	invalid := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("PartitionSet").GroupKind(),

@@ -36,27 +36,29 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// librariesLog lets only the first store of a process set the logger of the Kubernetes libraries,
+// librariesLog lets only the process's first store set the logger of the Kubernetes libraries,
 // because SetLogger is not safe for concurrent use.
 var librariesLog sync.Once
 
-// Options of a Store.
+// Options contains the options of a Store.
 type Options struct {
 	Config    *rest.Config
 	Namespace string
 	Cluster   string // name of the LogCluster
-	// PodUID is the uid of the broker's pod, by which the operator detects that the broker has
-	// exited; "" outside a pod.
+	// PodUID is the uid of the broker's pod, by which the operator detects that the broker has exited.
+	// It is "" outside a pod.
 	PodUID string
-	// Trust returns the value of Registration.Trust of this broker's Lease, "" for none; may be nil.
+	// Trust returns the value of Registration.Trust for this broker's Lease, or "" for none. It may be
+	// nil.
 	Trust func() string
-	// Passwords is set if a listener of this broker authenticates by passwords. The first image then
-	// waits for the Secrets with verifiers: clients treat a login that fails as final.
+	// Passwords is set if a listener of this broker authenticates clients by passwords. The first
+	// image then waits for the Secrets with verifiers, because clients treat a login that fails as
+	// final.
 	Passwords bool
-	// UnknownUsers returns the key v1alpha1.KeyUnknownUsers; may be nil.
+	// UnknownUsers returns the value of the key v1alpha1.KeyUnknownUsers. It may be nil.
 	UnknownUsers func() []byte
-	Registry     prometheus.Registerer // for the store's metrics; may be nil
-	Logger       *slog.Logger          // default: discards everything
+	Registry     prometheus.Registerer // registry for the store's metrics; may be nil
+	Logger       *slog.Logger          // logger; by default, messages are discarded
 
 	times times
 }
@@ -66,34 +68,34 @@ type Options struct {
 // concurrent use.
 type Store struct {
 	opts Options
-	// client reads from the API server, not from the cache.
+	// client reads directly from the API server, and not from the cache.
 	client client.Client
-	cache  cache.Cache                     // fed by the watches
+	cache  cache.Cache                     // cache that the watches fill
 	self   atomic.Pointer[metadata.Broker] // this broker, as registered
 	keeper atomic.Pointer[keeper]          // keeper of this broker's Lease
 	// registering is the keeper that acquires the Lease, or has acquired it.
 	registering atomic.Pointer[keeper]
 	volume      atomic.Pointer[v1alpha1.BrokerVolume] // last argument of ReportVolume
 	scrub       atomic.Pointer[string]                // last argument of ReportScrub, as text
-	// unreachable is the last argument of ReportUnreachable, and renew has a buffer of one.
+	// unreachable is the last argument of ReportUnreachable. The channel renew has a buffer of one.
 	unreachable atomic.Pointer[string]
 	renew       chan struct{}
-	writer      *commit.Writer // writes PartitionSets
-	// alive, states and directory belong to the last image.
+	writer      *commit.Writer // writer of PartitionSets
+	// alive, states and directory are derived from the last image.
 	alive     atomic.Pointer[map[int32]metadata.Broker]
 	states    atomic.Pointer[map[int32]placement.BrokerState]
 	directory atomic.Pointer[directory]
 	decoded   decodedSets
 	reported  reportedPartitions
-	secrets   *secretWatches // used by the goroutine of follow
+	secrets   *secretWatches // used only by the goroutine of follow
 	metrics   *metrics
 
 	// Event handlers set these flags. Each channel has a buffer of one.
-	changed chan struct{} // a LogCluster, Topic or PartitionSet has changed
-	leases  chan struct{} // a Lease has changed
+	changed chan struct{} // flag that a LogCluster, Topic or PartitionSet has changed
+	leases  chan struct{} // flag that a Lease has changed
 }
 
-// New returns a store. It makes no request; Run does.
+// New returns a store. It makes no requests; Run makes them.
 func New(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -109,8 +111,8 @@ func New(opts Options) (*Store, error) {
 		return nil, fmt.Errorf("register resources: %w", err)
 	}
 	config := rest.CopyConfig(opts.Config)
-	// Client-side rate limiting is disabled, because it would delay the renewal of the Lease behind
-	// the writes of PartitionSets.
+	// Disable client-side rate limiting, because it would delay the Lease's renewal behind writes of
+	// PartitionSets.
 	config.QPS = -1
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRetry{next} })
 	s := &Store{opts: opts, changed: make(chan struct{}, 1), leases: make(chan struct{}, 1),
@@ -147,14 +149,15 @@ func (s *Store) countBrokers() int {
 	return 0
 }
 
-// cacheOptions restrict the watches to this cluster, as far as the API server's selectors allow.
+// cacheOptions restricts the watches to this cluster, as far as the API server's selectors allow.
 func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 	ofCluster := labels.SelectorFromSet(labels.Set{v1alpha1.LabelCluster: s.opts.Cluster})
 	return cache.Options{
-		Scheme:                       scheme,
-		DefaultNamespaces:            map[string]cache.Config{s.opts.Namespace: {}},
-		DefaultUnsafeDisableDeepCopy: new(true), // this package does not change listed objects
-		// Managed fields are half of the size of each object. An update may omit them: the API
+		Scheme:            scheme,
+		DefaultNamespaces: map[string]cache.Config{s.opts.Namespace: {}},
+		// deep copies are unnecessary, because this package does not change listed objects
+		DefaultUnsafeDisableDeepCopy: new(true),
+		// Drop managed fields, which are half of each object's size. An update may omit them: the API
 		// server then keeps them.
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -176,7 +179,7 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	watches := make(chan error, 1)
 	go func() {
 		watches <- s.cache.Start(ctx)
-		cancel() // without watches no further image can be built
+		cancel() // stops the store, because no further image can be built without watches
 	}()
 	err := s.run(ctx, self, apply)
 	cancel()
@@ -186,8 +189,8 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	return err
 }
 
-// addHandlers adds the event handlers. It retries until ctx ends: the API server may be unavailable
-// when a broker starts.
+// addHandlers adds the event handlers. It retries until ctx ends, because the API server may be
+// unavailable when a broker starts.
 func (s *Store) addHandlers(ctx context.Context) {
 	for attempts := (outage.State{}); ; {
 		err := s.tryAddHandlers(ctx)
@@ -204,7 +207,7 @@ func (s *Store) addHandlers(ctx context.Context) {
 	}
 }
 
-// tryAddHandlers adds the event handlers that set the flags of s.
+// tryAddHandlers adds the event handlers, which set the flags of s.
 func (s *Store) tryAddHandlers(ctx context.Context) error {
 	for object, flag := range map[client.Object]chan struct{}{
 		&v1alpha1.LogCluster{}: s.changed, &v1alpha1.Topic{}: s.changed,
@@ -240,9 +243,9 @@ func notify(flag chan<- struct{}) {
 }
 
 // affectsImage reports whether an update can change an image. An image does not depend on the
-// status of LogClusters, Topics and LogUsers. That status only aggregates the state of partitions,
-// and it is written many times while a broker fails or returns. Of their annotations, an image
-// depends on AnnotationCleanNow and AnnotationScrubNow only.
+// status of LogClusters, Topics and LogUsers. This status only aggregates the states of partitions,
+// and is written many times while a broker fails or returns. Of these resources' annotations, an
+// image depends only on AnnotationCleanNow and AnnotationScrubNow.
 func affectsImage(before, after any) bool {
 	switch before.(type) {
 	case *v1alpha1.LogCluster, *v1alpha1.Topic, *v1alpha1.LogUser:
@@ -270,8 +273,8 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 		return nil // acquire fails only when ctx ends
 	}
 	self.Epoch, self.Leaving = epoch, false
-	// The bound of producer ids in the Lease may be higher than the requested bound. It must be
-	// read before keep starts, because keeper.registered belongs to keep's goroutine from then on.
+	// The bound for producer ids in the Lease may be higher than the requested bound. Read it before
+	// keep starts, because from then on keeper.registered belongs to keep's goroutine.
 	self.ProducerIDs = max(0, keeper.registered.ProducerIDs)
 	s.self.Store(&self)
 	s.keeper.Store(keeper)
@@ -321,25 +324,26 @@ func (s *Store) follow(ctx context.Context, v *view) {
 	}
 }
 
-// view is the state of follow.
+// view contains the state of follow.
 type view struct {
 	liveness liveness
-	renewed  func() time.Time // returns the time of the last renewal of the own Lease
+	renewed  func() time.Time // returns the time at which this broker's Lease was last renewed
 	apply    func(*metadata.Image)
 
-	changed bool // resources may differ from the last image
-	// again is when the resources must be read again although no event has announced a change; zero:
-	// never. No event announces that a Secret does not exist.
+	changed bool // true if the resources may differ from the last image
+	// again is the time at which the resources must be read again even if no event has announced a
+	// change; zero if there is none. It is needed because no event announces that a Secret does not
+	// exist.
 	again    time.Time
 	alive    map[int32]metadata.Broker
 	cache    imageCache
 	last     *metadata.Image
-	reported string // the text of the faults that were logged last
+	reported string // text of the faults that were logged last
 	unread   unreadSecret
 }
 
-// update brings the view up to date and applies a new image if it differs from the last one. It
-// returns the time after which update must be called again at the latest.
+// update updates the view, and applies a new image if it differs from the last one. It returns the
+// time after which update must be called again at the latest.
 func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	now := time.Now()
 	leases := &coordinationv1.LeaseList{}
@@ -384,9 +388,9 @@ func (v *view) next(now time.Time) time.Duration {
 }
 
 // cacheComplete reports whether the caches contain every topic and partition that exists. A watch
-// may begin with an outdated list from an API server's cache. The records of a topic that is
-// missing from the first image are deleted. For the same reason all sets of the LogCluster must
-// exist: the operator creates them, also one that was deleted by mistake.
+// may begin with an outdated list from an API server's cache. If a topic is missing from the first
+// image, its records are deleted. For the same reason all sets of the LogCluster must exist. The
+// operator creates them, even a set that was deleted by mistake.
 func (s *Store) cacheComplete(ctx context.Context, all resources) (bool, error) {
 	topics, sets := &v1alpha1.TopicList{}, &v1alpha1.PartitionSetList{}
 	namespace := client.InNamespace(s.opts.Namespace)
@@ -410,12 +414,12 @@ func (s *Store) cacheComplete(ctx context.Context, all resources) (bool, error) 
 	return live.complete() && all.sets.contain(live), nil
 }
 
-// applyImage builds an image. It applies the image only if it differs from the last one, because
-// apply iterates over all partitions.
+// applyImage builds an image, and applies it only if it differs from the last one, because apply
+// iterates over all partitions.
 func (s *Store) applyImage(v *view, all resources) {
 	if all.cluster == nil {
-		// The LogCluster was deleted or is not created yet. The settings of topics are unknown, so
-		// the last image stays.
+		// The LogCluster was deleted or is not created yet. The settings of topics are unknown, so keep
+		// the last image.
 		s.reportFaults(v, fmt.Errorf("LogCluster %s does not exist", s.opts.Cluster))
 		return
 	}
@@ -428,8 +432,7 @@ func (s *Store) applyImage(v *view, all resources) {
 	if !changed {
 		image = v.last
 	}
-	// These are stored before the image is applied, because calls that result from the image use
-	// them.
+	// Store these before the image is applied, because calls that result from the image use them.
 	alive, states := v.alive, make(map[int32]placement.BrokerState, len(v.alive))
 	for id, broker := range alive {
 		states[id] = broker.State()
@@ -446,7 +449,7 @@ func (s *Store) applyImage(v *view, all resources) {
 // faultsShown is the maximum number of faults in one log line.
 const faultsShown = 5
 
-// reportFaults logs faults if they have changed: every update finds the same faults again.
+// reportFaults logs faults if they have changed, because every update finds the same faults again.
 func (s *Store) reportFaults(v *view, faults ...error) {
 	var lines []string
 	for _, fault := range faults[:min(len(faults), faultsShown)] {
@@ -462,7 +465,7 @@ func (s *Store) reportFaults(v *view, faults ...error) {
 	v.reported = text
 }
 
-// resources lists the cached resources.
+// resources returns the cached resources.
 func (s *Store) resources(ctx context.Context) (resources, error) {
 	clusters, topics, sets, users := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{},
 		&v1alpha1.PartitionSetList{}, &v1alpha1.LogUserList{}
@@ -483,7 +486,7 @@ func (s *Store) resources(ctx context.Context) (resources, error) {
 	return all, nil
 }
 
-// pointers returns pointers to the items of a list, which must not be appended to afterwards.
+// pointers returns pointers to the items of a list. Nothing may be appended to the list afterwards.
 func pointers[T any](items []T) []*T {
 	all := make([]*T, len(items))
 	for i := range items {

@@ -25,8 +25,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// fixture is a namespace of a real API server that contains the LogCluster demo, and a client with
-// all permissions.
+// fixture consists of a namespace of a real API server, which contains the LogCluster demo, and of
+// a client with all permissions.
 type fixture struct {
 	t         *testing.T
 	config    *rest.Config
@@ -90,7 +90,8 @@ func TestWithAPIServer(t *testing.T) {
 		"removal of retained records":           testRemoval,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each test waits for renewals of Leases, in a separate namespace
+			// tests run in parallel, because each waits for renewals of Leases; each has its own namespace
+			t.Parallel()
 			test(newFixture(t, config))
 		})
 	}
@@ -142,8 +143,8 @@ func (f *fixture) topic(name string, partitions int32) {
 	}
 }
 
-// elect makes a broker the leader of a partition, in place of the operator, once the broker has
-// registered with brokerEpoch.
+// elect makes a broker the leader of a partition, in place of the operator. It first waits until
+// the broker has registered with brokerEpoch.
 func (f *fixture) elect(key partitionset.Key, leader, leaderEpoch int32, brokerEpoch int64) {
 	f.t.Helper()
 	await.Until(f.t, "broker registered", func() bool {
@@ -156,7 +157,7 @@ func (f *fixture) elect(key partitionset.Key, leader, leaderEpoch int32, brokerE
 	f.lead(key, leader, leaderEpoch, brokerEpoch)
 }
 
-// broker is a running Store and the images that it has applied.
+// broker is a running Store, together with the images that it has applied.
 type broker struct {
 	*Store
 	t      *testing.T
@@ -167,19 +168,20 @@ type broker struct {
 	err    error
 }
 
-// waitMax is the timeout of what must succeed. A slow machine must not exceed it.
+// waitMax is the timeout for conditions that must become true. Even a slow machine does not need so
+// long.
 const waitMax = await.Limit
 
-// lasting are times that a slow machine does not exceed.
+// lasting contains times that even a slow machine does not exceed.
 var lasting = times{lease: time.Hour, request: waitMax, changeISR: waitMax, serving: waitMax}
 
-// run starts a broker and does not wait until it is registered.
+// run starts a broker, and does not wait until it is registered.
 func (f *fixture) run(id int32, config *rest.Config) *broker {
 	f.t.Helper()
 	return f.runAs(registration(id), config)
 }
 
-// runExpiring starts a broker whose Lease is valid for as long as in production.
+// runExpiring starts a broker whose Lease is valid for the same time as in production.
 func (f *fixture) runExpiring(id int32, config *rest.Config) *broker {
 	f.t.Helper()
 	expiring := lasting
@@ -187,7 +189,7 @@ func (f *fixture) runExpiring(id int32, config *rest.Config) *broker {
 	return f.runWith(registration(id), Options{Config: config, times: expiring})
 }
 
-// registration returns what a broker registers as.
+// registration returns the broker as which the broker with the given id registers.
 func registration(id int32) metadata.Broker {
 	return metadata.Broker{
 		ID: id, Endpoints: metadata.Endpoints(fmt.Sprintf("kafka://demo-broker-%d:9092", id)),
@@ -208,7 +210,7 @@ func (f *fixture) runWithPasswords(id int32, config *rest.Config) *broker {
 	return f.runWith(registration(id), Options{Config: config, Passwords: true})
 }
 
-// runWith starts a broker with options. Its times are lasting if the options have none.
+// runWith starts a broker with the given options. If the options contain no times, it uses lasting.
 func (f *fixture) runWith(self metadata.Broker, opts Options) *broker {
 	f.t.Helper()
 	opts.Namespace, opts.Cluster = f.namespace, "demo"
@@ -235,7 +237,7 @@ func (b *broker) stop() {
 	<-b.ended
 }
 
-// until waits for an image that satisfies a condition and returns it.
+// until waits for an image that satisfies a condition, and returns the image.
 func (b *broker) until(what string, satisfied func(*metadata.Image) bool) *metadata.Image {
 	b.t.Helper()
 	expired := time.After(waitMax)
@@ -406,7 +408,7 @@ func testDeletedLease(f *fixture) {
 	})
 }
 
-// interruptible returns a configuration whose requests fail while unavailable is set.
+// interruptible returns a client configuration whose requests fail while unavailable is set.
 func (f *fixture) interruptible() (config *rest.Config, unavailable *atomic.Bool) {
 	unavailable = &atomic.Bool{}
 	config = rest.CopyConfig(f.config)
@@ -421,9 +423,9 @@ func (f *fixture) interruptible() (config *rest.Config, unavailable *atomic.Bool
 	return config, unavailable
 }
 
-// testOutage: broker 0 is disconnected from the API server for longer than its Lease is valid.
-// Broker 0 keeps its last image, and broker 1 observes broker 0 as down. After the outage broker 1
-// observes broker 0 as up again. The Lease of broker 1 does not expire, even on a slow machine.
+// testOutage disconnects broker 0 from the API server for longer than its Lease is valid. Broker 0
+// must keep its last image, and broker 1 must observe broker 0 as down. After the outage broker 1
+// must observe broker 0 as up again. Broker 1's Lease does not expire, even on a slow machine.
 func testOutage(f *fixture) {
 	interrupted, unavailable := f.interruptible()
 	f.topic("orders", 1)

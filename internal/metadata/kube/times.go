@@ -8,16 +8,16 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// times limit the requests of a store and the validity of its Lease. Only tests set them: a Lease
-// must not expire because the machine is slow, unless the test is about that.
+// times contains limits for a store's requests, and the validity of its Lease. Only tests set them,
+// so that a Lease does not expire because the machine is slow, unless the test is about that.
 type times struct {
-	lease     time.Duration // lease.Duration
-	request   time.Duration // requestTimeout
-	changeISR time.Duration // metadata.ChangeISRTimeout
-	serving   time.Duration // servingTimeout
+	lease     time.Duration // replaces lease.Duration
+	request   time.Duration // replaces requestTimeout
+	changeISR time.Duration // replaces metadata.ChangeISRTimeout
+	serving   time.Duration // replaces servingTimeout
 }
 
-// withDefaults returns the times with the values of production where t has none.
+// withDefaults returns the times, with production values in place of zero times.
 func (t times) withDefaults() times {
 	return times{lease: cmp.Or(t.lease, lease.Duration), request: cmp.Or(t.request, requestTimeout),
 		changeISR: cmp.Or(t.changeISR, metadata.ChangeISRTimeout),

@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestReportOfUnreachablePeersIsWrittenOnlyWhenItChanges: the Lease is renewed at once for a new
-// report, and only then. The next incarnation removes the report and the mark of the previous one.
+// TestReportOfUnreachablePeersIsWrittenOnlyWhenItChanges checks that the Lease is renewed at once
+// for a new report, and only then. The next incarnation must remove the report and the mark of the
+// previous one.
 func TestReportOfUnreachablePeersIsWrittenOnlyWhenItChanges(t *testing.T) {
 	store := &Store{renew: make(chan struct{}, 1)}
 	k := newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{})

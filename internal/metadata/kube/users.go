@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// ChangeUser implements metadata.UserAdmin. It patches the LogUser of the principal, whether it was
-// created through Kafka or from a manifest.
+// ChangeUser implements metadata.UserAdmin. It patches the principal's LogUser, even if the LogUser
+// was created from a manifest and not through Kafka.
 func (s *Store) ChangeUser(ctx context.Context, change metadata.UserChange) error {
 	for attempt := 1; ; attempt++ {
 		err := s.tryChangeUser(ctx, change)
@@ -50,7 +50,7 @@ func (s *Store) tryChangeUser(ctx context.Context, change metadata.UserChange) e
 		client.MergeFromWithOptions(user, client.MergeFromWithOptimisticLock{}))
 }
 
-// findUser reads the LogUser of a principal from the API server, or returns nil.
+// findUser reads a principal's LogUser from the API server, or returns nil.
 func (s *Store) findUser(ctx context.Context, name string) (*v1alpha1.LogUser, error) {
 	list := &v1alpha1.LogUserList{}
 	if err := s.client.List(ctx, list, client.InNamespace(s.opts.Namespace)); err != nil {
@@ -70,7 +70,7 @@ func (s *Store) findUser(ctx context.Context, name string) (*v1alpha1.LogUser, e
 	return metadata.OldestUsers(found)[0], nil
 }
 
-// userError maps the error of a write request.
+// userError maps a write request's error.
 func userError(name string, err error) error {
 	switch {
 	case err == nil:
@@ -82,8 +82,8 @@ func userError(name string, err error) error {
 }
 
 // AlterScram implements metadata.UserAdmin. It patches one key of the Secret
-// v1alpha1.ScramAdminSecretName, which the operator creates: a broker must not be able to create
-// Secrets.
+// v1alpha1.ScramAdminSecretName. The operator creates this Secret, because a broker must not be
+// able to create Secrets.
 func (s *Store) AlterScram(ctx context.Context, change metadata.ScramChange) error {
 	user, err := s.findUser(ctx, change.Name)
 	if err != nil {

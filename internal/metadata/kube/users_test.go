@@ -19,8 +19,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// restricted returns a configuration that may read what a broker reads, and of the Secrets only
-// those with the given names.
+// restricted returns a client configuration that may read the same resources as a broker. Of the
+// Secrets, it may read only those with the given names.
 func (f *fixture) restricted(secrets ...string) *rest.Config {
 	group, read := []string{v1alpha1.GroupVersion.Group}, []string{"get", "list", "watch"}
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"}, Rules: []rbacv1.PolicyRule{
@@ -73,14 +73,15 @@ func (f *fixture) owned(secret *corev1.Secret) *corev1.Secret {
 	return secret
 }
 
-// knows returns the condition that the image has a verifier of a user.
+// knows returns a condition on an image: that it has a verifier for the user or, if want is false,
+// that it has none.
 func knows(user string, want bool) func(*metadata.Image) bool {
 	return func(image *metadata.Image) bool {
 		return (len(image.Security.Verifiers(v1alpha1.ScramSha512, user)) == 1) == want
 	}
 }
 
-// authenticate makes the listener of the LogCluster authenticate by passwords.
+// authenticate makes the LogCluster's listener authenticate clients by passwords.
 func (f *fixture) authenticate() {
 	f.t.Helper()
 	cluster := &v1alpha1.LogCluster{}
@@ -92,7 +93,7 @@ func (f *fixture) authenticate() {
 	}
 }
 
-// permitSecrets replaces the names of the Secrets in the Role of restricted.
+// permitSecrets replaces the names of the Secrets in the Role that restricted has created.
 func (f *fixture) permitSecrets(names ...string) {
 	f.t.Helper()
 	role := &rbacv1.Role{}
@@ -103,12 +104,13 @@ func (f *fixture) permitSecrets(names ...string) {
 	}
 }
 
-// testRoleWithoutSecrets: a listener of a paused LogCluster gets authentication, and the operator
-// does not change the Role. Brokers that run still apply images, and so does a broker that is
-// restarted with its previous listeners. Passwords work when the Role names their Secrets.
+// testRoleWithoutSecrets enables authentication for a listener of a paused LogCluster, whose Role
+// the operator does not change. Running brokers must still apply images, and so must a broker that
+// is restarted with its previous listeners. Passwords must work when the Role names their Secrets.
 func testRoleWithoutSecrets(f *fixture) {
 	f.topic("orders", 1)
-	config := f.restricted("of-another-cluster") // without a name, all Secrets would be permitted
+	// a name is needed, because without names all Secrets would be permitted
+	config := f.restricted("of-another-cluster")
 	b := f.run(0, config)
 	b.until("up", up(0))
 	f.authenticate()
@@ -126,8 +128,8 @@ func testRoleWithoutSecrets(f *fixture) {
 	b.until("Role updated", knows("alice", true))
 }
 
-// testRoleWithoutNextShard: a new shard of passwords exists, and the operator does not add the next
-// one to the Role. The users of all other shards are still added and removed.
+// testRoleWithoutNextShard creates a new shard of passwords, while the operator does not add the
+// next shard to the Role. The users in all other shards must still be added and removed.
 func testRoleWithoutNextShard(f *fixture) {
 	f.authenticate()
 	first := f.shard("demo-scram-0", "alice", "1")
@@ -146,8 +148,9 @@ func testRoleWithoutNextShard(f *fixture) {
 	}
 }
 
-// testForeignSecret: a person who may create Secrets, but no LogUsers, creates one with the name of
-// the next shard. Its user cannot log in, and brokers start as if it did not exist.
+// testForeignSecret checks a person who may create Secrets, but no LogUsers, and creates a Secret
+// with the name of the next shard. The user in this Secret must not be able to log in, and brokers
+// must start as if the Secret did not exist.
 func testForeignSecret(f *fixture) {
 	f.authenticate()
 	f.create(f.shard("demo-scram-0", "alice", "1"))
@@ -160,8 +163,9 @@ func testForeignSecret(f *fixture) {
 	}
 }
 
-// testFirstImageWaitsForPasswords: a broker whose listener authenticates by passwords is started
-// before it may read them. Clients treat a login that fails as final, so it must not serve yet.
+// testFirstImageWaitsForPasswords starts a broker whose listener authenticates clients by
+// passwords, before the broker may read the passwords. The broker must not serve yet, because
+// clients treat a login that fails as final.
 func testFirstImageWaitsForPasswords(f *fixture) {
 	f.authenticate()
 	f.create(f.shard("demo-scram-0", "alice", "1"))
@@ -178,8 +182,8 @@ func testFirstImageWaitsForPasswords(f *fixture) {
 	})
 }
 
-// TestUnreadSecretIsLoggedOnce: the Role names a new shard a moment after its creation, which is
-// not a fault.
+// TestUnreadSecretIsLoggedOnce checks that a Secret that stays unread is logged once. A short delay
+// must not be logged, because the Role names a new shard a moment after its creation.
 func TestUnreadSecretIsLoggedOnce(t *testing.T) {
 	var u unreadSecret
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -196,8 +200,8 @@ func TestUnreadSecretIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// testUsers: the first image contains the passwords and ACLs of all users, as clients treat a login
-// that fails as final. Later images follow all shards.
+// testUsers checks that the first image contains the passwords and ACLs of all users, because
+// clients treat a login that fails as final. Later images must follow changes in all shards.
 func testUsers(f *fixture) {
 	f.authenticate()
 	config := f.restricted("demo-scram-admin", "demo-scram-0", "demo-scram-1", "demo-scram-2")
@@ -232,8 +236,8 @@ func testUsers(f *fixture) {
 	})
 }
 
-// TestPasswordOfALogUserTakesPrecedence: an admin client may have set a password for a principal
-// before its LogUser existed.
+// TestPasswordOfALogUserTakesPrecedence checks a principal for which an admin client has set a
+// password before its LogUser existed.
 func TestPasswordOfALogUserTakesPrecedence(t *testing.T) {
 	admin := shard(t, "demo-scram-admin", "alice", "old")
 	admin.Data["invalid"] = []byte("{")
@@ -246,9 +250,9 @@ func TestPasswordOfALogUserTakesPrecedence(t *testing.T) {
 	}
 }
 
-// testAdminPasswordsBeforeLogUsers: a password that an admin client sets works before a LogUser of
-// type Scram, and thus the first shard, exists. Without the Secret for such passwords, the change
-// is refused as one that can be repeated.
+// testAdminPasswordsBeforeLogUsers checks that a password that an admin client sets works before a
+// LogUser of type Scram, and therefore the first shard, exists. If the Secret for such passwords
+// does not exist, the change must be refused with an error after which it can be repeated.
 func testAdminPasswordsBeforeLogUsers(f *fixture) {
 	f.authenticate()
 	b := f.runWithPasswords(0, f.config)
@@ -287,8 +291,8 @@ func testAdminPasswordsBeforeLogUsers(f *fixture) {
 	})
 }
 
-// TestUnchangedUsersAreCompiledOnce is trap 32 of docs/security.md: images follow each other
-// quickly, and the ACLs of 5,000 users are compiled only when one of them has changed.
+// TestUnchangedUsersAreCompiledOnce checks trap 32 in docs/security.md: images follow each other
+// quickly, so the ACLs of 5,000 users must be compiled only when one of them has changed.
 func TestUnchangedUsersAreCompiledOnce(t *testing.T) {
 	r := resources{cluster: &v1alpha1.LogCluster{}}
 	r.cluster.Name, r.cluster.UID, r.cluster.Generation = "demo", "c", 1

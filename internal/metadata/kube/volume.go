@@ -2,8 +2,8 @@ package kube
 
 import "heartwood.dev/heartwood/api/v1alpha1"
 
-// ReportVolume implements metadata.VolumeReporter. The next renewal of the Lease contains the
-// report, so a report causes no write.
+// ReportVolume implements metadata.VolumeReporter. The Lease's next renewal contains the report, so
+// a report causes no extra write.
 func (s *Store) ReportVolume(volume v1alpha1.BrokerVolume) {
 	s.volume.Store(&volume)
 }

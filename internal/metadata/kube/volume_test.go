@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestLeaseContainsTheReportedVolume: the report that a store received before it registered is in
-// the Lease, and an incarnation that has not measured its volume removes the report of the previous
-// one.
+// TestLeaseContainsTheReportedVolume checks that a report that a store receives before it registers
+// is in the Lease. An incarnation that has not measured its volume must remove the previous
+// incarnation's report.
 func TestLeaseContainsTheReportedVolume(t *testing.T) {
 	store := &Store{}
 	k := newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{})

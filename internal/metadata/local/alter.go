@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// AlterTopic implements metadata.Alterer. It rejects a change of a topic that a manifest describes
-// (ADR 0160).
+// AlterTopic implements metadata.Alterer. It rejects a change of a topic that is in a manifest (ADR
+// 0160).
 func (s *Store) AlterTopic(ctx context.Context, change metadata.TopicChange) error {
 	return s.changeOrCheck(ctx, change.Validate, func(d *document) error {
 		index, err := d.changeable(change.Name, "change")
@@ -66,7 +66,7 @@ func (d *document) alterCluster(change metadata.ClusterChange,
 		len(metadata.ResolveGroupOverrides(altered)) == 0 {
 		d.Cluster = nil
 	}
-	if err := d.drain(); err != nil { // the default number of replicas may have changed
+	if err := d.drain(); err != nil { // called because the default number of replicas may have changed
 		return fmt.Errorf("%w: %w", metadata.ErrInvalidSettings, err)
 	}
 	return nil
@@ -90,7 +90,7 @@ func (s *Store) CreatePartitions(ctx context.Context,
 }
 
 // changeOrCheck makes a change. If check is set, it only validates the change, on a copy of the
-// document that it discards.
+// document that it then discards.
 func (s *Store) changeOrCheck(ctx context.Context, check bool, f func(*document) error) error {
 	return s.request(ctx, func() error {
 		if !check {
@@ -104,9 +104,10 @@ func (s *Store) changeOrCheck(ctx context.Context, check bool, f func(*document)
 	})
 }
 
-// changeable returns the index of a topic that admin clients may change or delete, which verb
-// names. It fails if the topic does not exist, or if a manifest describes it: the next start, or
-// the next save of the file, would revert the change or create the topic again (ADR 0160).
+// changeable returns the index of a topic that admin clients want to change or delete; verb names
+// the operation for the error. It fails if the topic does not exist, or if a manifest contains it:
+// the next start, or the next save of the file, would revert the change or create the topic again
+// (ADR 0160).
 func (d *document) changeable(name, verb string) (index int, err error) {
 	index, exists := d.find(name)
 	switch {
@@ -119,8 +120,8 @@ func (d *document) changeable(name, verb string) (index int, err error) {
 	return index, nil
 }
 
-// Reassign implements metadata.Mover. It also accepts topics that have a manifest, because
-// manifests contain no assignments; but it does not change their number of replicas.
+// Reassign implements metadata.Mover. It also accepts topics that are in a manifest, because
+// manifests contain no assignments. But it does not change the number of replicas of such topics.
 func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	faults := make([]error, len(moves))
 	err := s.request(ctx, func() error {
@@ -147,7 +148,7 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// topicResource returns the resource of a topic, nil if it does not exist.
+// topicResource returns a topic's resource, or nil if the topic does not exist.
 func (d *document) topicResource(name string) *v1alpha1.Topic {
 	index, exists := d.find(name)
 	if !exists {
@@ -156,7 +157,8 @@ func (d *document) topicResource(name string) *v1alpha1.Topic {
 	return d.Topics[index].resource()
 }
 
-// checkMove validates a move. Topics in the parameter numbers also get another number of replicas.
+// checkMove validates a move. The parameter numbers contains the topics that also get another
+// number of replicas.
 func (d *document) checkMove(move metadata.Move, numbers map[string]int32) error {
 	if _, err := d.target(move); err != nil {
 		return err
@@ -172,8 +174,9 @@ func (d *document) checkMove(move metadata.Move, numbers map[string]int32) error
 	return err
 }
 
-// changeNumbers changes the numbers of replicas. If one of the moves of a topic is refused, it
-// refuses the others, too, because they would leave the partitions with different numbers.
+// changeNumbers changes topics' numbers of replicas. If it refuses one of the moves of a topic, it
+// also refuses the topic's other moves, because they would leave the partitions with different
+// numbers of replicas.
 func (d *document) changeNumbers(moves []metadata.Move, numbers map[string]int32, faults []error) {
 	for name, number := range numbers {
 		var refused error
@@ -205,13 +208,13 @@ func (d *document) target(move metadata.Move) ([]int32, error) {
 		func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
 }
 
-// reassign changes the assignment of a partition as a valid move requests, and decide then carries
-// out the reassignment. A partition that never had a leader has no records, so reassign replaces
+// reassign changes a partition's assignment as a valid move requests, and decide then carries out
+// the reassignment. If the partition never had a leader, it has no records, so reassign replaces
 // its replicas at once.
 func (d *document) reassign(move metadata.Move) {
 	target, err := d.target(move)
 	if err != nil {
-		return // impossible: checkMove has accepted the move
+		return // does not happen, because checkMove has accepted the move
 	}
 	index, _ := d.find(move.Topic)
 	key := d.Topics[index].key(move.Partition)

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestConfigsOfAGroupAreStored: without a manifest, the first change creates a LogCluster, which
-// remains while a group has settings. With a manifest, the change is rejected.
+// TestConfigsOfAGroupAreStored checks that, without a manifest, the first change creates a
+// LogCluster, which remains while a group has settings. With a manifest, the change must be
+// rejected.
 func TestConfigsOfAGroupAreStored(t *testing.T) {
 	s := openAltered(t, 1)
 	startAll(t, s, 1)

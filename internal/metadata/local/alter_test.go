@@ -73,8 +73,8 @@ func TestAlterTopicsCreatedThroughKafka(t *testing.T) {
 	}
 }
 
-// TestTopicsOfManifestsCannotBeChanged: admin clients neither change nor delete a topic that a
-// manifest describes (ADR 0160). They may when its manifest cannot be read any more.
+// TestTopicsOfManifestsCannotBeChanged checks that admin clients can neither change nor delete a
+// topic that is in a manifest (ADR 0160), unless the manifest can no longer be read.
 func TestTopicsOfManifestsCannotBeChanged(t *testing.T) {
 	s := openAltered(t, 1, topics(t, `orders {partitions: 1}`, `other {partitions: 1}`)...)
 	change := func(name string) []error {
@@ -110,8 +110,8 @@ func TestTopicsOfManifestsCannotBeChanged(t *testing.T) {
 	}
 }
 
-// TestChangedTopicStaysWithoutItsManifest: a kept topic that an admin client changes belongs to
-// Kafka from then on.
+// TestChangedTopicStaysWithoutItsManifest checks that a kept topic that an admin client changes
+// belongs to Kafka afterwards.
 func TestChangedTopicStaysWithoutItsManifest(t *testing.T) {
 	s := openAltered(t, 1, topics(t, `orders {partitions: 1}`)...)
 	err := errors.Join(s.Keep([]string{"orders"}), s.AlterTopic(t.Context(),
@@ -149,7 +149,7 @@ func TestAlterClusterWithoutManifest(t *testing.T) {
 		t.Errorf("got settings %+v and replicas %v, want the new defaults",
 			topic.Settings, topic.Partitions[0].Replicas)
 	}
-	// The LogCluster is no manifest: the next start without -f must not treat it as one, and
+	// The LogCluster is not from a manifest: the next start without -f must not treat it as one, and
 	// manifests without a LogCluster must not remove it.
 	if cluster, _, _ := s.Manifests(); cluster != nil {
 		t.Errorf("Manifests returns %+v", cluster)
@@ -199,8 +199,8 @@ func TestInvalidChangesOfTheClusterChangeNothing(t *testing.T) {
 	}
 }
 
-// TestClusterOfManifestCannotBeAltered: see ADR 0160. A manifest takes over a LogCluster that admin
-// clients have created.
+// TestClusterOfManifestCannotBeAltered checks ADR 0160. A manifest must take over a LogCluster that
+// admin clients have created.
 func TestClusterOfManifestCannotBeAltered(t *testing.T) {
 	s := openAltered(t, 1)
 	if err := alterCluster(t, s, setProperty("group.max.size", "7")...); err != nil {
@@ -280,7 +280,7 @@ func TestImageHasTheAdminPolicy(t *testing.T) {
 	}
 }
 
-// replicasOf returns the replicas of each partition of a topic.
+// replicasOf returns the replicas of each of a topic's partitions.
 func replicasOf(s *Store, topic string) (all [][]int32) {
 	if found := s.Image().Topic(topic); found != nil {
 		for _, p := range found.Partitions {
@@ -290,7 +290,8 @@ func replicasOf(s *Store, topic string) (all [][]int32) {
 	return all
 }
 
-// TestReplicasAreAssignedManually: brokers 0 to 2 exist, and broker 2 is down.
+// TestReplicasAreAssignedManually checks assignments by clients. Brokers 0 to 2 exist, and broker 2
+// is down.
 func TestReplicasAreAssignedManually(t *testing.T) {
 	s := openAltered(t, 3)
 	defer run(t, s, 0, 1)()
@@ -343,8 +344,8 @@ func create(s *Store, t metadata.NewTopic) error {
 	return err
 }
 
-// TestInitialReplicasOfAManifest: entries are used when their partition is created, and the other
-// partitions are placed.
+// TestInitialReplicasOfAManifest checks that entries are used when their partitions are created,
+// and that the other partitions are placed.
 func TestInitialReplicasOfAManifest(t *testing.T) {
 	entries := `initialReplicas: [{partition: 1, replicas: [2, 1]}, {partition: 3, replicas: [2, 0]}]`
 	s := openAltered(t, 3, topics(t, `a {partitions: 3, replicas: 2, `+entries+`}`)...)
@@ -374,7 +375,8 @@ func TestInitialReplicasOfAManifest(t *testing.T) {
 	}
 }
 
-// TestDefaultNumberOfPartitions: a change of the default does not affect existing topics.
+// TestDefaultNumberOfPartitions checks that a change of the default does not affect existing
+// topics.
 func TestDefaultNumberOfPartitions(t *testing.T) {
 	fs := memory(t)
 	s := open(t, fs)

@@ -13,16 +13,16 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// planned is the requested content of a partition's entry.
+// planned is the content that a partition's entry will have.
 type planned struct {
-	replicas []int32             // the assignment
-	state    *partitionset.State // nil: the partition is new
+	replicas []int32             // assigned replicas
+	state    *partitionset.State // state of the partition; nil if the partition is new
 }
 
 // hasRecords reports whether a replica may have records.
 func (p planned) hasRecords() bool { return p.state != nil && p.state.LeaderEpoch > 0 }
 
-// plannedOf returns the partitions of a topic as they are.
+// plannedOf returns a topic's partitions without changes.
 func (d *document) plannedOf(t topic) []planned {
 	plan := make([]planned, 0, t.Spec.Partitions)
 	for i := range t.Spec.Partitions {
@@ -32,8 +32,8 @@ func (d *document) plannedOf(t topic) []planned {
 	return plan
 }
 
-// apply writes the partitions of a topic. The state of a partition without records is removed if
-// its replicas have changed, so that the next election takes place on the new replicas.
+// apply writes a topic's partitions. If the replicas of a partition without records have changed,
+// apply removes the partition's state, so that the next election takes place on the new replicas.
 func (d *document) apply(t topic, plan []planned) {
 	for i, p := range plan {
 		key := t.key(int32(i))
@@ -47,8 +47,8 @@ func (d *document) apply(t topic, plan []planned) {
 	}
 }
 
-// fitReplicas changes the assignments so that each partition of a topic has the requested number of
-// replicas, on brokers that are not removed. It fails if there are too few brokers.
+// fitReplicas changes the assignments so that each of a topic's partitions has the requested number
+// of replicas, on brokers that are not removed. It fails if there are too few brokers.
 func (d *document) fitReplicas(t topic, plan []planned) error {
 	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
 	assignments := make([][]int32, len(plan))
@@ -70,10 +70,10 @@ func (d *document) fitReplicas(t topic, plan []planned) error {
 	return nil
 }
 
-// grow appends the missing partitions of a topic, on the brokers that assign chooses. Existing
+// grow appends a topic's missing partitions, on the brokers that assign chooses. Existing
 // partitions keep their brokers. It fails with metadata.ErrInvalidPartitions if the topic would
 // shrink, with metadata.ErrInvalidReplication if there are too few brokers, and with
-// metadata.ErrInvalidAssignment if its initial replicas are invalid.
+// metadata.ErrInvalidAssignment if the topic's initial replicas are invalid.
 func (d *document) grow(t *topic, plan []planned) ([]planned, error) {
 	existing := len(plan)
 	missing := int(t.Spec.Partitions) - existing
@@ -88,7 +88,7 @@ func (d *document) grow(t *topic, plan []planned) ([]planned, error) {
 		)
 		return nil, fmt.Errorf("%w (%w)", fault, metadata.ErrInvalidPartitions)
 	}
-	// This can happen if the topic was created through Kafka and now has a manifest.
+	// This can happen if the topic was created through Kafka and is now in a manifest.
 	if missing > 0 && existing > 0 && metadata.InternalTopic(t.kafkaName()) {
 		fault := field.Invalid(
 			field.NewPath("spec", "partitions"),
@@ -105,15 +105,15 @@ func (d *document) grow(t *topic, plan []planned) ([]planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The partitions have their initial replicas. The entries of later partitions are kept.
+	// These partitions now have their initial replicas. Keep the entries of later partitions.
 	t.Spec.InitialReplicas = slices.DeleteFunc(slices.Clone(t.Spec.InitialReplicas),
 		func(r v1alpha1.InitialReplicas) bool { return r.Partition < t.Spec.Partitions })
 	d.adoptRetained(*t, plan, existing)
 	return plan, nil
 }
 
-// assign appends new partitions to a topic. Each has its initial replicas if the topic has an entry
-// for it, else those that placement.Assign chooses.
+// assign appends new partitions to a topic. If the topic has an entry for a partition, the
+// partition gets the replicas in the entry. Otherwise placement.Assign chooses the replicas.
 func (d *document) assign(t *topic, plan []planned) ([]planned, error) {
 	first := int32(len(plan))
 	initial, err := metadata.InitialReplicas(&t.Spec, d.resource(), int32(d.Brokers),
@@ -151,10 +151,10 @@ func (d *document) assign(t *topic, plan []planned) ([]planned, error) {
 
 // adoptRetained replaces the partitions with index first and above by the retained partitions of a
 // deleted topic with the same name. It replaces a partition only if a broker that was in sync with
-// the retained partition still exists. Otherwise the new partition starts empty on other brokers;
-// the retained data is not adopted later, because a partition must not have two sets of data. If
-// the topic has fewer partitions than were retained, the retained partitions remain for the case
-// that the topic grows.
+// the retained partition still exists. Otherwise the new partition starts empty on other brokers.
+// The retained data are then not adopted later, because a partition must not have two sets of data.
+// If the topic has fewer partitions than were retained, the remaining retained partitions are kept
+// in case the topic grows.
 func (d *document) adoptRetained(t topic, plan []planned, first int) {
 	for i := first; i < len(plan); i++ {
 		entry, exists := d.set.Get(t.key(int32(i)))
@@ -167,8 +167,8 @@ func (d *document) adoptRetained(t topic, plan []planned, first int) {
 	}
 }
 
-// placementBrokers returns all brokers, up or down, because the placement of a topic must not
-// depend on which brokers are up. Brokers whose volumes are almost full get no new replicas, except
+// placementBrokers returns all brokers, up or down, because a topic's placement must not depend on
+// which brokers are up. Brokers whose volumes are almost full get no new replicas, except replicas
 // of internal topics, which need little space.
 func (d *document) placementBrokers(target topic) []placement.Broker {
 	internal := metadata.InternalTopic(target.kafkaName())

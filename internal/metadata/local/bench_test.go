@@ -8,7 +8,8 @@ import (
 )
 
 // BenchmarkBrokerRestart measures the restart of one of three brokers with 1,000 partitions of
-// three replicas: two rounds of elections, two images and two writes, on an in-memory disk.
+// three replicas. It includes two rounds of elections, two images and two writes, on an in-memory
+// disk.
 func BenchmarkBrokerRestart(b *testing.B) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll(directory); err != nil {

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Run implements metadata.Store. The broker is up while Run runs. Run reads the image and the
-// channel that announces the next image under one lock, so that it always applies the last image.
-// It may skip images in between.
+// Run implements metadata.Store. The broker is up while Run runs. Run reads the image, and the
+// channel that announces the next image, under one lock. So it always applies the last image. It
+// may skip images in between.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	if err := s.register(self); err != nil {
 		return fmt.Errorf("register broker %d: %w", self.ID, err)
@@ -36,9 +36,9 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 	}
 }
 
-// register assigns a new broker epoch to a broker and adds the broker to the image. The epoch is in
-// the file before the image is published. When the last broker of a starting cluster registers, the
-// elections that Hold suspended take place.
+// register assigns a new broker epoch to a broker and adds the broker to the image. The epoch is
+// written to the file before the image is published. When a starting cluster's last broker
+// registers, the elections that Hold suspended take place.
 func (s *Store) register(self metadata.Broker) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -65,7 +65,7 @@ func (s *Store) register(self metadata.Broker) error {
 }
 
 // unregister removes a broker from the image, and elects other leaders for its partitions. If the
-// write fails, the old image stays published, and the next change removes the broker.
+// write fails, the old image remains published, and the next change removes the broker.
 func (s *Store) unregister(id int32) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -74,8 +74,8 @@ func (s *Store) unregister(id int32) {
 	_ = s.changeLocked(electionOptions{}, func(*document) error { return nil })
 }
 
-// Hold suspends elections until every broker is up or Release is called. Otherwise the first broker
-// of a starting cluster would become the leader of every partition.
+// Hold suspends elections until every broker is up or Release is called. Otherwise a starting
+// cluster's first broker would become the leader of every partition.
 func (s *Store) Hold() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -93,8 +93,8 @@ func (s *Store) Release() error {
 	return s.changeLocked(electionOptions{}, func(*document) error { return nil })
 }
 
-// Balance elects the preferred leader of each partition whose preferred leader is in sync. It also
-// repeats a write that failed in unregister, because it writes the same document.
+// Balance elects each preferred leader that is in sync. It also repeats a write that failed in
+// unregister, because it writes the same document.
 func (s *Store) Balance() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -115,8 +115,8 @@ func (s *Store) Leave(_ context.Context, id int32) error {
 	return s.leave(func(up int32) bool { return up == id })
 }
 
-// LeaveAll marks all brokers as leaving in one change, when the whole cluster stops. No broker can
-// take over then, so leaders and ISRs stay unchanged.
+// LeaveAll marks all brokers as leaving, in one change, when the whole cluster stops. No broker can
+// take over then, so leaders and ISRs do not change.
 func (s *Store) LeaveAll() error {
 	return s.leave(func(int32) bool { return true })
 }
@@ -146,10 +146,10 @@ func (s *Store) leave(which func(id int32) bool) error {
 	return err
 }
 
-// ReportServing implements metadata.Store. It replaces the previous report of the broker. If a
-// partition is missing that the broker served in its present leader epoch, and another in-sync
-// replica can lead, that replica becomes the leader. A replica whose log has stopped leaves the ISR
-// if another member can lead.
+// ReportServing implements metadata.Store. It replaces the broker's previous report. A partition
+// may be missing that the broker served in its present leader epoch. If another in-sync replica of
+// such a partition can lead, that replica becomes the leader. A replica whose log has stopped leaves
+// the ISR if another member can lead.
 func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
@@ -178,16 +178,17 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 			return nil
 		})
 		if err != nil {
-			return err // the caller reports again; the previous report still names what stopped
+			// the caller reports again; the previous report still contains the partitions that have stopped
+			return err
 		}
 	}
 	s.publish(func() { s.published.served[broker] = epochs })
 	return nil
 }
 
-// stopped returns the partitions that a broker leads in the image, and of which its previous report
-// contains the leader epoch, but the new one does not contain the partition as served: their logs
-// have failed.
+// stopped returns the partitions whose logs have failed: the broker leads them in the image, and
+// its previous report contains them with the image's leader epoch, but the new report does not
+// contain them as served.
 func (s *Store) stopped(broker int32, served []metadata.Served) map[servedPartition]int32 {
 	s.published.Lock()
 	image, stopped := s.published.image, maps.Clone(s.published.served[broker])

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/metadatatest"
 )
 
-// world is a cluster whose metadata is in a file in memory.
+// world is a cluster whose metadata are in a file in memory.
 type world struct {
 	fs    *vfs.Fault
 	store *Store
@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// killable is a Session whose Run ends when the broker is killed.
+// killable is a Session whose Run ends when the test kills the broker.
 type killable struct {
 	Session
 	killed context.Context
@@ -55,7 +55,7 @@ func (w *world) Open(_ testing.TB, broker int32) metadatatest.Store {
 
 func (w *world) Kill(broker int32) { w.kill[broker]() }
 
-// Decide does nothing, because each change makes the decisions.
+// Decide does nothing, because each change makes the resulting decisions.
 func (w *world) Decide(testing.TB) {}
 
 func (w *world) Reopen(t testing.TB) {
@@ -80,7 +80,7 @@ func (w *world) Apply(t testing.TB, topics ...*v1alpha1.Topic) {
 	}
 }
 
-// GiveUp applies a LogCluster that gives up the records.
+// GiveUp applies a LogCluster that gives up the partition's records.
 func (w *world) GiveUp(t testing.TB, partition metadata.RetainedPartition) {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Annotations = map[string]string{
@@ -90,7 +90,7 @@ func (w *world) GiveUp(t testing.TB, partition metadata.RetainedPartition) {
 	}
 }
 
-// Authenticate applies a LogCluster whose listener uses passwords, and LogUsers.
+// Authenticate applies LogUsers, and a LogCluster whose listener uses passwords.
 func (w *world) Authenticate(t testing.TB, users ...*v1alpha1.LogUser) {
 	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{
 		Listeners: v1alpha1.Listeners{{Name: "scram", Port: 9092,

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// clusterNameDefault is the LogCluster name of topics that are created through Kafka without a
-// LogCluster manifest.
+// clusterNameDefault is the LogCluster name for topics that are created through Kafka if there is
+// no LogCluster manifest.
 const clusterNameDefault = "dev"
 
 // CreateTopic implements metadata.Admin.
@@ -30,15 +30,15 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	if t.Validate {
 		return created, nil
 	}
-	// In the image, the topic has its elected leaders. The image does not contain the topic if it
-	// has been deleted already.
+	// In the image, the topic has its elected leaders. If the topic has already been deleted, the
+	// image does not contain it.
 	if elected := s.Image().TopicByID(created.ID); elected != nil {
 		created = elected
 	}
 	return created, nil
 }
 
-// checkNewTopic validates a request: it creates the topic in a copy of the document that it
+// checkNewTopic validates a request by creating the topic in a copy of the document, which it then
 // discards.
 func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	s.changing.Lock()
@@ -79,7 +79,7 @@ func (d *document) create(t metadata.NewTopic, up map[int32]metadata.Broker) (*m
 	return d.imageTopic(d.Topics[index], up)
 }
 
-// states returns the state of the brokers, for the validation of an assignment. Parameter up
+// states returns the states of the brokers, for the validation of an assignment. The parameter up
 // contains the brokers that are up.
 func (d *document) states(up map[int32]metadata.Broker) metadata.Brokers {
 	return metadata.Brokers{
@@ -91,8 +91,8 @@ func (d *document) states(up map[int32]metadata.Broker) metadata.Brokers {
 	}
 }
 
-// DeleteTopic implements metadata.Admin. It rejects the deletion of a topic that a manifest
-// describes (ADR 0160).
+// DeleteTopic implements metadata.Admin. It rejects the deletion of a topic that is in a manifest
+// (ADR 0160).
 func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	return s.request(ctx, func() error {
 		return s.change(func(d *document) error {

@@ -11,19 +11,20 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// electionOptions apply to the elections of a change, in addition to the settings of topics.
+// electionOptions contains options for the elections of one change, in addition to the topics'
+// settings.
 type electionOptions struct {
-	// preferred elects each preferred leader that is in sync; preferredFor does so for some
+	// preferred elects each preferred leader that is in sync; preferredFor does so for single
 	// partitions.
 	preferred    bool
 	preferredFor map[partitionset.Key]bool
-	// allowDataLoss elects any live replica of a partition without a leader, which may lose
+	// allowDataLoss elects any live replica of each partition without a leader, which may lose
 	// records.
 	allowDataLoss bool
 }
 
-// decide sets the leader and the ISR of every partition for the brokers that are up. It also lowers
-// Draining when removed brokers hold no replicas any more. It modifies the set, so d must be a
+// decide sets the leader and the ISR of every partition, given the brokers that are up. It also
+// lowers Draining when removed brokers no longer have replicas. It modifies the set, so d must be a
 // clone.
 func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 	topics := make(map[string]partitionset.Topic, len(d.Topics))
@@ -35,7 +36,7 @@ func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 		Topics: topics, Brokers: brokerStates(up), Incarnation: metadata.NewID().String(),
 		Preferred: func(key partitionset.Key) bool { return w.preferred || w.preferredFor[key] },
 	})
-	// A draining broker must run until neither it nor a broker with a higher id holds replicas.
+	// A draining broker must run until neither it nor a broker with a higher id has replicas.
 	d.Draining = 0
 	for _, partition := range decided {
 		if partition.After.Assignment.Reclaim.Orphaned() {
@@ -55,7 +56,7 @@ func (d *document) unclean(t topic) bool {
 	return err == nil && settings.UncleanElection // image reports the error
 }
 
-// brokerStates returns the input of elections. In this store a broker is either up or its process
+// brokerStates returns the input for elections. In this store a broker is either up, or its process
 // has exited.
 func brokerStates(up map[int32]metadata.Broker) map[int32]placement.BrokerState {
 	all := make(map[int32]placement.BrokerState, len(up))
@@ -65,7 +66,7 @@ func brokerStates(up map[int32]metadata.Broker) map[int32]placement.BrokerState 
 	return all
 }
 
-// topicByID returns the topic with an id.
+// topicByID returns the topic with the given id.
 func (d *document) topicByID(id metadata.ID) (topic, bool) {
 	text := id.String()
 	for _, t := range d.Topics {
@@ -77,8 +78,8 @@ func (d *document) topicByID(id metadata.ID) (topic, bool) {
 }
 
 // reportFoundEpochs records the partitions in ahead, whose leader has found higher leader epochs in
-// its logs, so that the following elections begin higher ones. The document can have lower leader
-// epochs than a log if an earlier metadata file was lost.
+// its logs, so that the following elections begin higher epochs. The document can contain lower
+// leader epochs than a log if an earlier metadata file was lost.
 func (d *document) reportFoundEpochs(leader int32, ahead map[servedPartition]int32) {
 	for servedPartition, found := range ahead {
 		if t, exists := d.topicByID(servedPartition.topic); exists {
@@ -87,8 +88,8 @@ func (d *document) reportFoundEpochs(leader int32, ahead map[servedPartition]int
 	}
 }
 
-// reportLostLogs records the partitions of which a broker has lost the log. The elections that
-// follow in the same change take that into account.
+// reportLostLogs records the partitions whose log a broker has lost. The elections that follow in
+// the same change take this into account.
 func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
 	for _, p := range lost {
 		if t, exists := d.topicByID(p.Topic); exists {
@@ -98,9 +99,9 @@ func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
 	}
 }
 
-// stopServing records the partitions that a broker led in these leader epochs and does not serve
-// any more, because their logs have failed. The elections that follow in the same change elect
-// other leaders.
+// stopServing records the partitions that a broker led in the given leader epochs and no longer
+// serves, because their logs have failed. The elections that follow in the same change elect other
+// leaders.
 func (d *document) stopServing(up map[int32]metadata.Broker, broker int32,
 	stopped map[servedPartition]int32) {
 	self := placement.InSyncReplica{Broker: broker, Epoch: up[broker].Epoch}
@@ -111,8 +112,8 @@ func (d *document) stopServing(up map[int32]metadata.Broker, broker int32,
 	}
 }
 
-// stopLogs records the partitions of which the log has stopped on a broker. The elections that
-// follow in the same change elect other leaders.
+// stopLogs records the partitions whose log has stopped on a broker. The elections that follow in
+// the same change elect other leaders.
 func (d *document) stopLogs(up map[int32]metadata.Broker, broker int32,
 	stopped []metadata.Served) {
 	self := placement.InSyncReplica{Broker: broker, Epoch: up[broker].Epoch}
@@ -123,7 +124,8 @@ func (d *document) stopLogs(up map[int32]metadata.Broker, broker int32,
 	}
 }
 
-// changeISR applies an ISR change of a leader, and returns the partition epoch after it.
+// changeISR applies an ISR change that a leader proposes, and returns the partition epoch after the
+// change.
 func (d *document) changeISR(change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) (partitionEpoch int64, err error) {
 	t, exists := d.topicByID(change.Topic)
@@ -134,7 +136,7 @@ func (d *document) changeISR(change metadata.ISRChange,
 	return d.set.ChangeISR(t.key(change.Partition), change, brokers)
 }
 
-// image returns the metadata image of the document.
+// image returns the document's metadata image.
 func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 	brokers := make([]metadata.Broker, 0, len(up))
 	for _, b := range up {
@@ -155,8 +157,8 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 	return image, nil
 }
 
-// formatLevel returns the format level of the cluster: spec.formatLevel if this binary supports it.
-// No operator raises the level by itself, so that an earlier version can be used again.
+// formatLevel returns the cluster's format level, which is spec.formatLevel if this binary supports
+// it. No operator raises the level automatically, so an earlier version can be used again.
 func formatLevel(cluster *v1alpha1.LogCluster) int32 {
 	if cluster == nil || cluster.Spec.FormatLevel == nil {
 		return 0
@@ -164,9 +166,9 @@ func formatLevel(cluster *v1alpha1.LogCluster) int32 {
 	return min(*cluster.Spec.FormatLevel, version.FormatLevel())
 }
 
-// imageTopic returns a topic of the image. Its lists are copies, because images are immutable. A
-// leader that is not up in the broker epoch of its election is not in the image: elections may be
-// held (Hold).
+// imageTopic returns a topic for the image. Its lists are copies, because images are immutable. A
+// leader that is not up in the broker epoch of its election is not in the image, because elections
+// may be suspended (Hold).
 func (d document) imageTopic(t topic, up map[int32]metadata.Broker) (*metadata.Topic, error) {
 	resolved, err := metadata.ResolveTopic(t.resource(), d.resource())
 	if err != nil {

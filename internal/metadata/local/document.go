@@ -20,7 +20,7 @@ import (
 // formatVersion is the format version of the file.
 const formatVersion = 3
 
-// Origins of topics and of the LogCluster.
+// These are the origins of topics and of the LogCluster.
 const (
 	originManifest = "manifest"
 	originKafka    = "kafka"
@@ -29,48 +29,49 @@ const (
 // document is the content of the file. Changes modify a clone.
 //
 // Invariants: every topic's settings are valid with the defaults in Cluster; names and ids are
-// unique; Topics is sorted by Kafka name; each topic has an assignment for each of its partitions
-// and for no other partition, unless records are retained; partitions satisfy checkEntry.
+// unique; Topics is sorted by Kafka name; each topic has an assignment for each of its partitions,
+// and for other partitions only if their records are retained; partitions satisfy checkEntry.
 type document struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"clusterId"`
-	Brokers   int    `json:"brokers"` // ids 0 to Brokers-1; >= 1
-	// Draining is above Brokers if removed brokers, with ids from Brokers to Draining-1, still hold
-	// replicas; otherwise 0.
+	Brokers   int    `json:"brokers"` // number of brokers, at least 1; their ids are 0 to Brokers-1
+	// Draining is above Brokers if removed brokers, with ids from Brokers to Draining-1, still have
+	// replicas; otherwise it is 0.
 	Draining int `json:"draining,omitempty"`
-	// Racks are the racks of the brokers: broker i is in rack Racks[i % len(Racks)].
+	// Racks contains the racks of the brokers: broker i is in rack Racks[i % len(Racks)].
 	Racks []string `json:"racks,omitempty"`
-	// BrokerEpochs is the last broker epoch of each broker. It never decreases.
+	// BrokerEpochs contains the last broker epoch of each broker. An epoch never decreases.
 	BrokerEpochs map[int32]int64 `json:"brokerEpochs,omitempty"`
-	// ProducerIDs contains an upper bound of the producer ids that each broker has allocated.
+	// ProducerIDs contains, for each broker, an upper bound of the producer ids that the broker has
+	// allocated.
 	ProducerIDs map[int32]producerIDs `json:"producerIds,omitempty"`
 	Cluster     *cluster              `json:"cluster,omitempty"`
 	Topics      []topic               `json:"topics"`
-	// Users are the LogUsers that admin clients have created, and ManifestUsers those of manifests.
-	// Clones share the lists, which must not be modified.
+	// Users contains the LogUsers that admin clients have created, and ManifestUsers the LogUsers in
+	// manifests. Clones share the lists, which must not be modified.
 	Users         []user `json:"users,omitempty"`
 	ManifestUsers []user `json:"manifestUsers,omitempty"`
-	// Assignments, Partitions and Directories are those of one PartitionSet for all partitions
-	// (docs/format/partition-sets.md). Only decode and encode use them. Their keys contain the
-	// Kafka name of the topic instead of the name of the resource.
+	// Assignments, Partitions and Directories are the contents of one PartitionSet for all partitions
+	// (docs/format/partition-sets.md). Only decode and encode use them. Their keys contain the topic's
+	// Kafka name instead of the resource's name.
 	Assignments map[string]string `json:"assignments,omitempty"`
 	Partitions  map[string]string `json:"partitions,omitempty"`
 	Directories map[string]string `json:"directories,omitempty"`
-	// set contains the partitions. A later topic adopts the retained partitions of its name with
-	// their brokers and leader epochs, because the logs reject lower leader epochs.
+	// set contains the partitions. A later topic adopts the retained partitions with its name,
+	// together with their brokers and leader epochs, because the logs reject lower leader epochs.
 	set *partitionset.Set
-	// described are the Kafka names of the topics that the manifests of the last Apply contain. It is
-	// not stored. Clones share it, so it must not be modified.
+	// described contains the Kafka names of the topics in the manifests of the last Apply. It is not
+	// stored. Clones share it, so it must not be modified.
 	described map[string]bool
-	// load is the number of replicas of topics that are assigned to each broker.
+	// load contains, for each broker, the number of topics' replicas that are assigned to it.
 	load map[int32]int
-	// full are the brokers to which no new replicas are assigned. It is not stored, and is set
+	// full contains the brokers to which no new replicas are assigned. It is not stored, and is set
 	// before each change.
 	full map[int32]bool
 }
 
-// producerIDs is a bound of producer ids (metadata.Broker.ProducerIDs), and the directory of the
-// broker when it registered that bound.
+// producerIDs contains a bound for producer ids (metadata.Broker.ProducerIDs), and the broker's
+// directory when the broker registered this bound.
 type producerIDs struct {
 	Bound     int64  `json:"bound"`
 	Directory string `json:"directory,omitempty"`
@@ -80,16 +81,18 @@ type producerIDs struct {
 type cluster struct {
 	Name string                  `json:"name"`
 	Spec v1alpha1.LogClusterSpec `json:"spec"`
-	// Origin is originKafka if admin clients have created the LogCluster; empty: it has a manifest.
+	// Origin is originKafka if admin clients have created the LogCluster. It is empty if the
+	// LogCluster is from a manifest.
 	Origin string `json:"origin,omitempty"`
 }
 
 // topic is a Topic. Spec.Partitions is the number of its partitions. Clones share Spec, which must
 // not be modified.
 type topic struct {
-	Name   string             `json:"name"`
-	ID     string             `json:"id"`
-	Origin string             `json:"origin"` // Apply deletes topics of originManifest only
+	Name string `json:"name"`
+	ID   string `json:"id"`
+	// origin of the topic; Apply deletes only topics of originManifest
+	Origin string             `json:"origin"`
 	Spec   v1alpha1.TopicSpec `json:"spec"`
 	// CleanNow is the value of the annotation in the manifest; see v1alpha1.Topic.CleanNow.
 	CleanNow string `json:"cleanNow,omitempty"`
@@ -104,8 +107,8 @@ func newDocument() document {
 	}
 }
 
-// decode decodes and validates a file. It rejects unknown fields: a later version has written them,
-// and the next change would delete them.
+// decode decodes and validates a file. It rejects unknown fields: a later version has written such
+// a field, and the next change would delete it.
 func decode(content []byte) (document, error) {
 	var version struct {
 		Version int `json:"version"`
@@ -130,7 +133,7 @@ func decode(content []byte) (document, error) {
 	return d, d.check()
 }
 
-// decodeStrictly decodes one JSON object without unknown fields.
+// decodeStrictly decodes one JSON object, and rejects unknown fields.
 func decodeStrictly(content []byte, to any) error {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
@@ -143,7 +146,8 @@ func decodeStrictly(content []byte, to any) error {
 	return nil
 }
 
-// encode is deterministic, because Store compares its result to decide whether to write.
+// encode encodes the document. It is deterministic, because Store compares its result to decide
+// whether to write the file.
 func (d document) encode() ([]byte, error) {
 	var resource v1alpha1.PartitionSet
 	d.set.EncodeSpec(&resource)
@@ -154,7 +158,7 @@ func (d document) encode() ([]byte, error) {
 	return append(content, '\n'), err
 }
 
-// check checks the invariants of document. It is called after decoding and before Sync writes.
+// check checks the document's invariants. It is called after decoding, and before Sync writes.
 func (d document) check() error {
 	if _, err := metadata.ParseID(d.ClusterID); err != nil {
 		return fmt.Errorf("clusterId: %w", err)
@@ -198,7 +202,7 @@ func (d document) check() error {
 	return d.checkEntries()
 }
 
-// check checks the invariants of a topic, other than the validity of its settings.
+// check checks the topic's invariants, except the validity of its settings.
 func (t topic) check() error {
 	if err := metadata.CheckTopicName(t.kafkaName()); err != nil {
 		return err
@@ -218,10 +222,10 @@ func (t topic) check() error {
 // running returns the number of brokers, including draining ones.
 func (d document) running() int { return max(d.Brokers, d.Draining) }
 
-// kafkaName returns the Kafka name of the topic.
+// kafkaName returns the topic's Kafka name.
 func (t topic) kafkaName() string { return cmp.Or(t.Spec.TopicName, t.Name) }
 
-// resource returns the Topic resource.
+// resource returns the topic as a Topic resource.
 func (t topic) resource() *v1alpha1.Topic {
 	resource := &v1alpha1.Topic{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Topic"},

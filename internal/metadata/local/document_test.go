@@ -61,8 +61,8 @@ func TestEncodeRestoresTheDecodedFile(t *testing.T) {
 	}
 }
 
-// TestFormatDocumentation: the example in docs/format/local-metadata.md is a valid file, and the
-// page describes every field.
+// TestFormatDocumentation checks that the example in docs/format/local-metadata.md is a valid file,
+// and that the page describes every field.
 func TestFormatDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/format/local-metadata.md")
 	if err != nil {
@@ -136,8 +136,8 @@ func TestDecodeRejectsInvalidFiles(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that decode does not panic, that an image can be built from a decoded file, and
-// that decoding an encoded file and encoding it again does not change the content.
+// FuzzDecode checks that decode does not panic, and that an image can be built from a decoded file.
+// If a decoded file is encoded, decoded and encoded again, the content must not change.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(`{}`))

@@ -9,13 +9,13 @@ import (
 )
 
 // ChangeISR implements metadata.Store. It makes all changes in one write of the file. A rejected
-// change does not affect the other changes. If the disk blocks, all changes have the error of the
-// context after metadata.ChangeISRTimeout.
+// change does not affect the other changes. If the disk blocks, the error of all changes after
+// metadata.ChangeISRTimeout is the context's error.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR) {
 	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)
 	defer cancel()
-	proposed := slices.Clone(changes) // the write may outlast the call
+	proposed := slices.Clone(changes) // cloned, because the write may outlast the call
 	var epochs []int64
 	var faults []error
 	err := s.request(ctx, func() error {
@@ -45,7 +45,7 @@ func (s *Store) changeISR(changes []metadata.ISRChange) (epochs []int64, faults 
 	})
 	for i := range faults {
 		if faults[i] = errors.Join(faults[i], err); faults[i] != nil {
-			epochs[i] = 0 // the write of a valid change may have failed
+			epochs[i] = 0 // the change was valid, but its write may have failed
 		}
 	}
 	return epochs, faults

@@ -16,13 +16,13 @@ import (
 // modelTopic is the expected state of a topic.
 type modelTopic struct {
 	manifest   bool
-	described  bool // by the manifests of the last Apply since the last crash
+	described  bool // true if the manifests of the last Apply since the last crash contain the topic
 	partitions int
 	replicas   int
 }
 
-// model contains the expected topics, and the highest leader epoch that was published for each
-// partition.
+// model contains the expected topics and, for each partition, the highest leader epoch that was
+// published.
 type model struct {
 	topics map[string]modelTopic
 	epochs map[string]int32
@@ -75,7 +75,7 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 			return "refused deletion of " + name, s, mem
 		}
 		if !m.topics[name].manifest {
-			m.forget(name) // its data and leader epochs are not retained
+			m.forget(name) // the topic's data and leader epochs are not retained
 		}
 		delete(m.topics, name)
 		return "delete " + name, s, mem
@@ -97,8 +97,8 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 	}
 }
 
-// sync applies random manifests that reduce the number of partitions of no topic, and keeps some of
-// the topics that they do not contain.
+// sync applies random manifests that reduce no topic's number of partitions, and keeps some of the
+// topics that they do not contain.
 func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *vfs.Mem {
 	var manifests []*v1alpha1.Topic
 	var kept []string

@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestSetSettingsSurviveAnotherDefault: settings that equal the default when they are set, by Kafka
-// or in a manifest, stay when the LogCluster gets another default, also after a restart.
+// TestSetSettingsSurviveAnotherDefault checks settings that equal the default when they are set, by
+// Kafka or in a manifest. They must not change when the LogCluster gets another default, nor after
+// a restart.
 func TestSetSettingsSurviveAnotherDefault(t *testing.T) {
 	fs := memory(t)
 	s := open(t, fs)

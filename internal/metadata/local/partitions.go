@@ -18,8 +18,8 @@ func newSet() *partitionset.Set {
 	return set
 }
 
-// decodeSet decodes the partitions of a file. In contrast to the stores of a Kubernetes cluster it
-// rejects a file with an invalid entry, because the user can restore or correct the file.
+// decodeSet decodes the partitions in a file. Unlike the stores of a Kubernetes cluster, it rejects
+// a file with an invalid entry, because the user can restore or correct the file.
 func (d *document) decodeSet() error {
 	resource := v1alpha1.PartitionSet{
 		Spec: v1alpha1.PartitionSetSpec{Assignments: d.Assignments},
@@ -38,8 +38,8 @@ func (d *document) decodeSet() error {
 	return nil
 }
 
-// count adds the replicas of an assignment to load, or removes them if sign is -1. The replicas of
-// deleted topics do not count.
+// count adds the replicas in an assignment to load, or subtracts them if sign is -1. It ignores
+// replicas of deleted topics.
 func (d *document) count(a *partitionset.Assignment, sign int) {
 	if a == nil || a.Reclaim.Orphaned() {
 		return
@@ -57,7 +57,7 @@ func (d *document) assignPartition(key partitionset.Key, a partitionset.Assignme
 	d.set.Assign(key, a)
 }
 
-// removePartition removes a partition with its state.
+// removePartition removes a partition and its state.
 func (d *document) removePartition(key partitionset.Key) {
 	before, _ := d.set.Get(key)
 	d.count(before.Assignment, -1)
@@ -65,14 +65,14 @@ func (d *document) removePartition(key partitionset.Key) {
 	d.set.RemoveState(key)
 }
 
-// key returns the key of a partition. It contains the Kafka name, because a manifest can take over
-// a topic that was created through Kafka, with another resource name.
+// key returns a partition's key. It contains the Kafka name, because a manifest can take over a
+// topic that was created through Kafka, with another resource name.
 func (t topic) key(index int32) partitionset.Key {
 	return partitionset.Key{Topic: t.kafkaName(), Index: index}
 }
 
-// keysOf returns the keys of the partitions of a topic, and of the retained ones above them. They
-// have consecutive numbers.
+// keysOf returns the keys of a topic's partitions, and of the retained partitions above them. The
+// indexes are consecutive.
 func (d *document) keysOf(kafkaName string) (keys []partitionset.Key) {
 	for key := (partitionset.Key{Topic: kafkaName}); ; key.Index++ {
 		if _, exists := d.set.Get(key); !exists {
@@ -82,11 +82,11 @@ func (d *document) keysOf(kafkaName string) (keys []partitionset.Key) {
 	}
 }
 
-// tag returns the tag of the topic id.
+// tag returns the tag of the topic's id.
 func (t topic) tag() string {
 	id, err := metadata.ParseID(t.ID)
 	if err != nil {
-		return "" // check rejects such a topic
+		return "" // check rejects a topic with an invalid id
 	}
 	return partitionset.Tag(id)
 }
@@ -100,7 +100,7 @@ func (t topic) assignment(replicas []int32) partitionset.Assignment {
 	return a
 }
 
-// placed returns a partition in the form that package placement uses. Target is nil unless a
+// placed returns a partition in the form in which package placement uses it. Target is nil unless a
 // reassignment is in progress.
 func (d document) placed(key partitionset.Key) placement.Partition {
 	entry, _ := d.set.Get(key)
@@ -116,7 +116,7 @@ func isRetained(entry partitionset.Entry) bool {
 	return entry.Assignment != nil && entry.Assignment.Reclaim == partitionset.Retained
 }
 
-// onBrokers returns a retained partition restricted to brokers 0 to brokers-1. ok is false if none
+// onBrokers returns a retained partition, restricted to brokers 0 to brokers-1. ok is false if none
 // of these brokers was in sync.
 func onBrokers(entry partitionset.Entry, brokers int) (_ planned, ok bool) {
 	removed := func(id int32) bool { return int(id) >= brokers }
@@ -139,7 +139,7 @@ func onBrokers(entry partitionset.Entry, brokers int) (_ planned, ok bool) {
 	return adopted, true
 }
 
-// checkEntries checks the partitions of the document.
+// checkEntries checks the document's partitions.
 func (d document) checkEntries() error {
 	topics := map[string]topic{}
 	for _, t := range d.Topics {
@@ -170,7 +170,8 @@ func (d document) checkEntries() error {
 		default:
 			err = checkBrokers(entry, d.running())
 		}
-		if !isRemoving(entry) { // brokers leave its ISR and its replicas one after the other
+		// during a removal, brokers leave the ISR and the replicas one after the other
+		if !isRemoving(entry) {
 			err = errors.Join(err, checkEntry(entry))
 		}
 		if err != nil {
@@ -192,8 +193,8 @@ func checkBrokers(entry partitionset.Entry, brokers int) error {
 	return nil
 }
 
-// checkEntry checks the invariants of a partition that the format of its entry does not imply. The
-// ISR must not be empty once the partition has had a leader.
+// checkEntry checks those invariants of a partition that the format of its entry does not imply.
+// The ISR must not be empty once the partition has had a leader.
 func checkEntry(entry partitionset.Entry) error {
 	p := entry.Placed()
 	members := memberIDs(p)
@@ -209,7 +210,7 @@ func checkEntry(entry partitionset.Entry) error {
 	return nil
 }
 
-// memberIDs returns the ids of the in-sync brokers.
+// memberIDs returns the ids of the brokers in the ISR.
 func memberIDs(p placement.Partition) []int32 {
 	all := make([]int32, 0, len(p.ISR))
 	for _, m := range p.ISR {

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// countingFS counts the writes of the metadata file, each of which ends with a rename.
+// countingFS counts the writes of the metadata file. Each write ends with a rename.
 type countingFS struct {
 	vfs.FS
 	writes atomic.Int32
@@ -22,8 +22,8 @@ func (c *countingFS) Rename(from, to string) error {
 	return c.FS.Rename(from, to)
 }
 
-// TestConcurrentChangesShareAWrite: forty deletions that wait for another change are made with one
-// write. A change that fails does not affect the others.
+// TestConcurrentChangesShareAWrite checks that forty deletions that wait for another change are
+// made in one write, and that a change that fails does not affect the others.
 func TestConcurrentChangesShareAWrite(t *testing.T) {
 	disk := &countingFS{FS: memory(t)}
 	s := open(t, disk)
@@ -54,8 +54,8 @@ func TestConcurrentChangesShareAWrite(t *testing.T) {
 	}
 }
 
-// TestFailedWriteFailsAllChangesOfAQueue: the changes that share a write fail together and leave
-// nothing behind.
+// TestFailedWriteFailsAllChangesOfAQueue checks that changes that share a write fail together, and
+// leave no effect.
 func TestFailedWriteFailsAllChangesOfAQueue(t *testing.T) {
 	fault := vfs.NewFault(memory(t))
 	s := open(t, fault)
@@ -90,7 +90,7 @@ func createTopics(t *testing.T, s *Store, n int) {
 	}
 }
 
-// awaitQueued waits until n changes wait for the lock changing, which the caller holds.
+// awaitQueued waits until n changes wait for the lock changing. The caller holds this lock.
 func awaitQueued(t *testing.T, s *Store, n int) {
 	t.Helper()
 	queued := func() int {

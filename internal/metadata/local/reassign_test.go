@@ -54,7 +54,7 @@ func TestReassign(t *testing.T) {
 			removing,
 		)
 	}
-	if err := move(); err != nil { // no replicas: cancels the reassignment
+	if err := move(); err != nil { // a move without replicas cancels the reassignment
 		t.Fatal(err)
 	}
 	if p = s.partitionOf("orders"); !slices.Equal(p.Replicas, before) || p.Target != nil {
@@ -62,9 +62,9 @@ func TestReassign(t *testing.T) {
 	}
 }
 
-// TestReassignChangesTheNumberOfReplicas: a request that moves all partitions of a topic to another
-// number of replicas sets the topic's number, up and down; a request that does not move all of
-// them, or must not change the number, changes nothing.
+// TestReassignChangesTheNumberOfReplicas checks that a request that moves all partitions of a topic
+// to another number of replicas sets the topic's number, up and down. A request that does not move
+// all of them, or that must not change the number, must change nothing.
 func TestReassignChangesTheNumberOfReplicas(t *testing.T) {
 	s := openAltered(t, 3)
 	startAll(t, s, 3)

@@ -24,8 +24,8 @@ func (s *Store) RecordRemoved(ctx context.Context, broker int32,
 	})
 }
 
-// giveUp begins the removal of the retained records that the manifest of the LogCluster gives up
-// (annotation heartwood.dev/remove-retained). The records of a topic that exists are kept.
+// giveUp begins the removal of the retained records that the LogCluster's manifest gives up
+// (annotation heartwood.dev/remove-retained). It keeps records of topics that exist.
 func (d *document) giveUp(cluster *v1alpha1.LogCluster) {
 	if cluster == nil {
 		return
@@ -47,7 +47,7 @@ func (d *document) giveUp(cluster *v1alpha1.LogCluster) {
 	d.finishRemovals()
 }
 
-// finishRemovals removes the partitions whose records are removed from all brokers that run.
+// finishRemovals removes the partitions whose records all running brokers have removed.
 func (d *document) finishRemovals() {
 	for _, key := range d.set.Keys() {
 		entry, _ := d.set.Get(key)
@@ -61,13 +61,13 @@ func (d *document) finishRemovals() {
 	}
 }
 
-// isRemoving reports whether the records of a partition are being removed.
+// isRemoving reports whether a partition's records are being removed.
 func isRemoving(entry partitionset.Entry) bool {
 	return entry.Assignment != nil && entry.Assignment.Reclaim == partitionset.Remove
 }
 
-// checkRemovals fails if records of an earlier topic with the name are still being removed from
-// partitions that a topic would get. A broker that has such records would continue with them.
+// checkRemovals fails if the topic would get a partition from which an earlier topic's records are
+// still being removed. A broker that has such records would continue with them.
 func (d *document) checkRemovals(t topic, first int) error {
 	for index := int32(first); index < t.Spec.Partitions; index++ {
 		if entry, _ := d.set.Get(t.key(index)); isRemoving(entry) {

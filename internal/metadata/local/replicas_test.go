@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// testBroker is a broker that a test registers and unregisters.
+// testBroker is a broker that a test can register and unregister.
 type testBroker struct {
 	t    *testing.T
 	s    *Store
@@ -63,7 +63,7 @@ func (a *testBroker) down() {
 	}
 }
 
-// epoch returns the broker epoch of the present incarnation.
+// epoch returns the present incarnation's broker epoch.
 func (a *testBroker) epoch() int64 {
 	b, _ := a.s.Image().Broker(a.self.ID)
 	return b.Epoch
@@ -83,7 +83,7 @@ func expect(t *testing.T, s *Store, when, want string) {
 	}
 }
 
-// replicated returns a store with topic "a", which has one partition with replicas on three
+// replicated returns a store with a topic "a", which has one partition with replicas on three
 // brokers. All three brokers are up.
 func replicated(t *testing.T, fs vfs.FS) (*Store, []*testBroker) {
 	t.Helper()
@@ -206,9 +206,9 @@ func TestChangeISRIsCompareAndSwap(t *testing.T) {
 	}
 }
 
-// TestPartiallyFailedWriteIsReplaced: the new file was renamed, but the sync of the directory
-// failed, so the caller received an error for the change. The next change must write the file, even
-// if that change has no effect on the document.
+// TestPartiallyFailedWriteIsReplaced checks a write after which the new file was renamed, but the
+// sync of the directory failed, so that the caller received an error for the change. The next
+// change must write the file, even if that change has no effect on the document.
 func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 	mem := memory(t)
 	fs := vfs.NewFault(mem)
@@ -237,8 +237,9 @@ func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 	}
 }
 
-// TestISRChangesShareAWrite: the ISR changes of several partitions are made in one write. Each
-// change has a separate result, which is reported when the image contains the change.
+// TestISRChangesShareAWrite checks that the ISR changes of several partitions are made in one
+// write. Each change must have a separate result, which is reported when the image contains the
+// change.
 func TestISRChangesShareAWrite(t *testing.T) {
 	fs := vfs.NewFault(memory(t))
 	s := open(t, fs)
@@ -326,8 +327,8 @@ func TestLeavingBrokerHandsOverLeadership(t *testing.T) {
 	expect(t, s, "after LeaveAll", "leader 1 epoch 2 isr [0 1 2] replicas [0 1 2] target []")
 }
 
-// TestClusterShutdownKeepsAllInSync: after a clean shutdown of the whole cluster, the clean epochs
-// prove at the next start that all replicas are still in sync.
+// TestClusterShutdownKeepsAllInSync checks a clean shutdown of the whole cluster. At the next
+// start, the clean epochs must prove that all replicas are still in sync.
 func TestClusterShutdownKeepsAllInSync(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)
@@ -392,8 +393,8 @@ func TestReplicasAreAddedAndRemoved(t *testing.T) {
 		"leader 0 epoch 1 isr [0 1] replicas [0 1] target []")
 }
 
-// TestPublishedStateSurvivesACrash: after a crash, leader epoch and ISR equal those in the last
-// published image.
+// TestPublishedStateSurvivesACrash checks that, after a crash, the leader epoch and the ISR are the
+// same as in the last published image.
 func TestPublishedStateSurvivesACrash(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)
@@ -406,7 +407,7 @@ func TestPublishedStateSurvivesACrash(t *testing.T) {
 	}
 }
 
-// TestRacks: the replicas of each partition are in different racks.
+// TestRacks checks that the replicas of each partition are in different racks.
 func TestRacks(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.SetRacks([]string{"x", "x", "y"}); err != nil {

@@ -15,64 +15,65 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// ErrNotWritten means that the file could not be written. The change has no effect.
+// ErrNotWritten means that the file could not be written, so the change has no effect.
 var ErrNotWritten = fmt.Errorf("%w: metadata file was not written",
 	metadata.ErrUnavailable)
 
-// Store stores the metadata of a cluster in one file and publishes it to the brokers of one
-// process.
+// Store stores a cluster's metadata in one file, and publishes them to the brokers in one process.
 //
 // Lock order: changing, then queue, published or volumes. Image, AwaitServing and the loop of Run
 // acquire only published, so they never wait for the disk.
 type Store struct {
 	fs   vfs.FS
 	file string
-	// checkCluster validates a LogCluster; nil: it is not validated. See CheckClusters.
+	// checkCluster validates a LogCluster; see CheckClusters. If it is nil, the LogCluster is not
+	// validated.
 	checkCluster func(*v1alpha1.LogCluster) error
 
-	// Between changes, written equals encode(document), or is nil after a failed write; and
-	// published.image is the image of document with the brokers in up. A failed change modifies
+	// Invariants between changes: written equals encode(document), or is nil after a failed write.
+	// published.image is the image of document, with the brokers in up. A failed change modifies
 	// neither the document nor the image.
 	changing struct {
 		sync.Mutex
-		electionsHeld bool // no elections until the brokers of a starting cluster are up
+		// true if no elections take place until all brokers of a starting cluster are up
+		electionsHeld bool
 		document      document
-		// written is the content of the file, so that a write of equal content is skipped; nil:
-		// unknown.
+		// written is the content of the file; nil if it is unknown. It serves to skip a write of equal
+		// content.
 		written []byte
-		// up are the brokers whose Run is running. They are not stored in the file.
+		// up contains the brokers whose Run is running. They are not stored in the file.
 		up map[int32]metadata.Broker
 		users
 	}
 	queue struct {
 		sync.Mutex
-		changes []*queuedChange // that no goroutine has begun to make
+		changes []*queuedChange // changes that no goroutine has started to make
 	}
 	volumes struct {
 		sync.Mutex
-		full map[int32]bool // brokers to which no new replicas are assigned; immutable
+		full map[int32]bool // brokers to which no new replicas are assigned; the map is immutable
 	}
-	requests  sync.WaitGroup // goroutines of request
+	requests  sync.WaitGroup // goroutines of the method request
 	published struct {
 		sync.Mutex
 		image *metadata.Image
-		// served is the leader epoch of each partition that a broker serves, by broker.
+		// served contains the leader epoch of each partition that a broker serves, by broker.
 		served map[int32]map[servedPartition]int32
-		// changed is closed and replaced when image or served has changed; it is never nil.
+		// changed is closed and replaced when image or served has changed. It is never nil.
 		changed chan struct{}
 	}
 }
 
 // servedPartition identifies a partition by topic id. A name would not suffice, because a topic can
-// be deleted and another one created with its name.
+// be deleted and another one created with the same name.
 type servedPartition struct {
 	topic metadata.ID
 	index int32
 }
 
-// Open reads the file. If the file does not exist, it creates a new cluster and writes the file. It
-// fails if the file is unreadable or invalid: the existing records would not belong to a new
-// cluster.
+// Open reads the file. If the file does not exist, Open creates a new cluster and writes the file.
+// It fails if the file is unreadable or invalid, because the existing records would not belong to a
+// new cluster.
 func Open(fsys vfs.FS, file string) (*Store, error) {
 	s := &Store{fs: fsys, file: file}
 	s.changing.up = map[int32]metadata.Broker{}
@@ -94,20 +95,20 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 	if err := s.openUsers(); err != nil {
 		return nil, err
 	}
-	// No broker is up, so there is nothing to decide: a decision would only begin new leader epochs.
+	// No broker is up, so no decision is needed: a decision would only begin new leader epochs.
 	s.changing.electionsHeld = true
 	err = s.change(func(*document) error { return nil })
 	s.changing.electionsHeld = false
 	return s, err
 }
 
-// CheckClusters sets the function that validates a LogCluster which admin clients change, with the
-// rules of its schema. It must be called before the first broker runs.
+// CheckClusters sets the function that validates a LogCluster that admin clients change, by the
+// rules of the schema. It must be called before the first broker runs.
 func (s *Store) CheckClusters(check func(*v1alpha1.LogCluster) error) { s.checkCluster = check }
 
 // change applies f to the metadata, makes the resulting decisions, writes the file if its content
-// has changed, and publishes the new image. If f or the write fails, nothing has changed. Changes
-// that wait for the lock are made together.
+// has changed, and publishes the new image. If f or the write fails, nothing changes. Changes that
+// wait for the lock are made together.
 func (s *Store) change(f func(*document) error) error {
 	c := &queuedChange{f: f}
 	s.queue.Lock()
@@ -115,7 +116,7 @@ func (s *Store) change(f func(*document) error) error {
 	s.queue.Unlock()
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if !c.done { // another goroutine may have made the change
+	if !c.done { // another goroutine may already have made the change
 		s.queue.Lock()
 		changes := s.queue.changes
 		s.queue.changes = nil
@@ -125,7 +126,7 @@ func (s *Store) change(f func(*document) error) error {
 	return c.err
 }
 
-// request calls the function do for a request of a client. It returns at the latest when ctx ends,
+// request calls the function do for a client's request. It returns when ctx ends at the latest,
 // because do waits for the disk and the client waits for an answer. After an error of ctx the
 // outcome is unknown, and the caller must not use variables that do sets.
 func (s *Store) request(ctx context.Context, do func() error) error {
@@ -139,8 +140,8 @@ func (s *Store) request(ctx context.Context, do func() error) error {
 	}
 }
 
-// Close waits for the end of changes that continue after their request has ended. It is called when
-// no broker uses the store any more.
+// Close waits for changes that continue after their request has ended. It must be called when no
+// broker uses the store any longer.
 func (s *Store) Close() { s.requests.Wait() }
 
 // changeLocked makes a change while changing is locked. It modifies a clone of the document, which
@@ -164,22 +165,23 @@ func (s *Store) changeLocked(w electionOptions, f func(*document) error) error {
 		return fmt.Errorf("encode metadata: %w", err)
 	}
 	if !bytes.Equal(content, s.changing.written) {
-		s.changing.written = nil // the content is unknown if the write fails
+		s.changing.written = nil // if the write fails, the content is unknown
 		if err := vfs.WriteFileAtomic(s.fs, s.file, content); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotWritten, err)
 		}
 		s.changing.written = content
 	}
 	s.changing.document = d
-	// Each broker iterates over all partitions when it applies an image, so equal images are not
-	// published.
+	// Do not publish equal images, because each broker iterates over all partitions when it applies an
+	// image.
 	if !reflect.DeepEqual(image, s.Image()) {
 		s.publish(func() { s.published.image = image })
 	}
 	return nil
 }
 
-// publish applies f to the published state and wakes the goroutines that wait for a change of it.
+// publish applies f to the published state, and wakes the goroutines that wait for changes of this
+// state.
 func (s *Store) publish(f func()) {
 	s.published.Lock()
 	defer s.published.Unlock()
@@ -188,17 +190,17 @@ func (s *Store) publish(f func()) {
 	s.published.changed = make(chan struct{})
 }
 
-// Sync applies manifests that are complete: it keeps no topic that they do not contain.
+// Sync applies a complete list of manifests: it keeps no topic that they do not contain.
 func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
 	return s.Apply(&Manifests{Cluster: cluster, Brokers: brokers, Topics: topics})
 }
 
-// Apply applies manifests. It deletes the topics of earlier manifests that are neither in m nor
-// kept, according to their reclaim policy; topics created through Kafka stay. If single topics are
-// invalid, Apply applies the other topics and returns the joined errors.
+// Apply applies manifests. It deletes those topics of earlier manifests that are neither in m nor
+// kept, according to their reclaim policies. Topics created through Kafka stay. If single topics
+// are invalid, Apply applies the other topics and returns the joined errors.
 //
 // Replicas on removed brokers get a new target, and the removed brokers must run until these
-// replicas have moved: see Running. If fewer brokers than replicas of a topic would remain, Apply
+// replicas have moved: see Running. If fewer brokers would remain than a topic has replicas, Apply
 // changes nothing and returns ErrBrokersInUse.
 func (s *Store) Apply(m *Manifests) error {
 	var faults []error
@@ -221,8 +223,8 @@ func (s *Store) SetRacks(racks []string) error {
 	})
 }
 
-// Running returns how many brokers must run. Their ids begin at 0. They are the brokers of the last
-// Sync and removed brokers that still hold replicas.
+// Running returns how many brokers must run. Their ids start at 0. They are the brokers of the last
+// Sync, and removed brokers that still have replicas.
 func (s *Store) Running() int {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -236,8 +238,8 @@ func (s *Store) Image() *metadata.Image {
 	return s.published.image
 }
 
-// Keep lets admin clients change and delete the topics with these Kafka names, whose manifests
-// cannot be read any more. The next Apply replaces what Keep has set.
+// Keep lets admin clients change and delete the topics with the given Kafka names, because their
+// manifests can no longer be read. The next Apply replaces this list.
 func (s *Store) Keep(topics []string) error {
 	return s.change(func(d *document) error {
 		d.described = maps.Clone(d.described)
@@ -249,7 +251,7 @@ func (s *Store) Keep(topics []string) error {
 }
 
 // Manifests returns the effective result of the last Sync: the LogCluster (nil if there is no
-// manifest), the number of brokers, and the topics that have a manifest, sorted by Kafka name.
+// manifest), the number of brokers, and the topics that are in a manifest, sorted by Kafka name.
 func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) {
 	s.changing.Lock()
 	d := s.changing.document.clone()
@@ -265,8 +267,8 @@ func (s *Store) Manifests() (cluster *v1alpha1.LogCluster, brokers int, topics [
 	return cluster, d.Brokers, topics
 }
 
-// AwaitServing waits until every partition of the newest image is served by its leader. It does not
-// wait for partitions whose records are lost (Lost): they would never be served.
+// AwaitServing waits until the leaders serve every partition in the newest image. It does not wait
+// for partitions whose records are lost (Lost), because they would never be served.
 func (s *Store) AwaitServing(ctx context.Context) error {
 	for {
 		s.published.Lock()
@@ -288,7 +290,7 @@ func (s *Store) AwaitServing(ctx context.Context) error {
 type LostPartition struct {
 	Topic     string
 	Partition int32
-	InSync    []int32 // the brokers with these replicas
+	InSync    []int32 // brokers with the in-sync replicas
 }
 
 // Lost returns the partitions whose records are lost.
@@ -320,8 +322,8 @@ func (s *Store) AwaitBrokers(ctx context.Context, n int) error {
 	}
 }
 
-// unservedLocked returns the name of a partition that its leader does not serve yet, or "" if all
-// partitions are served whose records are not lost.
+// unservedLocked returns the name of a partition that its leader does not serve yet. It returns ""
+// if all partitions are served, apart from partitions whose records are lost.
 func (s *Store) unservedLocked() string {
 	for _, t := range s.published.image.Topics {
 		for _, p := range t.Partitions {

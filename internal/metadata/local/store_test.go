@@ -20,7 +20,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// run starts brokers and waits until each of them is in its own image. stop stops these brokers.
+// run starts brokers and waits until each of them is in its own image. The function stop stops
+// these brokers.
 func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -86,13 +87,13 @@ func TestLeadersFollowTheirBrokers(t *testing.T) {
 	stop1()
 }
 
-// TestEveryBrokerGetsTheLastImage: a slow broker may skip images, but it receives images in order
-// and always receives the last one.
+// TestEveryBrokerGetsTheLastImage checks that a slow broker may skip images, but receives images in
+// order and always receives the last one.
 func TestEveryBrokerGetsTheLastImage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, memory(t))
 		ctx, cancel := context.WithCancel(t.Context())
-		seen := make([][]int, 3) // number of topics of each image, by broker
+		seen := make([][]int, 3) // number of topics in each image, by broker
 		var running sync.WaitGroup
 		for id := range int32(3) {
 			running.Go(func() {
@@ -181,8 +182,9 @@ func TestAwaitServing(t *testing.T) {
 	})
 }
 
-// TestCollidingTopicIsRefused: as in Kafka, '.' and '_' are the same in names of topics, by
-// CreateTopics and in manifests. Colliding topics that exist continue, also after a restart.
+// TestCollidingTopicIsRefused checks that '.' and '_' count as equal in topic names, as in Kafka,
+// by CreateTopics and in manifests. Colliding topics that already exist must remain, even after a
+// restart.
 func TestCollidingTopicIsRefused(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
@@ -259,7 +261,8 @@ func TestCreateAndDeleteTopic(t *testing.T) {
 	}
 }
 
-// TestOrderOfFileOperations: docs/format/local-metadata.md, section Writing, documents the order.
+// TestOrderOfFileOperations checks the order that docs/format/local-metadata.md documents in
+// section Writing.
 func TestOrderOfFileOperations(t *testing.T) {
 	trace := vfs.NewTrace(memory(t), directory)
 	s := open(t, trace)
@@ -319,10 +322,10 @@ func TestCorruptFileIsRejected(t *testing.T) {
 	}
 }
 
-// TestLeaderWhoseLogFailsIsReplaced: a leader does not serve a partition any more that it served in
-// its leader epoch. Another in-sync replica leads, and the broker leaves the ISR, also if the first
-// write of the change fails. The only replica of a partition stays its leader, and so does a leader
-// that has not served yet.
+// TestLeaderWhoseLogFailsIsReplaced checks a leader that no longer serves a partition that it
+// served in its leader epoch. Another in-sync replica must become the leader, and the broker must
+// leave the ISR, even if the change's first write fails. A partition's only replica must remain the
+// leader, and so must a leader that has not served yet.
 func TestLeaderWhoseLogFailsIsReplaced(t *testing.T) {
 	fault := vfs.NewFault(memory(t))
 	s := open(t, fault)
@@ -338,7 +341,7 @@ func TestLeaderWhoseLogFailsIsReplaced(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		p := s.Image().Topic(name).Partitions[0]
 		before[name] = p
-		for range 2 { // the first report of a partition that is not served yet changes nothing
+		for range 2 { // the first report, of a partition that is not served yet, changes nothing
 			if err := s.ReportServing(t.Context(), p.Leader, nil); err != nil {
 				t.Fatal(err)
 			}

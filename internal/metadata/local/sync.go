@@ -12,22 +12,22 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// ErrBrokersInUse means that a partition has more replicas than brokers would remain.
+// ErrBrokersInUse means that fewer brokers would remain than a partition has replicas.
 var ErrBrokersInUse = errors.New(
 	"brokers cannot be removed, because too few would remain for the replicas of some topics",
 )
 
-// Manifests is the content of the manifests that Apply applies. The LogCluster and the topics that
-// are kept have no manifest at present, and stay as they are.
+// Manifests contains the manifests that Apply applies. The LogCluster and the topics that are kept
+// have no readable manifest at present, and do not change.
 type Manifests struct {
 	Cluster     *v1alpha1.LogCluster
-	KeepCluster bool // instead of Cluster
+	KeepCluster bool // true if the present LogCluster is kept, instead of Cluster
 	Brokers     int
 	Topics      []*v1alpha1.Topic
-	KeepTopics  []string // Kafka names
+	KeepTopics  []string // Kafka names of the topics that are kept
 }
 
-// sync applies manifests. Each fault is an error in one topic, which stays unchanged or is not
+// sync applies manifests. Each fault is an error in one topic, which is then not changed or not
 // created. If err is not nil, the caller must discard the document.
 func (d *document) sync(m *Manifests) (faults []error, err error) {
 	d.syncCluster(m)
@@ -46,7 +46,7 @@ func (d *document) sync(m *Manifests) (faults []error, err error) {
 	}
 	before := d.running()
 	d.Brokers = m.Brokers
-	d.Draining = before // decide lowers Draining
+	d.Draining = before // decide lowers Draining later
 	if d.Draining <= d.Brokers {
 		d.Draining = 0
 	}
@@ -66,8 +66,8 @@ func (d *document) sync(m *Manifests) (faults []error, err error) {
 	return faults, nil
 }
 
-// syncCluster replaces the LogCluster by that of the manifests. Without one, a LogCluster that
-// admin clients have created stays, with the new number of brokers.
+// syncCluster replaces the LogCluster by the LogCluster in the manifests. If they contain none, a
+// LogCluster that admin clients have created stays, with the new number of brokers.
 func (d *document) syncCluster(m *Manifests) {
 	switch {
 	case m.KeepCluster:
@@ -82,9 +82,9 @@ func (d *document) syncCluster(m *Manifests) {
 	}
 }
 
-// drain sets targets for replicas on removed brokers, and adapts all topics to the current default
-// number of replicas. It fails if a topic has more replicas than brokers would remain, because only
-// the user may decide to reduce the number of replicas.
+// drain sets targets for replicas on removed brokers, and changes all topics to the current default
+// number of replicas where it applies. It fails if a topic has more replicas than brokers would
+// remain, because only the user may decide to reduce the number of replicas.
 func (d *document) drain() error {
 	var topics []string
 	needed := 0
@@ -124,7 +124,8 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		}
 	}
 	var before *v1alpha1.Topic
-	if exists && d.Topics[index].Origin == origin { // a manifest that takes over has its own fields
+	// a manifest that takes over a topic has its own fields
+	if exists && d.Topics[index].Origin == origin {
 		before = d.Topics[index].resource()
 	}
 	if err := metadata.CheckInternal(resource, before); err != nil {
@@ -159,7 +160,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	return nil
 }
 
-// names returns the names of the topics in Kafka.
+// names returns the topics' Kafka names.
 func (d *document) names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range d.Topics {
@@ -170,8 +171,8 @@ func (d *document) names() iter.Seq[string] {
 	}
 }
 
-// remove deletes the topic at an index, and retains its partitions unless its reclaim policy
-// deletes them.
+// remove deletes the topic at an index. It retains the topic's partitions, unless the topic's
+// reclaim policy deletes them.
 func (d *document) remove(index int) {
 	t := d.Topics[index]
 	kafkaName := t.kafkaName()
@@ -193,7 +194,7 @@ func (d *document) remove(index int) {
 // TopicFault is an error in one topic. Its text begins with the path of the field. Sync returns
 // joined TopicFaults; its caller adds the name of the file that contains the topic.
 type TopicFault struct {
-	Resource string // metadata.name of the Topic
+	Resource string // value of metadata.name of the Topic
 	Err      error
 }
 

@@ -37,7 +37,7 @@ func open(t *testing.T, fsys vfs.FS) *Store {
 	return store
 }
 
-// topics parses topics. Each line contains the name and the spec as YAML.
+// topics parses topics. Each line contains a topic's name and its spec as YAML.
 func topics(t *testing.T, lines ...string) []*v1alpha1.Topic {
 	t.Helper()
 	var all []*v1alpha1.Topic
@@ -63,8 +63,8 @@ func logCluster(t *testing.T, spec string) *v1alpha1.LogCluster {
 	return cluster
 }
 
-// brokersOf returns the broker of each partition of a topic, by index. Each partition must have one
-// replica.
+// brokersOf returns the broker of each of a topic's partitions, by index. Each partition must have
+// only one replica.
 func brokersOf(t *testing.T, s *Store, topic string) []int32 {
 	t.Helper()
 	found := s.Image().Topic(topic)
@@ -123,8 +123,8 @@ func TestSyncAppliesManifests(t *testing.T) {
 	}
 }
 
-// TestCleanNowAnnotation: the annotation is stored for a start without manifests. It is removed
-// when it is removed from the manifest.
+// TestCleanNowAnnotation checks that the annotation is stored for a start without manifests, and
+// removed when it is removed from the manifest.
 func TestCleanNowAnnotation(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
@@ -189,8 +189,8 @@ func TestManifestCannotGrowTheOffsetsTopic(t *testing.T) {
 	}
 }
 
-// TestFaultsOfOneTopicDoNotAffectOthers: invalid topics do not prevent that Sync applies the valid
-// ones. Each error begins with the path of the field and ends with the resource.
+// TestFaultsOfOneTopicDoNotAffectOthers checks that Sync applies valid topics even if others are
+// invalid. Each error must begin with the path of the field and end with the resource.
 func TestFaultsOfOneTopicDoNotAffectOthers(t *testing.T) {
 	s := open(t, memory(t))
 	if err := s.Sync(nil, 3, topics(t, `shrinks {partitions: 3}`)); err != nil {
@@ -215,8 +215,8 @@ func TestFaultsOfOneTopicDoNotAffectOthers(t *testing.T) {
 	}
 }
 
-// TestRemovedBrokersAreDrained: replicas on a removed broker get a target, and the broker must run
-// until these replicas have moved.
+// TestRemovedBrokersAreDrained checks that replicas on a removed broker get a target, and that the
+// broker must run until these replicas have moved.
 func TestRemovedBrokersAreDrained(t *testing.T) {
 	s := open(t, memory(t))
 	manifests := topics(t, `a {partitions: 3}`, `b {partitions: 1, replicas: 2}`)
@@ -230,7 +230,7 @@ func TestRemovedBrokersAreDrained(t *testing.T) {
 	if _, brokers, _ := s.Manifests(); brokers != 2 || s.Running() != 3 {
 		t.Errorf("got %d requested brokers and %d that must run, want 2 and 3", brokers, s.Running())
 	}
-	// The brokers of the target copy the replicas, and the leader adds them to the ISR.
+	// The target's brokers copy the replicas, and the leader adds them to the ISR.
 	for _, topic := range s.Image().Topics {
 		for _, p := range topic.Partitions {
 			catchUp(t, s, topic, p)
@@ -289,7 +289,7 @@ func TestBrokersWithRequiredReplicasCannotBeRemoved(t *testing.T) {
 	}
 }
 
-// TestInvalidDefaultsAreRejected: Sync fails if the new defaults of the cluster make a topic
+// TestInvalidDefaultsAreRejected checks that Sync fails if the cluster's new defaults make a topic
 // invalid that was created through Kafka.
 func TestInvalidDefaultsAreRejected(t *testing.T) {
 	s := open(t, memory(t))
@@ -309,9 +309,9 @@ func TestInvalidDefaultsAreRejected(t *testing.T) {
 	}
 }
 
-// TestRetainedDataIsAdopted: topic b is deleted with retained data and created again, with one more
-// partition. Its first two partitions are on the same brokers as before, with their leader epochs
-// (ADR 0030).
+// TestRetainedDataIsAdopted deletes topic b, whose data are retained, and creates it again with one
+// more partition. Its first two partitions must be on the same brokers as before, with their leader
+// epochs (ADR 0030).
 func TestRetainedDataIsAdopted(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
@@ -360,9 +360,9 @@ func TestRetainedDataIsAdopted(t *testing.T) {
 	}
 }
 
-// TestInternalTopicsOfManifestsKeepTheirPolicy: a manifest that takes the policy of an internal
-// topic away, or sets a retention, is rejected, and the topic stays compacted. One without a policy
-// is compacted.
+// TestInternalTopicsOfManifestsKeepTheirPolicy checks that a manifest that removes the policy of an
+// internal topic, or sets a retention, is rejected, and the topic stays compacted. A topic without
+// a policy must be compacted.
 func TestInternalTopicsOfManifestsKeepTheirPolicy(t *testing.T) {
 	s := open(t, memory(t))
 	compact := `offsets {topicName: __consumer_offsets, partitions: 1, cleanupPolicy: Compact}`

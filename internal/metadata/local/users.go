@@ -20,7 +20,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// user is a LogUser.
+// user is a LogUser without the fields that the API server sets.
 type user struct {
 	Name string               `json:"name"`
 	Spec v1alpha1.LogUserSpec `json:"spec"`
@@ -42,27 +42,28 @@ func (u user) resource() *v1alpha1.LogUser {
 	}
 }
 
-// credentialsName is the name of the file of passwords that admin clients have set, next to the
-// file of the metadata.
+// credentialsName is the name of the file with the passwords that admin clients have set. It is in
+// the same directory as the metadata file.
 const credentialsName = "credentials.json"
 
-// credentials is the content of the file.
+// credentials is the content of this file.
 type credentials struct {
 	// UnknownUsers is the key from which the salts of unknown users are derived.
 	UnknownUsers []byte `json:"unknownUsers"`
-	// Scram are the verifiers of passwords, by user.
+	// Scram contains the verifiers of passwords, by user.
 	Scram map[string]*v1alpha1.ScramVerifiers `json:"scram,omitempty"`
 }
 
-// users is the part of the store's state that concerns users. It is guarded by changing.
+// users contains the store's state for users. The lock changing guards it.
 type users struct {
-	scram    map[string]*v1alpha1.ScramVerifiers // verifiers of LogUsers with a manifest
+	scram    map[string]*v1alpha1.ScramVerifiers // verifiers of LogUsers that are in a manifest
 	stored   credentials
-	onDisk   bool               // the file of credentials exists
-	security *metadata.Security // of the published image
+	onDisk   bool               // true if the credentials file exists
+	security *metadata.Security // value in the published image
 }
 
-// openUsers reads the file of credentials, or creates it with a new key.
+// openUsers reads the credentials file. If it does not exist, openUsers prepares its content, with
+// a new key.
 func (s *Store) openUsers() error {
 	file := filepath.Join(filepath.Dir(s.file), credentialsName)
 	content, err := s.fs.ReadFile(file)
@@ -82,8 +83,8 @@ func (s *Store) openUsers() error {
 	return nil
 }
 
-// writeCredentials replaces the file of credentials. Only its owner may read the file: the
-// temporary file, which is renamed, is created with this mode.
+// writeCredentials replaces the credentials file. Only its owner may read the file, because the
+// temporary file, which is then renamed, is created with this mode.
 func (s *Store) writeCredentials(c credentials) error {
 	content, err := json.Marshal(c)
 	if err != nil {
@@ -112,15 +113,15 @@ func (s *Store) Users() []*v1alpha1.LogUser {
 	return resources(s.changing.document.ManifestUsers)
 }
 
-// SyncUsers applies the LogUsers of manifests and the verifiers of their passwords, by any key. It
-// replaces those of the previous call. The LogUsers are stored, their verifiers are not.
+// SyncUsers applies the LogUsers in manifests, and the verifiers of their passwords, by any key. It
+// replaces those of the previous call. The LogUsers are stored; their verifiers are not.
 func (s *Store) SyncUsers(manifests []*v1alpha1.LogUser,
 	scram map[string]*v1alpha1.ScramVerifiers) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if !s.changing.onDisk && len(manifests) > 0 {
-		// Without the file, the next start would choose another key, and the salts of unknown users
-		// would change.
+		// Write the file now. Without it, the next start would choose another key, and the salts of
+		// unknown users would change.
 		if err := s.writeCredentials(s.changing.stored); err != nil {
 			return err
 		}
@@ -141,8 +142,8 @@ func (s *Store) SyncUsers(manifests []*v1alpha1.LogUser,
 	return err
 }
 
-// securityOf returns the users of a document. It returns the previous value if nothing has changed,
-// so that its ACLs are not compiled again.
+// securityOf returns the Security for a document's users. If nothing has changed, it returns the
+// previous value, so that the ACLs are not compiled again.
 func (s *Store) securityOf(d *document) *metadata.Security {
 	u := &s.changing.users
 	manifests := resources(d.ManifestUsers)
@@ -168,7 +169,7 @@ func (s *Store) securityOf(d *document) *metadata.Security {
 	return u.security
 }
 
-// ChangeUser implements metadata.UserAdmin. It rejects a change of a LogUser that has a manifest
+// ChangeUser implements metadata.UserAdmin. It rejects a change of a LogUser that is in a manifest
 // (ADR 0160).
 func (s *Store) ChangeUser(ctx context.Context, change metadata.UserChange) error {
 	return s.request(ctx, func() error {
@@ -183,7 +184,7 @@ func (s *Store) ChangeUser(ctx context.Context, change metadata.UserChange) erro
 	})
 }
 
-// manifestUser returns the LogUser of a principal that has a manifest, or nil.
+// manifestUser returns a principal's LogUser if it is in a manifest, or nil.
 func (d *document) manifestUser(name string) *v1alpha1.LogUser {
 	for _, m := range resources(d.ManifestUsers) {
 		if m.PrincipalName() == name {
@@ -193,8 +194,8 @@ func (d *document) manifestUser(name string) *v1alpha1.LogUser {
 	return nil
 }
 
-// changeUser changes a LogUser without a manifest. A LogUser without ACLs and quotas is removed: it
-// exists for these only.
+// changeUser changes a LogUser that is not in a manifest. If the LogUser then has neither ACLs nor
+// quotas, changeUser removes it, because it serves no other purpose.
 func (d *document) changeUser(change metadata.UserChange) {
 	index := slices.IndexFunc(d.Users, func(u user) bool {
 		return u.resource().PrincipalName() == change.Name
@@ -246,8 +247,7 @@ func (s *Store) AlterScram(ctx context.Context, change metadata.ScramChange) err
 	})
 }
 
-// altered returns the credentials after a change. Maps and lists of the present ones stay as they
-// are.
+// altered returns the credentials after a change. It does not modify the maps and lists in c.
 func (c credentials) altered(change metadata.ScramChange) (credentials, error) {
 	verifiers, err := metadata.AlteredScram(c.Scram[change.Name], change)
 	if err != nil {

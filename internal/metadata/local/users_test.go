@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// openSecured opens a store in a directory, whose LogCluster authorizes requests.
+// openSecured opens a store in a directory. The store's LogCluster authorizes requests.
 func openSecured(t *testing.T, dir string) *Store {
 	t.Helper()
 	s, err := Open(vfs.OS{}, filepath.Join(dir, "metadata.json"))
@@ -45,8 +45,8 @@ func readACL(principal string) metadata.UserChange {
 		Pattern: authz.PatternLiteral, Name: "b"}}}
 }
 
-// TestUsersAreStored restarts a store: the ACLs of manifests and of admin clients remain, and the
-// password that an admin client has set.
+// TestUsersAreStored restarts a store. The ACLs of manifests and of admin clients must remain, and
+// so must the password that an admin client has set.
 func TestUsersAreStored(t *testing.T) {
 	dir := t.TempDir()
 	s := openSecured(t, dir)
@@ -76,7 +76,8 @@ func TestUsersAreStored(t *testing.T) {
 	}
 }
 
-// TestUsersOfManifestsAreChangedThereOnly: a change through Kafka would be undone by the manifest.
+// TestUsersOfManifestsAreChangedThereOnly checks that a user in a manifest cannot be changed
+// through Kafka, because the manifest would undo the change.
 func TestUsersOfManifestsAreChangedThereOnly(t *testing.T) {
 	s := openSecured(t, t.TempDir())
 	if err := s.SyncUsers([]*v1alpha1.LogUser{manifestUserOf("alice", v1alpha1.UserScram)},

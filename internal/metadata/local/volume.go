@@ -6,8 +6,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// ReportVolume implements metadata.VolumeReporter. Later assignments use the report; it does not
-// wait for the metadata file.
+// ReportVolume implements metadata.VolumeReporter. Later assignments use the report. The method
+// does not wait for the metadata file.
 func (s Session) ReportVolume(volume v1alpha1.BrokerVolume) {
 	s.volumes.Lock()
 	defer s.volumes.Unlock()
@@ -22,7 +22,7 @@ func (s Session) ReportVolume(volume v1alpha1.BrokerVolume) {
 	s.volumes.full = full
 }
 
-// fullBrokers returns the brokers to which no new replicas are assigned. The map is not changed.
+// fullBrokers returns the brokers to which no new replicas are assigned. The map is immutable.
 func (s *Store) fullBrokers() map[int32]bool {
 	s.volumes.Lock()
 	defer s.volumes.Unlock()

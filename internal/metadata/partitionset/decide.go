@@ -8,37 +8,38 @@ import (
 
 // Topic contains the properties of a Topic on which the operator's decisions depend.
 type Topic struct {
-	Tag          string // Tag of the topic id
+	Tag          string // tag of the topic's id
 	Partitions   int32
-	AllowUnclean bool // the topic's setting uncleanLeaderElection
+	AllowUnclean bool // value of the topic's setting uncleanLeaderElection
 	// AcceptedDataLoss contains users' consents (placement.Options.AcceptedDataLoss), by partition.
 	AcceptedDataLoss map[int32]string
 }
 
-// Input is the input of Decide besides the set.
+// Input contains the inputs of Decide other than the set.
 type Input struct {
-	Topics  map[string]Topic // by the name of the Topic resource
+	Topics  map[string]Topic // topics by the name of the Topic resource
 	Brokers map[int32]placement.BrokerState
-	// Incarnation is a new unique id for replicas that are added, without commas and blanks.
+	// Incarnation is a new, unique incarnation id for replicas that are added. It must not contain
+	// commas or blanks.
 	Incarnation string
-	// Preferred selects partitions whose leadership moves back to the preferred leader now.
+	// Preferred selects partitions whose leadership must move back to the preferred leader now.
 	Preferred func(Key) bool
-	// LeaveISR leaves changes that concern only the ISR to the leaders that serve. Such leaders detect
-	// a failure themselves, and also change many partitions in one write.
+	// LeaveISR leaves changes that concern only the ISR to leaders that serve. Such leaders detect a
+	// failure themselves, and also change many partitions in one write.
 	LeaveISR bool
 }
 
-// Decided is the decision about a partition.
+// Decided is the decision about one partition.
 type Decided struct {
 	Key           Key
 	Before, After Entry
-	Retired       bool // the Topic does not exist or has fewer partitions
+	Retired       bool // true if the Topic does not exist or has fewer partitions
 	placement.Decision
 }
 
-// Decide decides about every partition, in the order of their keys, and writes the decisions into
-// the set. It retires a partition whose Topic does not exist or has fewer partitions. A partition
-// without a Topic and without a state has no decision. Decide is idempotent.
+// Decide makes a decision about every partition, in the order of the keys, and writes the decisions
+// into the set. It retires a partition whose Topic does not exist or has fewer partitions. A
+// partition without a Topic and without a state has no decision. Decide is idempotent.
 func (s *Set) Decide(in Input) []Decided {
 	var all []Decided
 	for _, key := range s.Keys() {
@@ -79,8 +80,8 @@ func (in Input) options(key Key, topic Topic, before Entry) placement.Options {
 	}
 }
 
-// nextState returns the state after a decision. In a new leader epoch the leader has not reported
-// yet that it serves, and a request of an earlier leader epoch is void.
+// nextState returns the state after a decision. In a new leader epoch, the leader has not yet
+// reported that it serves, and requests from earlier leader epochs are void.
 func nextState(before *State, decided placement.Partition) State {
 	next := State{Partition: decided}
 	next.Target = nil
@@ -93,7 +94,7 @@ func nextState(before *State, decided placement.Partition) State {
 	return next
 }
 
-// onlyISRDiffers reports whether a decision only changes the ISR of a partition whose leader
+// onlyISRDiffers reports whether a decision changes only the ISR of a partition whose leader
 // serves.
 func onlyISRDiffers(before *State, next State) bool {
 	if before == nil || !before.Serving || before.Leader == placement.NoLeader {

@@ -1,10 +1,11 @@
-// Package partitionset converts PartitionSets to and from the form in which decisions are made, and
-// makes these decisions. docs/format/partition-sets.md describes the entries.
+// Package partitionset decodes PartitionSets, makes decisions about their partitions, and encodes
+// the results. docs/format/partition-sets.md describes the entries.
 //
-//   - key.go: which set a partition belongs to, and the keys of entries.
+//   - key.go: the keys of entries, and the set to which a partition belongs.
 //   - entry.go: the text of one entry. set.go: a whole set, and changes of it.
-//   - decide.go: what the operator decides, by package placement.
-//   - leader.go: what brokers change: the ISR, which partitions they serve, requested elections.
+//   - decide.go: the operator's decisions, by package placement.
+//   - leader.go: brokers' changes of the ISR, of the partitions that they serve, and of requested
+//     elections.
 //   - remembered.go: the status of a deleted set in an annotation of the set that replaces it.
 //
 // A Set is not safe for concurrent use. Its entries are immutable, so a clone of a set is cheap and
@@ -14,9 +15,9 @@
 //  1. The replicas are distinct, and ISR is a subset of them in the same order.
 //  2. The leader is placement.NoLeader or a member of ISR, except after the leader itself has left
 //     the ISR, because its disk failed; the next decision then elects another one.
-//  3. Changes grows with each change of the entry and is never reset while the entry exists. After
-//     a failed compare-and-swap it shows whether this entry or only another one has changed.
+//  3. Changes grows with each change of the entry, and is never reset while the entry exists. After
+//     a failed compare-and-swap it shows whether this entry has changed, or only another one.
 //
-// An entry that cannot be parsed is reported, and stays in the set as it is: it may be all that is
-// known about a partition's records.
+// An entry that cannot be parsed is reported, and remains in the set unchanged, because it may be
+// the only information about a partition's records.
 package partitionset

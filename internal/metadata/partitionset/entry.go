@@ -16,48 +16,48 @@ type Reclaim string
 const (
 	// Retain keeps the records when the Topic is deleted.
 	Retain Reclaim = ""
-	// Delete deletes the records with the Topic.
+	// Delete deletes the records together with the Topic.
 	Delete Reclaim = "delete"
 	// Retained is the value after the deletion of a Topic whose records are retained.
 	Retained Reclaim = "retained"
-	// Remove is the value of a retained partition whose records a user has released for deletion: the
-	// brokers delete the records, and no Topic continues with them.
+	// Remove is the value of a retained partition whose records a user has given up: the brokers
+	// delete the records, and no Topic continues with them.
 	Remove Reclaim = "remove"
 )
 
 // Orphaned reports whether the entry belongs to a deleted Topic whose records were retained.
 func (r Reclaim) Orphaned() bool { return r == Retained || r == Remove }
 
-// Assignment is the requested assignment of a partition.
+// Assignment is a partition's requested assignment.
 type Assignment struct {
 	Replicas []int32 // distinct broker ids, the preferred leader first
-	Tag      string  // Tag of the topic id
+	Tag      string  // tag of the topic's id
 	Reclaim  Reclaim
 }
 
-// State is the state of a partition.
+// State is a partition's state.
 type State struct {
 	// Partition contains the stored state. Its field Target is not set, because the assignment is the
 	// target; see Entry.Placed.
 	placement.Partition
 	// Serving is true if the leader has reported that it serves in LeaderEpoch.
 	Serving bool
-	// Prefer is the leader epoch in which a client requested the election of the preferred leader;
-	// 0: there is no request.
+	// Prefer is the leader epoch in which a client requested the election of the preferred leader; 0
+	// if there is no request.
 	Prefer int32
-	// Changes is the number of changes of the entry (KRaft's partition epoch).
+	// Changes is the number of changes of the entry (the partition epoch in KRaft).
 	Changes int64
 }
 
-// Entry contains the entries of a set for one partition. Its values are immutable.
+// Entry contains a set's assignment and state for one partition. Its values are immutable.
 type Entry struct {
-	Assignment *Assignment // nil: the set has only the state
-	State      *State      // nil: the partition is new
+	Assignment *Assignment // nil if the set contains only the state
+	State      *State      // nil if the partition is new
 	// Lent is true if the second of two assigned replicas is lent; see Set.Lend.
 	Lent bool
 }
 
-// Placed returns the partition in the form that package placement uses. Its target is the
+// Placed returns the partition in the form in which package placement uses it. Its target is the
 // assignment. A new partition has the assigned replicas.
 func (e Entry) Placed() placement.Partition {
 	placed := placement.Partition{Leader: placement.NoLeader}
@@ -89,7 +89,7 @@ func (e Entry) UnderReplicated() bool {
 	return e.Leaderless() || len(e.State.ISR) < len(e.State.Replicas)
 }
 
-// Brokers returns, sorted, the ids of all brokers that hold a replica, are assigned one, or are in
+// Brokers returns the sorted ids of all brokers that have a replica, are assigned one, or are in
 // sync.
 func (e Entry) Brokers() []int32 {
 	var all []int32
@@ -106,12 +106,12 @@ func (e Entry) Brokers() []int32 {
 	return slices.Compact(all)
 }
 
-// BelongsTo reports whether the partition is assigned for the Topic with a tag, which exists.
+// BelongsTo reports whether the partition is assigned to the existing Topic with the given tag.
 func (e Entry) BelongsTo(tag string) bool {
 	return e.Assignment != nil && e.Assignment.Tag == tag && !e.Assignment.Reclaim.Orphaned()
 }
 
-// Retained reports whether the partition is one of a deleted topic whose records are retained.
+// Retained reports whether the partition belongs to a deleted topic whose records are retained.
 func (e Entry) Retained() bool {
 	return e.Assignment != nil && e.Assignment.Reclaim == Retained
 }
@@ -159,21 +159,22 @@ func epochKey(m placement.InSyncReplica) string {
 	return strconv.Itoa(int(m.Broker)) + ":" + strconv.FormatInt(m.Epoch, 10)
 }
 
-// Optional words of a state.
+// These are optional words in the text of a state.
 const (
-	wordDirectory = "dir"      // directory of the last leader, unless impliedDirectory returns it
-	wordUnproven  = "unproven" // UnprovenEpoch
-	wordFound     = "found"    // FoundEpoch
-	wordPrefer    = "prefer"   // Prefer
+	// followed by the last leader's directory; absent if impliedDirectory returns it
+	wordDirectory = "dir"
+	wordUnproven  = "unproven" // followed by UnprovenEpoch
+	wordFound     = "found"    // followed by FoundEpoch
+	wordPrefer    = "prefer"   // followed by Prefer
 )
 
 const (
-	none       = "-" // no leader, unknown directory
+	none       = "-" // means no leader, or an unknown directory
 	notServing = "?" // follows the leader epoch
 )
 
-// impliedDirectory returns the directory of the last leader in a state without wordDirectory: the
-// directory of the leader or, without a leader, of the only in-sync replica.
+// impliedDirectory returns the last leader's directory in a state without wordDirectory. This is
+// the directory of the leader or, without a leader, of the only in-sync replica.
 func (s State) impliedDirectory() string {
 	for _, m := range s.ISR {
 		if m.Broker == s.Leader || s.Leader == placement.NoLeader && len(s.ISR) == 1 {
@@ -343,7 +344,7 @@ func (s *State) parseWord(word string) error {
 	return err
 }
 
-// parseNumber parses a number of at most so many bits that is not negative.
+// parseNumber parses a number that is not negative and has at most the given number of bits.
 func parseNumber(text string, bits int) (int64, error) {
 	number, err := strconv.ParseUint(text, 10, bits)
 	if err != nil {

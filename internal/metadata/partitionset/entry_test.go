@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestEntriesHaveTheDocumentedText compares entries with those of docs/format/partition-sets.md.
+// TestEntriesHaveTheDocumentedText compares entries with the examples in
+// docs/format/partition-sets.md.
 func TestEntriesHaveTheDocumentedText(t *testing.T) {
 	found := int32(40)
 	state := State{Partition: placement.Partition{Leader: 1, LeaderEpoch: 34,
@@ -80,7 +81,7 @@ func TestInvalidEntriesAreKept(t *testing.T) {
 	}
 }
 
-// FuzzState: a text that parses is formatted as the same text.
+// FuzzState checks that a text that can be parsed is formatted as the same text.
 func FuzzState(f *testing.F) {
 	f.Add("1@34 0:7,1:12,2 mZ81cQx4 51")
 	f.Add("-@35? 0:7,1:12,2 x,x,y 51 dir=b unproven=30 found=40 prefer=34")
@@ -97,8 +98,8 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// TestPartitionsAreSpread: the sets of a thousand topics differ by little, and the partitions of
-// one topic are in different sets.
+// TestPartitionsAreSpread checks that the sets of a thousand topics have similar sizes, and that
+// the partitions of one topic are in different sets.
 func TestPartitionsAreSpread(t *testing.T) {
 	counts := map[int32]int{}
 	for topic := range 1000 {
@@ -119,7 +120,7 @@ func TestPartitionsAreSpread(t *testing.T) {
 	}
 }
 
-// randomBrokers returns random states of brokers with few epochs and disks.
+// randomBrokers returns random states of brokers, with few epochs and disks.
 func randomBrokers(
 	r *rand.Rand,
 	before map[int32]placement.BrokerState,
@@ -148,9 +149,9 @@ func randomBrokers(
 	return all
 }
 
-// TestDecisionsSurviveTheResource plays random decisions on a set that is encoded and decoded after
-// each step, and the same decisions of package placement on values that are never encoded. Both
-// have the same partitions.
+// TestDecisionsSurviveTheResource makes random decisions on a set that is encoded and decoded after
+// each step. It makes the same decisions by package placement on values that are never encoded.
+// Both must have the same partitions.
 func TestDecisionsSurviveTheResource(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 15))
@@ -245,7 +246,7 @@ func randomReplicas(r *rand.Rand) (replicas []int32) {
 	return replicas
 }
 
-// describe prints a partition with its ISR in the order of the replicas.
+// describe formats a partition. The ISR is in the order of the replicas.
 func describe(p placement.Partition, serving bool) string {
 	isr := []string{}
 	for _, id := range p.Replicas {
@@ -259,7 +260,7 @@ func describe(p placement.Partition, serving bool) string {
 		p.LeaderDirectory, strings.Join(isr, " "), p.FoundEpoch == nil, serving)
 }
 
-// TestIndexesAreThoseOfNumber: Indexes and Number agree about every partition.
+// TestIndexesAreThoseOfNumber checks that Indexes and Number agree for every partition.
 func TestIndexesAreThoseOfNumber(t *testing.T) {
 	for topic := range 50 {
 		for _, count := range []int32{1, 3, v1alpha1.PartitionSets} {

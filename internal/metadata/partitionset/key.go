@@ -11,17 +11,17 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Key identifies a partition: the name of its Topic resource, and its number. A Topic that is
+// Key identifies a partition by the name of its Topic resource and its index. A Topic that is
 // created again has the same keys, so it finds the records that an earlier Topic has retained.
 type Key struct {
 	Topic string
 	Index int32
 }
 
-// String returns the key as it appears in a PartitionSet, such as "orders/3".
+// String returns the key in the form that it has in a PartitionSet, such as "orders/3".
 func (k Key) String() string { return k.Topic + "/" + strconv.Itoa(int(k.Index)) }
 
-// Compare orders keys by topic and number.
+// Compare orders keys by topic and index.
 func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Topic, other.Topic), cmp.Compare(k.Index, other.Index))
 }
@@ -37,16 +37,16 @@ func ParseKey(text string) (Key, error) {
 	return key, nil
 }
 
-// Number returns the index of the set to which a partition belongs, from 0 to count-1. The
-// partitions of one topic are in different sets as far as possible.
+// Number returns the index of the set to which a partition belongs, from 0 to count-1. As far as
+// possible, a topic's partitions are in different sets.
 func Number(key Key, count int32) int32 {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(key.Topic)) // documented never to fail
+	_, _ = hash.Write([]byte(key.Topic)) // never fails, according to its documentation
 	return int32((uint64(hash.Sum32()) + uint64(key.Index)) % uint64(count))
 }
 
-// Indexes returns the partitions of a topic that belong to a set: those of partitions 0 to
-// partitions-1 for which Number returns number.
+// Indexes returns the indexes, from 0 to partitions-1, of a topic's partitions that belong to the
+// set number: the function Number returns this number for them.
 func Indexes(topic string, number, count, partitions int32) iter.Seq[int32] {
 	first := (number - Number(Key{Topic: topic}, count) + count) % count
 	return func(yield func(int32) bool) {
@@ -58,6 +58,6 @@ func Indexes(topic string, number, count, partitions int32) iter.Seq[int32] {
 	}
 }
 
-// Tag returns the beginning of a topic id's text, which distinguishes a Topic from an earlier one
-// of the same name.
+// Tag returns the first characters of a topic id's text. They distinguish a Topic from an earlier
+// Topic with the same name.
 func Tag(id metadata.ID) string { return id.Tag() }

@@ -9,14 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ChangeISR makes an ISR change that the leader of a partition proposes, and returns the partition
-// epoch after it, which is State.Changes. After a refusal the set is unchanged, and the error wraps
-// metadata.ErrISRConflict.
+// ChangeISR makes an ISR change that a partition's leader proposes, and returns the partition epoch
+// after the change, which is State.Changes. After a refusal the set is unchanged, and the error
+// wraps metadata.ErrISRConflict.
 //
-// If the ISR already equals the proposed one, the change is counted nevertheless. This happens if
-// the leader has lost the response to an earlier proposal, or if a proxy has repeated the request.
-// The write gives the set another version, so that no earlier proposal of the leader that is still
-// in transit can take effect.
+// If the ISR already equals the proposed one, ChangeISR counts a change nevertheless. This happens
+// if the leader has lost the response to an earlier proposal, or if a proxy has repeated the
+// request. The write gives the set another version, so that no earlier proposal of the leader that
+// is still in transit can take effect.
 func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 	brokers map[int32]placement.BrokerState) (partitionEpoch int64, err error) {
 	entry, _ := s.Get(key)
@@ -44,8 +44,8 @@ func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 	return s.states[key].value.Changes, nil
 }
 
-// ledBy reports whether a proposal is of the present leader epoch, and contains the leader in the
-// broker epoch in which it was elected. Only an election changes the broker epoch of the leader, or
+// ledBy reports whether a proposal is from the present leader epoch, and contains the leader in the
+// broker epoch in which it was elected. Only an election changes the leader's broker epoch, or
 // makes a leader that has left the ISR a member again.
 func (s *State) ledBy(change metadata.ISRChange) bool {
 	return slices.ContainsFunc(change.To, func(m metadata.InSync) bool {
@@ -54,7 +54,7 @@ func (s *State) ledBy(change metadata.ISRChange) bool {
 	})
 }
 
-// hasISR reports whether the ISR consists of these members.
+// hasISR reports whether the ISR consists of the given members.
 func (s *State) hasISR(members []metadata.InSync) bool {
 	return len(members) == len(s.ISR) &&
 		!slices.ContainsFunc(s.ISR, func(m placement.InSyncReplica) bool {
@@ -63,8 +63,8 @@ func (s *State) hasISR(members []metadata.InSync) bool {
 		})
 }
 
-// Leads reports whether a broker leads a partition in a leader epoch, and in the broker epoch in
-// which it was elected.
+// Leads reports whether a broker leads the partition in the given leader epoch, and in the broker
+// epoch in which it was elected.
 func (s *State) Leads(self placement.InSyncReplica, leaderEpoch int32) bool {
 	return s != nil && s.Leader == self.Broker && s.LeaderEpoch == leaderEpoch &&
 		slices.ContainsFunc(s.ISR, func(m placement.InSyncReplica) bool {
@@ -72,7 +72,7 @@ func (s *State) Leads(self placement.InSyncReplica, leaderEpoch int32) bool {
 		})
 }
 
-// Serve records that a leader serves a partition. It has no effect after a later election.
+// Serve records that the leader serves a partition. After a later election, it has no effect.
 func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 	entry, _ := s.Get(key)
 	if !entry.State.Leads(self, leaderEpoch) {
@@ -83,8 +83,8 @@ func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 	s.PutState(key, next)
 }
 
-// StopServing records that a leader no longer serves a partition, because its log has stopped. It
-// has no effect after a later election.
+// StopServing records that the leader no longer serves a partition, because its log has stopped.
+// After a later election, it has no effect.
 func (s *Set) StopServing(key Key, self placement.InSyncReplica, leaderEpoch int32,
 	brokers map[int32]placement.BrokerState) {
 	if entry, _ := s.Get(key); entry.State.Leads(self, leaderEpoch) {
@@ -134,8 +134,8 @@ func (s *State) mayLeave(self placement.InSyncReplica,
 	return inSync && othersLead
 }
 
-// ReportLostLog records that a replica has lost records that were in its log of an incarnation
-// (placement.LoseLog). next is a new unique incarnation id.
+// ReportLostLog records that a replica has lost records that were in its log of the given
+// incarnation (placement.LoseLog). next is a new, unique incarnation id.
 func (s *Set) ReportLostLog(key Key, self int32, incarnation, next string) {
 	entry, _ := s.Get(key)
 	if entry.State == nil {
@@ -146,8 +146,8 @@ func (s *Set) ReportLostLog(key Key, self int32, incarnation, next string) {
 	s.PutState(key, changed)
 }
 
-// ReportFoundEpoch records that the log of the leader contains a leader epoch that is not below
-// that of its election (metadata.Served.Ahead).
+// ReportFoundEpoch records that the leader's log contains a leader epoch that is not below the
+// epoch of its election (metadata.Served.Ahead).
 func (s *Set) ReportFoundEpoch(key Key, self int32, found int32) {
 	entry, _ := s.Get(key)
 	if entry.State == nil || entry.State.Leader != self || entry.State.LeaderEpoch > found ||

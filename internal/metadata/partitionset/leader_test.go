@@ -11,7 +11,7 @@ import (
 
 var orders = Key{Topic: "orders"}
 
-// led returns a set with one partition that broker 0 leads in leader epoch 5; brokers 0 and 1 are
+// led returns a set with one partition, which broker 0 leads in leader epoch 5. Brokers 0 and 1 are
 // in sync, and broker 2 is not.
 func led() *Set {
 	s := &Set{assignments: map[Key]*text[Assignment]{}, states: map[Key]*text[State]{}}
@@ -46,7 +46,7 @@ func TestLeaderChangesISR(t *testing.T) {
 	late.LeaderEpoch = 4
 	same := metadata.ISRChange{LeaderEpoch: 5, From: []int32{0, 1}, To: grow.To[:2]}
 	again := same
-	again.From = []int32{0} // the change was made, and its response was lost
+	again.From = []int32{0} // as if the change was made, and its response was lost
 	restarted := metadata.ISRChange{LeaderEpoch: 5, From: []int32{0, 1},
 		To: []metadata.InSync{{Broker: 0, Epoch: 8, ReplicaIncarnation: "i"},
 			{Broker: 1, Epoch: 3, ReplicaIncarnation: "i"}}}
@@ -54,7 +54,7 @@ func TestLeaderChangesISR(t *testing.T) {
 		name   string
 		change metadata.ISRChange
 		up     map[int32]placement.BrokerState
-		want   string // "" if the change is refused
+		want   string // expected ISR; "" if the change is refused
 	}{
 		{"grows, which shows that the leader serves", grow, up(7, 3, 9), "0@5 1:3,0:7,2:9 i 2"},
 		{"shrinks", shrink, up(7, 3, 9), "0@5? 1,0:7,2 i 2"},
@@ -181,8 +181,8 @@ func TestPreferredLeaderIsElectedOnRequest(t *testing.T) {
 	}
 }
 
-// TestTopicDecidesOnTheLeader: a partition whose Topic is gone, was created again, or has fewer
-// partitions loses its leader and keeps everything else.
+// TestTopicDecidesOnTheLeader checks a partition whose Topic no longer exists, was created again,
+// or has fewer partitions. The partition must lose its leader and keep everything else.
 func TestTopicDecidesOnTheLeader(t *testing.T) {
 	for name, topics := range map[string]map[string]Topic{
 		"gone":             nil,
@@ -197,8 +197,8 @@ func TestTopicDecidesOnTheLeader(t *testing.T) {
 	}
 }
 
-// TestLeadersChangeTheISRThemselves: with LeaveISR a dead follower stays in the ISR of a leader
-// that serves, and a partition without a leader gets one.
+// TestLeadersChangeTheISRThemselves checks that, with LeaveISR, a dead follower stays in the ISR of
+// a leader that serves, and a partition without a leader gets one.
 func TestLeadersChangeTheISRThemselves(t *testing.T) {
 	in := Input{Topics: map[string]Topic{"orders": {Tag: "abcdefgh", Partitions: 1}},
 		Brokers: up(7, 3, 9), Incarnation: "i", LeaveISR: true}

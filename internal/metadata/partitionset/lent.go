@@ -2,13 +2,14 @@ package partitionset
 
 import "slices"
 
-// Lend assigns a second replica on another broker to a partition with one replica, as a loan. It
-// does nothing unless the partition has exactly one assigned replica, on another broker. The loan
-// ends with TakeBack or KeepLent, and with every other assignment.
+// Lend assigns a second replica on another broker to a partition with one replica, as a loan. If
+// the partition does not have exactly one assigned replica, or has it on the same broker, Lend does
+// nothing. TakeBack, KeepLent and every other assignment end the loan.
 //
-// The loans are a separate map and not part of the assignment, because brokers of earlier versions
-// could not read such an entry. A broker of such a version removes the loans when it writes an
-// assignment. The operator then removes the second replicas as surplus, and lends again if needed.
+// The loans are in a separate map and not part of the assignment, because brokers of earlier
+// versions could not read such an entry. A broker of such a version removes the loans when it
+// writes an assignment. The operator then removes the second replicas as surplus, and lends again
+// if needed.
 func (s *Set) Lend(key Key, broker int32) {
 	a := s.assignments[key]
 	if a == nil || len(a.value.Replicas) != 1 || a.value.Replicas[0] == broker {
@@ -23,7 +24,7 @@ func (s *Set) Lend(key Key, broker int32) {
 	s.lent[key] = broker
 }
 
-// TakeBack assigns a partition with a loan only its first replica.
+// TakeBack ends a loan and assigns the partition only its first replica.
 func (s *Set) TakeBack(key Key) {
 	if a := s.assignments[key]; a != nil && s.isLent(key, a) {
 		next := a.value
@@ -33,7 +34,7 @@ func (s *Set) TakeBack(key Key) {
 	}
 }
 
-// KeepLent ends a loan without a change of the assignment: the partition keeps the second replica.
+// KeepLent ends a loan without changing the assignment: the partition keeps the second replica.
 func (s *Set) KeepLent(key Key) {
 	if a := s.assignments[key]; a != nil && s.isLent(key, a) {
 		delete(s.lent, key)
@@ -41,13 +42,14 @@ func (s *Set) KeepLent(key Key) {
 	}
 }
 
-// isLent reports whether the second replica of an assignment is lent.
+// isLent reports whether the second replica in an assignment is lent.
 func (s *Set) isLent(key Key, a *text[Assignment]) bool {
 	broker, ok := s.lent[key]
 	return ok && len(a.value.Replicas) == 2 && a.value.Replicas[1] == broker
 }
 
-// decodeLent ignores keys that do not parse: they belong to no partition.
+// decodeLent decodes loans. It ignores keys that cannot be parsed, because they belong to no
+// partition.
 func decodeLent(from map[string]int32) map[Key]int32 {
 	if len(from) == 0 {
 		return nil

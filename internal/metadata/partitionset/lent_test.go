@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// lending is a set with a partition of one replica and one of two.
+// lending returns a set with a partition of one replica and a partition of two replicas.
 func lending(t *testing.T) *Set {
 	t.Helper()
 	set, faults := Decode(&v1alpha1.PartitionSet{Spec: v1alpha1.PartitionSetSpec{
@@ -48,7 +48,7 @@ func expectLoans(t *testing.T, set *Set, replicas []int32, lent map[string]int32
 func TestLoansAreStoredBesideAssignments(t *testing.T) {
 	first, second := Key{"orders", 0}, Key{"orders", 1}
 	set := lending(t)
-	expectLoans(t, set, []int32{2}, nil) // a loan that is not in the assignment has no meaning
+	expectLoans(t, set, []int32{2}, nil) // a loan has no effect if its broker is not in the assignment
 	set.Lend(first, 2)
 	set.Lend(second, 2)
 	set.Lend(Key{"gone", 0}, 2)
@@ -59,7 +59,7 @@ func TestLoansAreStoredBesideAssignments(t *testing.T) {
 	}
 	set.Lend(first, 0)
 	expectLoans(t, set, []int32{2, 0}, map[string]int32{"orders/0": 0})
-	set.Lend(first, 1) // it has one already
+	set.Lend(first, 1) // the partition already has a loan
 	expectLoans(t, set, []int32{2, 0}, map[string]int32{"orders/0": 0})
 	set.TakeBack(first)
 	expectLoans(t, set, []int32{2}, nil)
@@ -83,7 +83,8 @@ func TestAnotherAssignmentEndsALoan(t *testing.T) {
 	}
 }
 
-// TestEarlierBrokersIgnoreLoans decodes a set as a broker does that knows no loans, and writes it.
+// TestEarlierBrokersIgnoreLoans decodes and writes a set in the same way as a broker that does not
+// know loans.
 func TestEarlierBrokersIgnoreLoans(t *testing.T) {
 	set := lending(t)
 	set.Lend(Key{"orders", 0}, 0)

@@ -11,11 +11,11 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// rememberedBytesMax limits the decoded status. The API server stores at most 1.5 MB.
+// rememberedBytesMax limits the size of the decoded status. The API server stores at most 1.5 MB.
 const rememberedBytesMax = 4 << 20
 
-// Remember stores the status of a deleted set in the annotation of the set that is to be created.
-// The text is compressed: the annotations of an object are limited to 256 KiB.
+// Remember stores a deleted set's status in an annotation of the set that will be created. It
+// compresses the text, because an object's annotations are limited to 256 KiB.
 func Remember(set *v1alpha1.PartitionSet, last v1alpha1.PartitionSetStatus) error {
 	if len(last.Partitions) == 0 {
 		return nil
@@ -37,8 +37,8 @@ func Remember(set *v1alpha1.PartitionSet, last v1alpha1.PartitionSetStatus) erro
 	return nil
 }
 
-// Remembered returns the status that Remember stored. It returns nil if the set has no annotation,
-// or its status was written since it was created.
+// Remembered returns the status that Remember has stored. It returns nil if the set has no
+// annotation, or if its status was written after its creation.
 func Remembered(set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSetStatus, error) {
 	text := set.Annotations[v1alpha1.AnnotationRemembered]
 	if text == "" || len(set.Status.Partitions) > 0 {

@@ -6,8 +6,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestRemovedFromRemovesTheLastReplicaWithTheState: a report of another topic id, of a partition
-// that is only retained, or of a broker without a replica changes nothing.
+// TestRemovedFromRemovesTheLastReplicaWithTheState checks that the state is removed with the last
+// replica. A report with another topic id, about a partition that is only retained, or from a
+// broker without a replica, must change nothing.
 func TestRemovedFromRemovesTheLastReplicaWithTheState(t *testing.T) {
 	key := Key{Topic: "orders"}
 	decode := func(reclaim string) *Set {

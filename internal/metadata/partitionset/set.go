@@ -15,12 +15,14 @@ import (
 type Set struct {
 	assignments map[Key]*text[Assignment]
 	states      map[Key]*text[State]
-	lent        map[Key]int32 // see Lend; also loans that an assignment has ended
+	// loans by partition, including loans that an assignment has ended; see Lend
+	lent        map[Key]int32
 	directories directories
-	// invalid entries of the spec and of the status, which stay as they are
+	// These are invalid entries of the spec and of the status. They are not changed.
 	invalidAssignments, invalidStates map[string]string
 	specChanged, statusChanged        bool
-	uid, version                      string // metadata.uid and metadata.resourceVersion
+	// metadata.uid and metadata.resourceVersion of the resource
+	uid, version string
 }
 
 // text is a value together with its text in the resource. It is immutable.
@@ -29,8 +31,8 @@ type text[T any] struct {
 	value T
 }
 
-// Decode decodes a PartitionSet. If previous is an earlier version of the same set, entries that
-// have not changed are taken from it; previous may be nil. Each fault names an entry that cannot be
+// Decode decodes a PartitionSet. If previous is an earlier version of the same set, Decode reuses
+// its entries that have not changed; previous may be nil. Each fault names an entry that cannot be
 // parsed.
 func Decode(from *v1alpha1.PartitionSet, previous *Set) (s *Set, faults []error) {
 	s = &Set{assignments: make(map[Key]*text[Assignment], len(from.Spec.Assignments)),
@@ -54,7 +56,7 @@ func Decode(from *v1alpha1.PartitionSet, previous *Set) (s *Set, faults []error)
 	return s, append(faults, more...)
 }
 
-// decode parses the entries of one map of the resource.
+// decode parses the entries in one map of the resource.
 func decode[T any](from map[string]string, known, to map[Key]*text[T],
 	parse func(string) (*T, error)) (invalid map[string]string, faults []error) {
 	for _, name := range slices.Sorted(maps.Keys(from)) {
@@ -88,13 +90,13 @@ func (s *Set) Clone() *Set {
 	return &c
 }
 
-// IsOf reports whether the set was decoded from this version of a PartitionSet.
+// IsOf reports whether the set was decoded from the given version of a PartitionSet.
 func (s *Set) IsOf(version *v1alpha1.PartitionSet) bool {
 	return s.uid == string(version.UID) && s.version == version.ResourceVersion
 }
 
-// Get returns the entry of a partition. ok is false if the set contains neither its assignment nor
-// its state.
+// Get returns a partition's entry. ok is false if the set contains neither the partition's
+// assignment nor its state.
 func (s *Set) Get(key Key) (entry Entry, ok bool) {
 	if a := s.assignments[key]; a != nil {
 		entry.Assignment, entry.Lent = &a.value, s.isLent(key, a)
@@ -108,7 +110,7 @@ func (s *Set) Get(key Key) (entry Entry, ok bool) {
 // All iterates over the entries in an undefined order.
 func (s *Set) All() iter.Seq2[Key, Entry] {
 	return func(yield func(Key, Entry) bool) {
-		assigned := 0 // states with an assignment
+		assigned := 0 // number of states that have an assignment
 		for key, a := range s.assignments {
 			entry := Entry{Assignment: &a.value, Lent: s.isLent(key, a)}
 			if state := s.states[key]; state != nil {
@@ -130,7 +132,7 @@ func (s *Set) All() iter.Seq2[Key, Entry] {
 	}
 }
 
-// Keys returns the keys of all entries in order.
+// Keys returns the keys of all entries, in order.
 func (s *Set) Keys() []Key {
 	keys := make([]Key, 0, len(s.assignments))
 	for key := range s.All() {
@@ -156,8 +158,8 @@ func (s *Set) Retained() (all []metadata.RetainedPartition) {
 	return all
 }
 
-// Invalid reports whether the set has an entry for a partition that cannot be parsed. Such a
-// partition must not be assigned again.
+// Invalid reports whether the set has an entry for the given partition that cannot be parsed. Such
+// a partition must not be assigned again.
 func (s *Set) Invalid(key Key) bool {
 	_, assignment := s.invalidAssignments[key.String()]
 	_, state := s.invalidStates[key.String()]
@@ -177,7 +179,7 @@ func (s *Set) InvalidKeys() (keys []Key) {
 	return keys
 }
 
-// Assign sets the assignment of a partition.
+// Assign sets a partition's assignment.
 func (s *Set) Assign(key Key, a Assignment) {
 	raw := a.format()
 	if before := s.assignments[key]; before != nil && before.raw == raw {
@@ -187,7 +189,7 @@ func (s *Set) Assign(key Key, a Assignment) {
 	s.assignments[key], s.specChanged = &text[Assignment]{raw, a}, true
 }
 
-// Unassign removes the assignment of a partition.
+// Unassign removes a partition's assignment.
 func (s *Set) Unassign(key Key) {
 	if s.assignments[key] != nil {
 		delete(s.assignments, key)
@@ -195,8 +197,8 @@ func (s *Set) Unassign(key Key) {
 	}
 }
 
-// PutState sets the state of a partition, and counts the change in State.Changes unless the state
-// is the present one. The Target of the state is ignored.
+// PutState sets a partition's state. It counts the change in State.Changes, unless the state equals
+// the present one. It ignores the state's Target.
 func (s *Set) PutState(key Key, state State) {
 	state.Target, state.Changes = nil, 0
 	state.Serving = state.Serving && state.Leader >= 0
@@ -219,14 +221,14 @@ func (s *Set) PutState(key Key, state State) {
 	s.states[key], s.statusChanged = &text[State]{state.format(), state}, true
 }
 
-// confirm counts a change that leaves a state as it is.
+// confirm counts a change that does not change the rest of a state.
 func (s *Set) confirm(key Key) {
 	state := s.states[key].value
 	state.Changes++
 	s.states[key], s.statusChanged = &text[State]{state.format(), state}, true
 }
 
-// sortISR orders the ISR as the replicas, which is the order in which it is stored.
+// sortISR sorts the ISR in the order of the replicas, in which it is stored.
 func (s *Set) sortISR(state *State) {
 	if len(state.ISR) == 0 {
 		state.ISR = nil
@@ -238,7 +240,7 @@ func (s *Set) sortISR(state *State) {
 	})
 }
 
-// knows reports whether the table of directories contains those of the ISR.
+// knows reports whether the table of directories contains the directories in the ISR.
 func (s *Set) knows(state State) bool {
 	for _, m := range state.ISR {
 		if m.Directory != "" && s.directories[epochKey(m)] != m.Directory {
@@ -256,18 +258,18 @@ func (s *Set) RemoveState(key Key) {
 	}
 }
 
-// TouchStatus causes the status to be written even if no state has changed.
+// TouchStatus makes the writer write the status even if no state has changed.
 func (s *Set) TouchStatus() { s.statusChanged = true }
 
-// Empty reports whether the set contains nothing, not even an entry that cannot be parsed.
+// Empty reports whether the set contains no entry, not even one that cannot be parsed.
 func (s *Set) Empty() bool {
 	return len(s.assignments)+len(s.states)+len(s.invalidAssignments)+len(s.invalidStates) == 0
 }
 
-// SpecChanged reports whether assignments have changed since Decode.
+// SpecChanged reports whether an assignment has changed since Decode.
 func (s *Set) SpecChanged() bool { return s.specChanged }
 
-// StatusChanged reports whether states have changed since Decode.
+// StatusChanged reports whether a state has changed since Decode.
 func (s *Set) StatusChanged() bool { return s.statusChanged }
 
 // EncodeSpec writes the assignments into a PartitionSet.
@@ -281,7 +283,8 @@ func (s *Set) EncodeStatus(to *v1alpha1.PartitionSet) {
 	to.Status.Partitions = encode(s.states, s.invalidStates)
 	to.Status.Directories = nil
 	if len(s.invalidStates) > 0 {
-		to.Status.Directories = maps.Clone(s.directories) // an invalid entry may name any of them
+		// kept, because an invalid entry may name any of them
+		to.Status.Directories = maps.Clone(s.directories)
 		return
 	}
 	for _, state := range s.states {

@@ -13,24 +13,25 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// errClosed is the error of a request whose connection is closed before the reply. It is unknown
-// whether the store has executed the request.
+// errClosed is the error of a request whose connection is closed before the reply. It is then
+// unknown whether the store has executed the request.
 var errClosed = errors.New("connection to the metadata store closed")
 
 // Client implements metadata.Store, Admin, Alterer, Mover, ShutdownAnnouncer, RemovalRecorder and
-// VolumeReporter by requests to a store at the other end of a connection.
+// VolumeReporter. It sends each call as a request to a store at the other end of a connection.
 type Client struct {
 	conn    net.Conn
 	writing sync.Mutex
 	volume  atomic.Pointer[v1alpha1.BrokerVolume] // last argument of ReportVolume
 	waiting struct {
 		sync.Mutex
-		next    uint64
-		replies map[uint64]chan reply // nil once the connection is closed
+		next uint64
+		// channels for replies, by request id; nil once the connection is closed
+		replies map[uint64]chan reply
 	}
 }
 
-// NewClient returns a client over a connection whose other end is served by Serve. Run closes the
+// NewClient returns a client for a connection whose other end Serve serves. Run closes the
 // connection.
 func NewClient(conn net.Conn) *Client {
 	c := &Client{conn: conn}
@@ -47,14 +48,14 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer stop()
-	defer func() { _ = c.conn.Close() }() // fails pending requests
+	defer func() { _ = c.conn.Close() }() // makes pending requests fail
 	helpers.Go(func() { broken <- c.read(running, images) })
 	heartbeats, stopHeartbeats := context.WithCancel(running)
 	defer stopHeartbeats()
 	helpers.Go(func() { c.heartbeat(heartbeats) })
 
-	// Registration may take as long as the elections that it causes. Images may arrive before the
-	// reply to it.
+	// Registration can take as long as the elections that it causes. Images may arrive before its
+	// reply.
 	registered := make(chan error, 1)
 	helpers.Go(func() {
 		_, err := c.call(running, request{Op: opRun, Self: &self})
@@ -74,14 +75,14 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 			}
 			return fmt.Errorf("read from the metadata store: %w", err)
 		case <-ctx.Done():
-			stopHeartbeats() // stop must be the last request
+			stopHeartbeats() // heartbeats stop first, because unregister must be the last request
 			return c.unregister(images)
 		}
 	}
 }
 
-// unregister notifies the store that the broker stops, so that the store treats the broker as down
-// at once. It discards images until the reply arrives. If the store does not answer or accept the
+// unregister tells the store that the broker stops, so that the store treats the broker as down at
+// once. It discards images until the reply arrives. If the store does not answer or accept the
 // request within sessionTimeout, the connection is closed.
 func (c *Client) unregister(images <-chan *metadata.Image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sessionTimeout)
@@ -101,8 +102,8 @@ func (c *Client) unregister(images <-chan *metadata.Image) error {
 	}
 }
 
-// read receives replies and images until the connection is closed, and then fails all pending
-// requests.
+// read receives replies and images until the connection is closed, and then makes all pending
+// requests fail.
 func (c *Client) read(ctx context.Context, images chan<- *metadata.Image) error {
 	defer func() {
 		c.waiting.Lock()
@@ -130,7 +131,7 @@ func (c *Client) read(ctx context.Context, images chan<- *metadata.Image) error 
 		delete(c.waiting.replies, r.ID)
 		c.waiting.Unlock()
 		if waits != nil {
-			waits <- r // buffered
+			waits <- r // does not block, because the channel is buffered
 		}
 	}
 }
@@ -146,7 +147,7 @@ func (c *Client) heartbeat(ctx context.Context) {
 		case <-tick.C:
 		}
 		if c.write(request{Op: opHeartbeat, Volume: c.volume.Load()}) != nil {
-			return // read fails too, and Run returns that error
+			return // read fails too, and Run returns read's error
 		}
 	}
 }
@@ -157,8 +158,8 @@ func (c *Client) write(r request) error {
 	return writeFrame(c.conn, r)
 }
 
-// call sends a request and waits for its reply. Unless the error is one that the store returned,
-// the outcome of the request is then unknown.
+// call sends a request and waits for its reply. Unless the store itself returned the error, the
+// outcome of the request is unknown after an error.
 func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	waits := make(chan reply, 1)
 	c.waiting.Lock()
@@ -287,7 +288,7 @@ func (c *Client) AlterScram(ctx context.Context, change metadata.ScramChange) er
 }
 
 // parts sends a request for n changes and returns the outcome and the error of each change. If the
-// request fails, all changes have its error.
+// request fails, every change has the request's error.
 func (c *Client) parts(ctx context.Context, r request, n int) (parts []part, faults []error) {
 	parts, faults = make([]part, n), make([]error, n)
 	answer, err := c.call(ctx, r)

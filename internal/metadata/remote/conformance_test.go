@@ -21,7 +21,7 @@ type world struct {
 	served map[int32]*served
 }
 
-// served is the connection of one broker.
+// served contains the connection of one broker.
 type served struct {
 	conn  net.Conn
 	ended chan struct{}
@@ -54,7 +54,7 @@ func (w *world) Open(_ testing.TB, broker int32) metadatatest.Store {
 	return NewClient(near)
 }
 
-// Kill closes the connection of a broker, as the end of its process does.
+// Kill closes a broker's connection, as the end of the broker's process does.
 func (w *world) Kill(broker int32) {
 	_ = w.served[broker].conn.Close()
 	<-w.served[broker].ended
@@ -85,7 +85,7 @@ func (w *world) Apply(t testing.TB, topics ...*v1alpha1.Topic) {
 	}
 }
 
-// GiveUp applies a LogCluster that gives up the records.
+// GiveUp applies a LogCluster that gives up the partition's records.
 func (w *world) GiveUp(t testing.TB, partition metadata.RetainedPartition) {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Annotations = map[string]string{
@@ -95,7 +95,7 @@ func (w *world) GiveUp(t testing.TB, partition metadata.RetainedPartition) {
 	}
 }
 
-// Authenticate applies a LogCluster whose listener uses passwords, and LogUsers.
+// Authenticate applies LogUsers, and a LogCluster whose listener uses passwords.
 func (w *world) Authenticate(t testing.TB, users ...*v1alpha1.LogUser) {
 	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{
 		Listeners: v1alpha1.Listeners{{Name: "scram", Port: 9092,

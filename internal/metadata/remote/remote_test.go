@@ -51,8 +51,8 @@ type broker struct {
 	conn   net.Conn
 	images chan *metadata.Image
 	stop   context.CancelFunc
-	ran    chan error // error of Run
-	served chan error // error of Serve
+	ran    chan error // channel for the error of Run
+	served chan error // channel for the error of Serve
 }
 
 func start(t *testing.T, s *local.Store, id int32) *broker {
@@ -78,7 +78,7 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 func TestClientIsAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
-		// The settings below fill every part of an image.
+		// These settings fill every part of an image.
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 		spec := `{brokers: 1, adminApi: ReadWrite, autoCreateTopics: true, cleaner: {workers: 2}, replication: {lagMax: 3s},
 			groups: {sessionTimeoutMin: 1s, offsetsRetention: 1h, offsetsTopic: {partitions: 3}}, topicDefaults: {retention: {time: 1h}}}`
@@ -148,7 +148,7 @@ func TestClientIsAStore(t *testing.T) {
 		if _, err := b.CreateTopic(t.Context(), placed); err != nil {
 			t.Error(err)
 		}
-		// An empty assignment assigns no replicas to the added partition. It is not the same as none.
+		// An empty assignment assigns no replicas to the added partition. It differs from no assignment.
 		for _, assignment := range [][][]int32{{{7}}, {}} {
 			err := b.CreatePartitions(t.Context(),
 				metadata.NewPartitions{Name: "placed", Count: 2, Assignment: assignment})
@@ -186,7 +186,7 @@ func TestClientIsAStore(t *testing.T) {
 	})
 }
 
-// TestClusterIsAlteredThroughTheClient: without a manifest, the change is applied.
+// TestClusterIsAlteredThroughTheClient checks that the change is applied if there is no manifest.
 func TestClusterIsAlteredThroughTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -218,8 +218,8 @@ func TestClusterIsAlteredThroughTheClient(t *testing.T) {
 	})
 }
 
-// TestSettingsThroughTheClientAreTheTopics: the image of the broker names the settings that a topic
-// sets itself, although they equal the defaults.
+// TestSettingsThroughTheClientAreTheTopics checks that the broker's image names the settings that a
+// topic sets itself, although they equal the defaults.
 func TestSettingsThroughTheClientAreTheTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, store(t), 0)
@@ -245,8 +245,8 @@ func TestSettingsThroughTheClientAreTheTopics(t *testing.T) {
 	})
 }
 
-// TestClosedConnectionMarksBrokerDown: if the connection of a broker is closed, as after the exit
-// of its process, the store treats the broker as down. Run of the client fails.
+// TestClosedConnectionMarksBrokerDown closes a broker's connection, as the exit of its process
+// does. The store must treat the broker as down, and the client's Run must fail.
 func TestClosedConnectionMarksBrokerDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -262,9 +262,9 @@ func TestClosedConnectionMarksBrokerDown(t *testing.T) {
 	})
 }
 
-// TestSilentBrokerIsDownAfterSessionTimeout: the store treats a broker that sends nothing for
-// sessionTimeout as down, and closes its connection. So Run fails in a process that hung and
-// continues.
+// TestSilentBrokerIsDownAfterSessionTimeout checks that the store treats a broker that sends
+// nothing for sessionTimeout as down, and closes its connection. So Run fails in a process that
+// hung and continues.
 func TestSilentBrokerIsDownAfterSessionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -294,8 +294,8 @@ func TestSilentBrokerIsDownAfterSessionTimeout(t *testing.T) {
 	})
 }
 
-// TestRunReturnsWhileItsStoreHangs: the store does not read the request to unregister. Run must
-// still return within sessionTimeout.
+// TestRunReturnsWhileItsStoreHangs checks a store that does not read the request to unregister. Run
+// must still return within sessionTimeout.
 func TestRunReturnsWhileItsStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -355,8 +355,8 @@ func TestFramesHaveLimits(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame checks that any bytes decode to a message or an error, and that a message can be
-// encoded again.
+// FuzzReadFrame checks that any bytes are decoded to a message or an error, and that a decoded
+// message can be encoded again.
 func FuzzReadFrame(f *testing.F) {
 	var frame bytes.Buffer
 	_ = writeFrame(&frame, request{ID: 7, Op: opServing, Served: []metadata.Served{{Partition: 1}}})

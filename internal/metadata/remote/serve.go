@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Backend is the store to which Serve passes the requests of one broker.
+// Backend is the store to which Serve passes one broker's requests.
 type Backend interface {
 	metadata.Store
 	metadata.Admin
@@ -24,7 +24,7 @@ type Backend interface {
 }
 
 // Serve answers one broker until the broker unregisters, its connection is closed, it sends nothing
-// for sessionTimeout after its first request, or ctx ends. It returns nil only if the broker has
+// for sessionTimeout after its first request, or ctx ends. Serve returns nil only if the broker has
 // unregistered. When Serve returns, the store treats the broker as down, and conn is closed.
 func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -48,21 +48,21 @@ type session struct {
 	broker  int32
 	backend Backend
 	end     context.CancelFunc
-	slots   chan struct{} // one token for each request in progress
+	slots   chan struct{} // channel with one token for each request in progress
 	running sync.WaitGroup
 	writing sync.Mutex
 
-	// Only read uses the next two fields. stop ends the store's Run and waits for its end; it is
-	// nil until the broker has registered.
+	// Only read uses the next two fields. stop ends the store's Run and waits for its end. It is nil
+	// until the broker has registered.
 	stop         func()
 	unregistered bool
 }
 
-// read receives requests. Requests are executed concurrently and in any order. A broker that needs
-// an order waits for the reply to the first request before it sends the next one.
+// read receives requests. It executes them concurrently and in any order. A broker that needs an
+// order waits for the reply to the first request before it sends the next one.
 //
-// The first request has no deadline: the broker is not registered yet, and a new process may need
-// long to start on a busy machine. If the process exits, its socket closes.
+// The first request has no deadline, because the broker is not registered yet, and a new process
+// may need long to start on a busy machine. If the process exits, its socket closes.
 func (s *session) read(ctx context.Context) error {
 	for {
 		var r request
@@ -98,9 +98,9 @@ func (s *session) read(ctx context.Context) error {
 	}
 }
 
-// run registers the broker with the store, and sends it images. It skips all images but the newest.
-// The store's Run does not return while the broker is up, so the reply is sent with the first
-// image.
+// run registers the broker with the store, and sends images to the broker. It skips all images but
+// the newest. The store's Run does not return while the broker is up, so run sends the reply
+// together with the first image.
 func (s *session) run(ctx context.Context, r request) {
 	ctx, cancel := context.WithCancel(ctx)
 	newest := make(chan *metadata.Image, 1)
@@ -115,13 +115,13 @@ func (s *session) run(ctx context.Context, r request) {
 		err := s.backend.Run(ctx, *r.Self, func(image *metadata.Image) {
 			if first {
 				first = false
-				_ = s.write(reply{ID: r.ID}) // if it fails, read fails too
+				_ = s.write(reply{ID: r.ID}) // if this fails, read fails too
 			}
 			select {
 			case <-newest:
 			default:
 			}
-			newest <- image // never blocks: this is the only writer
+			newest <- image // never blocks, because this is the only writer
 		})
 		if err != nil {
 			failed := reply{ID: r.ID}
@@ -204,7 +204,7 @@ func partsOf(faults []error) []part {
 	return parts
 }
 
-// write sends one frame. If a broker reads nothing, read ends its session after sessionTimeout.
+// write sends one frame. If the broker reads nothing, read ends the session after sessionTimeout.
 func (s *session) write(r reply) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

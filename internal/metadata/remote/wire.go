@@ -14,21 +14,22 @@ import (
 )
 
 const (
-	// imageBytesMax limits a message to a broker. An image of 100,000 partitions needs about 30 MB.
+	// imageBytesMax limits the size of a message to a broker. An image of 100,000 partitions needs
+	// about 30 MB.
 	imageBytesMax = 128 << 20
-	// requestBytesMax limits a message to the store. A ReportServing request lists all partitions
-	// that a broker leads.
+	// requestBytesMax limits the size of a message to the store. A ReportServing request lists all
+	// partitions that a broker leads.
 	requestBytesMax = 32 << 20
-	// heartbeatInterval is the interval of a broker's heartbeats.
+	// heartbeatInterval is the time between a broker's heartbeats.
 	heartbeatInterval = time.Second
-	// sessionTimeout is how long the store waits for a message of a broker. A broker's Lease on
-	// Kubernetes is valid for the same time.
+	// sessionTimeout is how long the store waits for a message from a broker. On Kubernetes, a
+	// broker's Lease is valid for the same time.
 	sessionTimeout = 6 * time.Second
-	// requestsMax is the largest number of concurrent requests of one broker.
+	// requestsMax is the maximum number of concurrent requests of one broker.
 	requestsMax = 64
 )
 
-// The operations of requests.
+// These are the operations of requests.
 const (
 	opRun       = "run"
 	opStop      = "stop"
@@ -48,9 +49,9 @@ const (
 	opRemoved   = "recordRemoved"
 )
 
-// request is a message of the broker. Fields that its operation does not use are absent.
+// request is a message from the broker. Fields that its operation does not use are absent.
 type request struct {
-	// ID is the id that the reply repeats; 0: no reply is expected.
+	// ID is repeated in the reply. If it is 0, the broker expects no reply.
 	ID     uint64                  `json:"id,omitempty"`
 	Op     string                  `json:"op"`
 	Self   *metadata.Broker        `json:"self,omitempty"`
@@ -62,42 +63,43 @@ type request struct {
 	Grow   *metadata.NewPartitions `json:"grow,omitempty"`
 	User   *metadata.UserChange    `json:"user,omitempty"`
 	Scram  *metadata.ScramChange   `json:"scram,omitempty"`
-	// Cluster is the change of operation opCluster.
+	// Cluster is the change for operation opCluster.
 	Cluster *metadata.ClusterChange `json:"cluster,omitempty"`
 	Moves   []move                  `json:"moves,omitempty"`
 	Elect   []metadata.PartitionRef `json:"elect,omitempty"`
-	// Removed are the partitions of operation opRemoved.
+	// Removed contains the partitions for operation opRemoved.
 	Removed []metadata.RetainedPartition `json:"removed,omitempty"`
-	// Volume is the broker's last report of its volume, with opHeartbeat.
+	// Volume is the broker's last report of its volume, for operation opHeartbeat.
 	Volume *v1alpha1.BrokerVolume `json:"volume,omitempty"`
 }
 
-// move is a metadata.Move whose JSON distinguishes an empty list of replicas from nil.
+// move is a metadata.Move in a form whose JSON distinguishes an empty list of replicas from nil.
 type move struct {
 	metadata.PartitionRef
 	Replicas   []int32 `json:"replicas"`
 	SameNumber bool    `json:"sameNumber,omitempty"`
 }
 
-// reply is a message of the store: an image, or the response to a request.
+// reply is a message from the store: an image, or the response to a request.
 type reply struct {
 	ID    uint64          `json:"id,omitempty"`
-	Image *metadata.Image `json:"image,omitempty"` // without its indexes
+	Image *metadata.Image `json:"image,omitempty"` // image without its indexes
 	Topic *metadata.Topic `json:"topic,omitempty"`
 	Error string          `json:"error,omitempty"`
-	Kind  int             `json:"kind,omitempty"` // 1 + the index in kinds; 0: no known kind
-	Parts []part          `json:"parts,omitempty"`
+	// index of the error's kind in kinds, plus 1; 0 if it is no known kind
+	Kind  int    `json:"kind,omitempty"`
+	Parts []part `json:"parts,omitempty"`
 }
 
 // part is the outcome of one change in a request for several changes.
 type part struct {
 	Error string `json:"error,omitempty"`
 	Kind  int    `json:"kind,omitempty"`
-	// PartitionEpoch is that after an ISR change that was made.
+	// PartitionEpoch is the partition epoch after an ISR change that was made.
 	PartitionEpoch int64 `json:"partitionEpoch,omitempty"`
 }
 
-// kinds are the errors that callers distinguish. Both ends run the same binary, so the indexes
+// kinds contains the errors that callers distinguish. Both ends run the same binary, so the indexes
 // agree.
 var kinds = []error{
 	metadata.ErrTopicExists, metadata.ErrTopicNotFound, metadata.ErrInvalidTopicName,
@@ -109,13 +111,13 @@ var kinds = []error{
 	metadata.ErrUnknownUser,
 }
 
-// fail sets the error of a reply.
+// fail sets the reply's error.
 func (r *reply) fail(err error) {
 	p := partOf(err)
 	r.Error, r.Kind = p.Error, p.Kind
 }
 
-// err returns the error of a reply, or nil.
+// err returns the reply's error, or nil.
 func (r *reply) err() error { return part{Error: r.Error, Kind: r.Kind}.err() }
 
 // partOf encodes an error, which may be nil.
@@ -144,7 +146,7 @@ func (p part) err() error {
 	return e
 }
 
-// storeError is an error of the store, decoded by the broker.
+// storeError is an error of the store that the broker has decoded.
 type storeError struct {
 	text string
 	kind error // optional
@@ -153,7 +155,7 @@ type storeError struct {
 func (e *storeError) Error() string { return e.text }
 func (e *storeError) Unwrap() error { return e.kind }
 
-// writeFrame writes a message: its length in 4 bytes, big-endian, then JSON, in one write.
+// writeFrame writes a message in one write: its length in 4 bytes, big-endian, and then JSON.
 func writeFrame(w io.Writer, message any) error {
 	frame := bytes.NewBuffer(make([]byte, 4))
 	if err := json.NewEncoder(frame).Encode(message); err != nil {
@@ -164,7 +166,8 @@ func writeFrame(w io.Writer, message any) error {
 	return err
 }
 
-// readFrame reads a message of at most bytesMax. After an error the connection cannot be used.
+// readFrame reads a message of at most bytesMax bytes. After an error the connection cannot be
+// used.
 func readFrame(r io.Reader, bytesMax int, message any) error {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -174,7 +177,7 @@ func readFrame(r io.Reader, bytesMax int, message any) error {
 	if size > int64(bytesMax) {
 		return fmt.Errorf("message of %d bytes exceeds the limit of %d", size, bytesMax)
 	}
-	// The buffer grows with the bytes that arrive, not with the announced length.
+	// The buffer grows with the bytes that arrive, and not by the announced length.
 	var content bytes.Buffer
 	if n, err := io.CopyN(&content, r, size); err != nil {
 		return fmt.Errorf("read message of %d bytes: ended after %d: %w", size, n, err)

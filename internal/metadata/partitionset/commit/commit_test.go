@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// server is an API server with one PartitionSet. Requests take a random time; some answers are
-// lost, and some writes arrive when their sender has given them up.
+// server simulates an API server with one PartitionSet. Requests take a random time. Some answers
+// are lost, and some writes arrive after their sender has stopped waiting.
 type server struct {
 	mu      sync.Mutex
 	stored  v1alpha1.PartitionSet
@@ -25,7 +25,7 @@ type server struct {
 	writes  int
 	random  *rand.Rand
 	faults  bool
-	late    sync.WaitGroup // writes that have not arrived
+	late    sync.WaitGroup // writes that have not yet arrived
 }
 
 func newServer(seed uint64) *server {
@@ -68,11 +68,11 @@ func (s *server) put(set *v1alpha1.PartitionSet, part part) (*v1alpha1.Partition
 	return s.stored.DeepCopy(), nil
 }
 
-// client is the API of one writer, with a watch that lags.
+// client is one writer's API. Its watch lags behind.
 type client struct {
 	*server
 	watched *v1alpha1.PartitionSet
-	stuck   bool // the watch delivers nothing
+	stuck   bool // true if the watch delivers nothing
 }
 
 func (c *client) Latest(string) *v1alpha1.PartitionSet {
@@ -121,7 +121,7 @@ func (c *client) update(ctx context.Context, set *v1alpha1.PartitionSet,
 
 var key = partitionset.Key{Topic: "orders"}
 
-// raise returns a change that raises the leader epoch of a partition from its present value.
+// raise returns a change that raises a partition's leader epoch by one, from its present value.
 func raise(key partitionset.Key, decided *int32) Change {
 	return func(s *partitionset.Set) error {
 		state := partitionset.State{Partition: placement.Partition{Leader: placement.NoLeader,
@@ -136,9 +136,9 @@ func raise(key partitionset.Key, decided *int32) Change {
 	}
 }
 
-// TestNoChangeIsLost: several writers raise the leader epochs of the partitions of one set, while
-// answers are lost and writes arrive late. Each stored epoch is the number of raises that were
-// stored: none is lost, and none is made on another base than the stored one.
+// TestNoChangeIsLost lets several writers raise the leader epochs of the partitions in one set,
+// while answers are lost and writes arrive late. Each stored epoch must equal the number of raises
+// that were stored: no raise is lost, and each is based on the stored epoch.
 func TestNoChangeIsLost(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestNoChangeIsLost(t *testing.T) {
 	}
 }
 
-// TestChangesShareWrites: changes that are requested while a write is in progress share the next
-// write.
+// TestChangesShareWrites checks that changes that are requested while a write is in progress share
+// the next write.
 func TestChangesShareWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(1)
@@ -211,8 +211,8 @@ func TestChangesShareWrites(t *testing.T) {
 	})
 }
 
-// TestRefusalIsDecidedOnTheStoredVersion: a change that is refused on the watched version is
-// decided again on the stored one.
+// TestRefusalIsDecidedOnTheStoredVersion checks that a change that is refused on the watched
+// version is decided again on the stored version.
 func TestRefusalIsDecidedOnTheStoredVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(2)
@@ -238,9 +238,10 @@ func TestRefusalIsDecidedOnTheStoredVersion(t *testing.T) {
 	})
 }
 
-// TestNothingToChangeIsConfirmedByTheStoredVersion: a leader that does not know whether its last
-// ISR change was made proposes a set again, to find out. If that set is in the watched version,
-// which may be old, there seems to be nothing to write. That must not confirm the set.
+// TestNothingToChangeIsConfirmedByTheStoredVersion checks a leader that does not know whether its
+// last ISR change was made, and proposes an ISR again to find out. If that ISR is in the watched
+// version, which may be old, there seems to be nothing to write. The watched version must not
+// confirm the ISR.
 func TestNothingToChangeIsConfirmedByTheStoredVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(5)
@@ -275,7 +276,7 @@ func TestNothingToChangeIsConfirmedByTheStoredVersion(t *testing.T) {
 	})
 }
 
-// blocked is an API whose writes wait until they are released.
+// blocked is an API whose writes wait until the test releases them.
 type blocked struct {
 	*client
 	entered chan string
@@ -293,8 +294,8 @@ func (b *blocked) UpdateStatus(ctx context.Context,
 	return b.client.UpdateStatus(ctx, set)
 }
 
-// TestCanceledChangeIsNotWritten: a change whose caller has given up while it waited is not made,
-// and a write for which nobody waits any more ends.
+// TestCanceledChangeIsNotWritten checks that a waiting change whose caller has stopped waiting is
+// not made, and that a write ends if no caller waits for it any longer.
 func TestCanceledChangeIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(3)
@@ -327,8 +328,8 @@ func TestCanceledChangeIsNotWritten(t *testing.T) {
 	})
 }
 
-// TestUrgentSetsAreWrittenFirst: with one write at a time, sets with urgent changes come before
-// those that were requested earlier.
+// TestUrgentSetsAreWrittenFirst checks, with one write at a time, that sets with urgent changes are
+// written before sets whose changes were requested earlier.
 func TestUrgentSetsAreWrittenFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(4)
@@ -354,8 +355,9 @@ func TestUrgentSetsAreWrittenFirst(t *testing.T) {
 	})
 }
 
-// TestConflictIsDecidedOnTheWatchedVersion: another writer changes the set, and the watch delivers
-// its version before the write is repeated. The writer reads nothing from the API server.
+// TestConflictIsDecidedOnTheWatchedVersion lets another writer change the set, and the watch
+// deliver that version before the write is repeated. The writer must read nothing from the API
+// server.
 func TestConflictIsDecidedOnTheWatchedVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(5)
@@ -373,7 +375,8 @@ func TestConflictIsDecidedOnTheWatchedVersion(t *testing.T) {
 	})
 }
 
-// watching is a client whose watch delivers the present version after the first one.
+// watching is a client whose watch delivers the first version, and from then on the present
+// version.
 type watching struct {
 	client
 	reads int
@@ -390,8 +393,8 @@ func (w *watching) Get(ctx context.Context, set string) (*v1alpha1.PartitionSet,
 	return w.client.Get(ctx, set)
 }
 
-// TestPauseDoesNotDelayOtherSets: one set may be written at once, and the write of set 0 conflicts
-// again and again. The write of set 1 does not wait for its pauses.
+// TestPauseDoesNotDelayOtherSets allows one write at a time, while the write of set 0 conflicts
+// repeatedly. The write of set 1 must not wait for the pauses of set 0.
 func TestPauseDoesNotDelayOtherSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writer := New(conflicting{&client{server: newServer(7)}}, Options{Concurrent: 1})
@@ -414,7 +417,7 @@ func TestPauseDoesNotDelayOtherSets(t *testing.T) {
 	})
 }
 
-// conflicting is an API whose writes of set 0 conflict.
+// conflicting is an API on which writes of set 0 conflict.
 type conflicting struct{ *client }
 
 func (c conflicting) Latest(set string) *v1alpha1.PartitionSet {
@@ -436,9 +439,9 @@ func (c conflicting) Get(_ context.Context, set string) (*v1alpha1.PartitionSet,
 	return c.Latest(set), nil
 }
 
-// TestRefusalIsReportedAfterAFailure: a change refuses the watched version, and the write of
-// another change fails. The caller gets the refusal, which may say that the outcome is unknown, and
-// not a conflict.
+// TestRefusalIsReportedAfterAFailure checks a change that refuses the watched version, while the
+// write of another change fails. The caller must get the refusal, which may state that the outcome
+// is unknown, and not a conflict.
 func TestRefusalIsReportedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &blocked{&client{server: newServer(8)}, make(chan string, 10), make(chan struct{})}
@@ -451,8 +454,8 @@ func TestRefusalIsReportedAfterAFailure(t *testing.T) {
 	})
 }
 
-// TestManyWritersWriteFewSetsAtOnce: with 20 writers each may write three sets at once, with 1,000
-// writers one.
+// TestManyWritersWriteFewSetsAtOnce checks that each of 20 writers may write three sets at the same
+// time, and each of 1,000 writers only one.
 func TestManyWritersWriteFewSetsAtOnce(t *testing.T) {
 	for writers, want := range map[int]int{0: 8, 1: 8, 3: 8, 20: 3, 1000: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -476,7 +479,7 @@ func TestManyWritersWriteFewSetsAtOnce(t *testing.T) {
 	}
 }
 
-// named gives each set its own name and a conflict-free version.
+// named gives each set its own name and a version without conflicts.
 type named struct{ *blocked }
 
 func (n named) Latest(set string) *v1alpha1.PartitionSet {

@@ -7,9 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// TestSetThatDoesNotExistIsForgotten: the writer stores nothing about a set that does not exist any
-// more. A change that is being written then is still settled, and a later one, of a set that was
-// created again, is made as usual.
+// TestSetThatDoesNotExistIsForgotten checks that the writer stores nothing about a set that no
+// longer exists. A change that is being written at that time must still be settled. If the set is
+// created again, a later change must be made as usual.
 func TestSetThatDoesNotExistIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &blocked{&client{server: newServer(9)}, make(chan string, 10), make(chan struct{})}
@@ -18,7 +18,7 @@ func TestSetThatDoesNotExistIsForgotten(t *testing.T) {
 		settled := make(chan error, 2)
 		for _, key := range []partitionset.Key{key, {Topic: "orders", Index: 1}} {
 			go func() { settled <- writer.ChangeStatus(t.Context(), "demo-0", raise(key, &decided)) }()
-			synctest.Wait() // the first change is being written, and the second one waits
+			synctest.Wait() // until the first change is being written, and the second one waits
 		}
 		writer.Forget("demo-0")
 		close(api.release)

@@ -12,44 +12,44 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// Errors of an API.
+// These are errors of an API.
 var (
-	// ErrConflict means that the set has another resourceVersion, so that nothing was written.
+	// ErrConflict means that the set has another resourceVersion, so nothing was written.
 	ErrConflict = errors.New("the PartitionSet has changed")
 	// ErrNotFound means that the set does not exist.
 	ErrNotFound = errors.New("the PartitionSet does not exist")
 )
 
-// API reads and writes PartitionSets. The objects that it returns are not modified.
+// API reads and writes PartitionSets. The objects that it returns must not be modified.
 type API interface {
 	// Latest returns the latest version that a watch has delivered, or nil.
 	Latest(set string) *v1alpha1.PartitionSet
 	// Get returns the stored version. The error wraps ErrNotFound if there is none.
 	Get(ctx context.Context, set string) (*v1alpha1.PartitionSet, error)
-	// UpdateSpec and UpdateStatus replace the spec or the status if the stored resourceVersion is
-	// that of the argument, and return the result. The error wraps ErrConflict or ErrNotFound if
-	// nothing was written; after any other error the outcome is unknown.
+	// UpdateSpec and UpdateStatus replace the spec or the status if the stored resourceVersion equals
+	// the argument's, and return the result. The error wraps ErrConflict or ErrNotFound if nothing was
+	// written. After any other error the outcome is unknown.
 	UpdateSpec(ctx context.Context, set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error)
 	UpdateStatus(ctx context.Context, set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error)
 }
 
-// Change changes a set. It is called again for each version of the set on which the change is
-// decided, never concurrently with other changes of the set. If it returns an error, the change is
-// refused, and it must have left the set unchanged.
+// Change changes a set. It is called for each version of the set on which the change is decided,
+// and never concurrently with other changes of the set. If it returns an error, the change is
+// refused; Change must then leave the set unchanged.
 type Change func(*partitionset.Set) error
 
-// Options of a Writer.
+// Options contains the options of a Writer.
 type Options struct {
-	// Timeout bounds each request; default 10 s.
+	// Timeout limits the duration of each request; default 10 s.
 	Timeout time.Duration
 	// Concurrent is the maximum number of sets that are written at the same time; default 8.
 	Concurrent int
-	// Writers returns the number of processes that write the sets; nil: few. If there are many, each
-	// writes fewer sets at the same time, so that the requests of all of them do not wait in the API
-	// server for longer than Timeout.
+	// Writers returns the number of processes that write the sets. If Writers is nil, there are few.
+	// If there are many, each writes fewer sets at the same time, so that the requests of all
+	// processes do not wait in the API server for longer than Timeout.
 	Writers func() int
 	// TrustWatch makes a change succeed if it has no effect on the watched version, although the
-	// stored version may differ. It saves a read for a caller that repeats its changes for each
+	// stored version may differ. This saves a read for a caller that repeats its changes for each
 	// version that the watch delivers.
 	TrustWatch bool
 }
@@ -61,12 +61,12 @@ type Writer struct {
 	mu      struct {
 		sync.Mutex
 		queues  map[string]*queue
-		ready   []*queue // with pending changes, and not being written; in the order of arrival
-		running int      // sets that are being written
+		ready   []*queue // sets with pending changes that are not being written, in the order of arrival
+		running int      // number of sets that are being written
 	}
 }
 
-// part is the part of a set that a change writes.
+// part is the part of a set that a change writes: the spec or the status.
 type part int
 
 const (
@@ -74,26 +74,27 @@ const (
 	status
 )
 
-// queue contains the pending changes of a set, and the state of the set that the writer knows.
+// queue contains a set's pending changes, and the writer's knowledge of the set.
 type queue struct {
 	set     string
 	pending []*request
-	active  bool // ready or running
-	gone    bool // see Forget; removed when it is not active
+	active  bool // true if the set is in ready or is being written
+	gone    bool // true after Forget; the queue is removed when it is not active
 
 	// The goroutine that writes the set uses the following fields without the lock.
 	own     ownVersions
 	decoded *partitionset.Set // the last version that was decoded
 }
 
-// request is a change that a caller waits for.
+// request is a change for which a caller waits.
 type request struct {
-	ctx     context.Context //nolint:containedctx // a pending change ends with its caller's context
-	part    part
-	urgent  bool
-	change  Change
-	refusal error      // of the last version that refused the change; nil after it was accepted
-	settled chan error // result; its buffer has 1 element
+	ctx    context.Context //nolint:containedctx // a pending change ends with its caller's context
+	part   part
+	urgent bool
+	change Change
+	// error from the last version that refused the change; nil after a version accepted it
+	refusal error
+	settled chan error // channel for the result, with a buffer of one
 }
 
 // New returns a writer.
@@ -133,7 +134,7 @@ func (w *Writer) ChangeStatuses(ctx context.Context, set string, urgent bool,
 	return w.submit(ctx, set, status, urgent, changes)
 }
 
-// submit adds changes to the queue of a set and waits for them.
+// submit adds changes to a set's queue and waits for their results.
 func (w *Writer) submit(ctx context.Context, set string, part part, urgent bool,
 	changes []Change) []error {
 	requests := make([]*request, len(changes))
@@ -186,7 +187,7 @@ func (w *Writer) removeLocked(q *queue) {
 	}
 }
 
-// requestsOfAll is about the number of concurrent requests of all writers together.
+// requestsOfAll is the approximate number of concurrent requests of all writers together.
 const requestsOfAll = 64
 
 // concurrent returns the number of sets that may be written at the same time.
@@ -197,7 +198,7 @@ func (w *Writer) concurrent() int {
 	return max(1, min(w.options.Concurrent, requestsOfAll/max(1, w.options.Writers())))
 }
 
-// dispatchLocked starts the writes of sets, first of those with urgent changes.
+// dispatchLocked starts writes of sets. Sets with urgent changes come first.
 func (w *Writer) dispatchLocked() {
 	for w.mu.running < w.concurrent() && len(w.mu.ready) > 0 {
 		index := max(0, slices.IndexFunc(w.mu.ready, func(q *queue) bool {

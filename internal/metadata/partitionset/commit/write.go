@@ -24,7 +24,7 @@ const (
 	pauseLongest  = 500 * time.Millisecond
 )
 
-// write makes a batch of changes: first those of the spec, then those of the status.
+// write makes a batch of changes: first the changes of the spec, then the changes of the status.
 func (w *Writer) write(q *queue, batch []*request) {
 	for _, part := range []part{spec, status} {
 		var changes []*request
@@ -80,7 +80,7 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		if changed(set, part) {
 			err = w.update(ctx, q, part, base, set)
 		} else if !live && (!w.options.TrustWatch || attempt > 0) && len(applied) > 0 {
-			// There is nothing to write on this version, but the stored version may differ: only a
+			// There is nothing to write on this version, but the stored version may differ. Only a
 			// compare-and-swap or a read can confirm that the set is in the state that the callers request.
 			pending, base = slices.Concat(applied, refused), nil
 			continue
@@ -111,8 +111,8 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 }
 
 // afterConflict returns the version that the watch has delivered since a conflict, which costs the
-// API server nothing. It returns nil if the stored version must be read. After a read the next
-// version is read, too, because the watch may deliver an older version.
+// API server nothing. It returns nil if the stored version must be read. Once a version was read,
+// the next version must be read too, because the watch may deliver an older version.
 func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
 	live bool) *v1alpha1.PartitionSet {
 	watched := q.own.latest(w.api.Latest(q.set))
@@ -122,10 +122,11 @@ func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
 	return watched
 }
 
-// pause waits for a random time after consecutive conflicts; took is the duration of the last
-// write. When one of a hundred brokers fails, tens of leaders write the same set. Without the pause
-// each of them would repeat its write after each write of another leader, and an API server with a
-// long queue would mostly respond with conflicts. Other sets may be written meanwhile.
+// pause waits for a random time after consecutive conflicts. took is the duration of the last
+// write. When one of a hundred brokers fails, tens of leaders write the same set. Without the
+// pause, each of them would repeat its write after each write of another leader, and an API server
+// with a long queue would mostly respond with conflicts. Other sets can be written during the
+// pause.
 func (w *Writer) pause(ctx context.Context, conflicts int, took time.Duration) {
 	w.count(-1)
 	defer w.count(1)
@@ -139,7 +140,7 @@ func (w *Writer) pause(ctx context.Context, conflicts int, took time.Duration) {
 }
 
 // count changes the number of sets that are being written. A set that continues after a pause does
-// not wait for others.
+// not wait for other sets.
 func (w *Writer) count(change int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,12 +155,12 @@ func changed(set *partitionset.Set, part part) bool {
 	return set.StatusChanged()
 }
 
-// apply applies changes to a version of the set. It settles the changes whose context has ended
-// and, if the version is live, the refused changes. It returns the changed set, the changes that it
-// contains, and the changes that must be decided on the live version.
+// apply applies changes to a version of the set. It settles changes whose context has ended and, if
+// the version is live, refused changes. It returns the changed set, the changes that it contains,
+// and the changes that must be decided on the live version.
 func (w *Writer) apply(q *queue, base *v1alpha1.PartitionSet, live bool,
 	pending []*request) (set *partitionset.Set, applied, refused []*request) {
-	decoded, _ := partitionset.Decode(base, q.decoded) // invalid entries are reported by readers
+	decoded, _ := partitionset.Decode(base, q.decoded) // readers report invalid entries
 	q.decoded = decoded
 	set = decoded.Clone()
 	for _, r := range pending {
@@ -199,7 +200,7 @@ func (w *Writer) update(ctx context.Context, q *queue, part part, base *v1alpha1
 	set *partitionset.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
 	defer cancel()
-	next := *base // the maps are replaced, not changed
+	next := *base // a shallow copy, because the maps are replaced and not modified
 	update := w.api.UpdateStatus
 	if part == spec {
 		set.EncodeSpec(&next)
@@ -221,9 +222,9 @@ func settle(requests []*request, err error) {
 	}
 }
 
-// settleUndecided settles changes that were not part of a write. A change that was refused on a
-// version gets the error of the refusal, which may state that the outcome of an earlier attempt is
-// unknown.
+// settleUndecided settles changes that were not part of a write. If a version has refused a change,
+// the change gets the error of the refusal, which may state that the outcome of an earlier attempt
+// is unknown.
 func settleUndecided(requests []*request, err error) {
 	for _, r := range requests {
 		r.settled <- cmp.Or(r.refusal, err)
@@ -235,7 +236,7 @@ func settleUndecided(requests []*request, err error) {
 // write.
 type ownVersions struct {
 	result *v1alpha1.PartitionSet
-	older  map[string]bool // resourceVersions that the result has replaced
+	older  map[string]bool // set of resourceVersions that the result has replaced
 }
 
 // record stores the result of a write.
@@ -248,7 +249,7 @@ func (o *ownVersions) record(base, result *v1alpha1.PartitionSet) {
 }
 
 // latest returns the later of two versions: the watched one, which may be nil, and the writer's own
-// result. No version of another writer is between a version in older and the result, because each
+// result. No other writer's version is between a version in older and the result, because each
 // write is a compare-and-swap.
 func (o *ownVersions) latest(watched *v1alpha1.PartitionSet) *v1alpha1.PartitionSet {
 	if o.result != nil && watched != nil && o.older[watched.ResourceVersion] &&
