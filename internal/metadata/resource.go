@@ -155,8 +155,7 @@ func noneIfZero[T ~int | ~int64](n T) T {
 }
 
 // NewTopicPartitions returns the number of partitions of a new topic if neither its resource nor
-// its request specifies the number. As in Kafka, the cluster's default does not apply to internal
-// topics.
+// its request specifies the number. As in Kafka, internal topics ignore the cluster's default.
 func NewTopicPartitions(kafkaName string, cluster *v1alpha1.LogCluster) int32 {
 	switch {
 	case kafkaName == OffsetsTopic:
@@ -192,8 +191,8 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 
 // CheckReplicas rejects a topic whose own minInSyncReplicas is above its number of replicas. Such a
 // topic could never accept a write with acks=all. The CRD's rule validates only a single resource;
-// CheckReplicas also considers the cluster's default number of replicas. A default for
-// minInSyncReplicas is never too large, because ResolveSettings lowers it. The error wraps
+// CheckReplicas also considers the cluster's default number of replicas. ResolveSettings lowers a
+// default for minInSyncReplicas, so a default is never too large. The error wraps
 // ErrInvalidSettings.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
 	replicas, inSync := Replicas(topic, cluster), topic.MinInSyncReplicas
@@ -251,8 +250,7 @@ func resolve(topic v1alpha1.TopicSettings,
 }
 
 // kindError is an error about a field of a resource. It wraps kind, such as ErrInvalidSettings, but
-// its text contains only fault. Like the API server's errors, the text begins with the path of the
-// field.
+// its text is only fault. Like an API server's error, it begins with the field's path.
 type kindError struct {
 	fault error
 	kind  error
@@ -319,8 +317,8 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	}
 }
 
-// integer copies *from, which must be in [lowest, highest], to *to. If the pointer from is nil, it
-// does not change *to.
+// integer copies *from, which must be in [lowest, highest], to *to. If the pointer from is nil, *to
+// keeps its value.
 func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *field.Path) {
 	if from == nil {
 		return
@@ -346,8 +344,8 @@ func (r *resolver) percent(to *float64, from *v1alpha1.Percent, path *field.Path
 	*to = percent
 }
 
-// duration copies *from, which must not be below lowest, to *to. If the pointer from is nil, it
-// does not change *to.
+// duration copies *from, which must not be below lowest, to *to. If the pointer from is nil, *to
+// keeps its value.
 func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration,
 	path *field.Path) {
 	if from == nil {
@@ -362,8 +360,7 @@ func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest tim
 }
 
 // age sets a duration that may be unlimited. A negative value, and a value of at least
-// topicconfig.DurationMax, mean unlimited. Any other value is checked like a duration whose minimum
-// is 0.
+// topicconfig.DurationMax, mean unlimited. For any other value, the minimum is 0.
 func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= topicconfig.DurationMax) {
 		*to = topicconfig.Unlimited
@@ -423,8 +420,7 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 }
 
 // compression sets the codec, the level and the cleaner's codec together. A topic that sets another
-// codec must not inherit the level in the cluster's defaults, because it applies to the cluster's
-// codec.
+// codec must not inherit the cluster's default level, which applies to the cluster's codec.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
 	if c.Type != "" { // if it is empty, the codec and the level are the cluster's

@@ -149,8 +149,8 @@ func (f *lateFixture) elect() {
 	f.topic = f.leader.until("leads", leads("orders", 0, f.epoch)).Topic("orders").ID
 }
 
-// propose makes the leader propose an ISR change. The parameters from and to are the sizes of the ISR
-// before and after the change; it contains the brokers with the lowest ids.
+// propose makes the leader propose an ISR change. The parameters from and to are the sizes of the
+// ISR before and after the change; the ISR contains the brokers with the lowest ids.
 func (f *lateFixture) propose(from, to int32) error {
 	change := metadata.ISRChange{Topic: f.topic, LeaderEpoch: f.epoch}
 	for id := range from {

@@ -21,10 +21,10 @@ const servingTimeout = 10 * time.Second
 // ReportServing implements metadata.Store. It records the partitions in served, with one write for
 // each PartitionSet that does not contain the report yet. It also finds the partitions that this
 // incarnation served before and no longer serves, because their logs have stopped. For these it
-// records that they are not served. If another in-sync replica can lead, it removes this broker from
-// the ISRs of these partitions, and of partitions whose logs have stopped on this broker as a
-// follower. It also records the loss of logs. The error names the sets that could not be written;
-// the caller retries.
+// records that they are not served. If another in-sync replica can lead, it removes this broker
+// from the ISRs of these partitions, and of partitions whose logs have stopped on this broker as a
+// follower. It also records losses of logs. The error names the sets that could not be written; the
+// caller retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {

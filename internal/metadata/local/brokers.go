@@ -148,8 +148,8 @@ func (s *Store) leave(which func(id int32) bool) error {
 
 // ReportServing implements metadata.Store. It replaces the broker's previous report. A partition
 // may be missing that the broker served in its present leader epoch. If another in-sync replica of
-// such a partition can lead, that replica becomes the leader. A replica whose log has stopped leaves
-// the ISR if another member can lead.
+// such a partition can lead, that replica becomes the leader. A replica whose log has stopped
+// leaves the ISR if another ISR member can lead.
 func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
