@@ -62,7 +62,7 @@ const checkOperator = "kubectl get deployments --all-namespaces -l app.kubernete
 func Findings(in Input) []Finding {
 	findings := group(in, slices.Concat(
 		cluster(in.Cluster, slices.ContainsFunc(in.Topics, lacksReplicas)), unobserved(in),
-		certificates(in), Pods(in), Topics(in), users(in.Users)))
+		certificates(in), Pods(in), damage(in.Cluster), Topics(in), users(in.Users)))
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(severities, a.Severity),
 			slices.Index(severities, b.Severity))
