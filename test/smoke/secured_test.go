@@ -43,7 +43,7 @@ spec: {cluster: smoke, authentication: {type: Tls}, acls: [
   {resource: {type: Topic, name: orders}, operations: [Read, Write]}]}
 `
 
-// files are a user's files.
+// files reads a user's files, which the process has written to its data directory.
 type files struct {
 	t   *testing.T
 	dir string
@@ -120,7 +120,8 @@ func (f files) login() kgo.Opt {
 		Pass: string(f.read("password"))}.AsSha512Mechanism())
 }
 
-// TestSecuredProcessAcceptsModernTLSOnly scans the listeners of each broker.
+// TestSecuredProcessAcceptsModernTLSOnly checks, by a scan of each broker's listeners, that they
+// accept only modern TLS versions and cipher suites.
 func TestSecuredProcessAcceptsModernTLSOnly(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 2, secured)
