@@ -16,7 +16,7 @@ type blocks struct {
 	// next decodes the next block and appends it to dst; it returns io.EOF after the last block.
 	next func(dst []byte) ([]byte, error)
 	all  []byte // the decoded bytes of the last block
-	rest []byte // the unread part of all
+	rest []byte // the unread part of the field all
 }
 
 // Read implements io.Reader.

@@ -74,7 +74,7 @@ func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 		err = fmt.Errorf("%w: %s", ErrCorrupt, codec)
 	}
 	if err != nil {
-		return dst, err // out is incomplete
+		return dst, err // returned unchanged, because out is incomplete
 	}
 	return out, nil
 }

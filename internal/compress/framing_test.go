@@ -100,7 +100,7 @@ func TestLZ4BlockChecksumIsVerified(t *testing.T) {
 		discardCount(w.Write(samples()["noise"])), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	// a byte inside a raw block, where only the checksum can detect the change
+	// Change a byte inside a raw block, where only the checksum can detect the change.
 	packed.Bytes()[1000] ^= 1
 	if _, err := Decompress(nil, packed.Bytes(), LZ4, 1<<20); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("damaged block: %v, want ErrCorrupt", err)

@@ -63,7 +63,7 @@ func decompressMembers(dst, src []byte, limit int) (out []byte, members int, err
 		r = new(gzipReader)
 	}
 	defer r.release()
-	// bytes.Reader implements io.ByteReader, so the library adds no buffer of its own
+	// The type bytes.Reader implements io.ByteReader, so the library adds no buffer of its own.
 	r.memory.Reset(src)
 	out = dst
 	for members == 0 || r.memory.Len() > 0 {

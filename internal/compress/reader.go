@@ -123,7 +123,8 @@ type sourceReader struct {
 
 func (w *sourceReader) Read(p []byte) (int, error) {
 	n, err := w.from.Read(p)
-	// io.EOF is no failure of the source. If the data are truncated, the decoder reports that.
+	// io.EOF does not mean that the source has failed. If the data are truncated, the decoder reports
+	// it.
 	if err != nil && err != io.EOF {
 		w.err = err
 	}

@@ -259,7 +259,7 @@ func FuzzReader(f *testing.F) {
 		}
 		f.Add(int8(codec), packed)
 	}
-	// regression test: a truncated header was treated as empty data
+	// Regression test: a truncated header was treated as empty data.
 	f.Add(int8(Gzip), []byte("\x1f\x8b\b\xda\x00\ta_^^"))
 	foreignFrames(f, func(_ string, codec Codec, packed []byte) {
 		if len(packed) < 4<<10 {

@@ -70,7 +70,7 @@ var zstdSpeeds = [...]struct {
 	{zstd.SpeedBestCompression, 22},
 }
 
-// zstdSpeed returns the encoder for a level, and the range of levels that are mapped to it.
+// zstdSpeed returns the encoder for a level, and the range of levels that use this encoder.
 func zstdSpeed(level int) (speed zstd.EncoderLevel, lowest, highest int) {
 	lowest = codecs[Zstd].lowest
 	for _, s := range zstdSpeeds {

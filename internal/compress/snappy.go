@@ -43,7 +43,7 @@ func decompressSnappy(dst, src []byte, limit int) ([]byte, error) {
 		return snappyBlock(dst, src, limit)
 	}
 	start, rest := len(dst), src
-	for len(rest) > 0 { // the format has no end mark
+	for len(rest) > 0 { // until all bytes are read, because the format has no end mark
 		// Streams can be concatenated. The magic cannot be the length of a block: its first bit is set,
 		// so the length would be negative.
 		if bytes.HasPrefix(rest, xerialMagic) {

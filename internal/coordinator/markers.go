@@ -237,7 +237,7 @@ func (q *markerQueue) retire() bool {
 	return true
 }
 
-// attempt sends markers once. Markers that are not written are queued again.
+// attempt sends markers once, and queues the markers that were not written again.
 func (q *markerQueue) attempt(connection *connector, items []*markerItem) {
 	markers := make([]PartitionMarker, len(items))
 	for i, item := range items {

@@ -39,7 +39,7 @@ type verifier struct {
 type verifyQueue struct {
 	broker  metadata.Broker
 	waiting []*verifyItem
-	workers int // number of goroutines, each of which has a connection
+	workers int // number of goroutines; each has a connection
 	idle    int // number of workers that wait for questions
 	wake    chan struct{}
 }

@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/authz"
 )
 
-// ErrUnknownUser means that a user has no credential that could be changed.
+// ErrUnknownUser means that a user has no credential that could be changed or deleted.
 var ErrUnknownUser = errors.New("unknown user")
 
 // UserChange is a change of the ACLs and quotas of one principal of type User. Either the whole

@@ -25,11 +25,12 @@ var (
 // AdminPolicy determines which changes Kafka's clients may make to a cluster's resources.
 type AdminPolicy struct {
 	ReadOnly bool // true if admin requests are rejected
-	// true if a Metadata request creates a missing topic, provided that the request allows it
+	// AutoCreate is true if a Metadata request creates a missing topic, provided that the request
+	// allows it.
 	AutoCreate bool
 }
 
-// ResolvePolicy returns the policy of a LogCluster, which may be nil.
+// ResolvePolicy returns a LogCluster's policy. cluster may be nil.
 func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 	if cluster == nil {
 		return AdminPolicy{}

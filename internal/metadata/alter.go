@@ -219,7 +219,7 @@ func rewrittenCompression(written *v1alpha1.Compression, after topicconfig.Setti
 			group.Level = resolved.Level
 		}
 		if group.Clean == nil {
-			// the cluster's value, because a group in the Topic replaces the cluster's whole group
+			// Use the cluster's value, because a group in the Topic replaces the cluster's whole group.
 			group.Clean = resolved.Clean
 		}
 	}

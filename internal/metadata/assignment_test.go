@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// threeBrokers describes brokers 0 to 2, of which broker 2 is down.
+// threeBrokers describes brokers 0 to 2. Broker 2 is down.
 var threeBrokers = Brokers{
 	Exists: func(id int32) bool { return id >= 0 && id < 3 },
 	Up:     func(id int32) bool { return id < 2 },

@@ -39,7 +39,7 @@ type groupConfigRow struct {
 	standard, lowest, top time.Duration // Kafka's defaults for the value and for its bounds
 	zero                  bool          // true if the value may be 0, which is stored as -1
 	override              func(*GroupOverride) *time.Duration
-	// values in the LogCluster; 0 if not set
+	// cluster returns the values in the LogCluster; 0 if not set.
 	cluster func(*Groups) (value, lowest, top time.Duration)
 	field   func(*v1alpha1.GroupOverride) **metav1.Duration
 }

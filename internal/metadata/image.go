@@ -185,7 +185,7 @@ type Partition struct {
 	// It may be lower than the epoch of the state in the other fields, if the changes in between do
 	// not affect these fields.
 	PartitionEpoch int64
-	ISR            []int32 // in-sync replicas, each of which has all records below the high watermark
+	ISR            []int32 // in-sync replicas; each has all records below the high watermark
 	// Target is the assignment after the current reassignment; nil if no reassignment is in progress.
 	Target []int32
 	// ReplicaIncarnations contains the replica incarnation ids, in the order of Replicas. Before the

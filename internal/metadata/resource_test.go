@@ -114,7 +114,7 @@ func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 	}
 	want := topicconfig.Default()
 	want.MinDirtyPercent, want.MinLag = 20, time.Second
-	// without level 19, which belongs to the cluster's zstd
+	// The level 19 is missing here, because it belongs to the cluster's zstd.
 	want.KeepCodec, want.Codec = false, compress.Gzip
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

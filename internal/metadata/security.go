@@ -59,7 +59,7 @@ func (s *Security) Matcher() *authz.Matcher {
 	return s.matcher
 }
 
-// Verifiers returns the verifiers of a user's passwords for a mechanism.
+// Verifiers returns the verifiers of a user's passwords for the given mechanism.
 func (s *Security) Verifiers(mechanism, user string) []sasl.Verifier {
 	if s == nil {
 		return nil

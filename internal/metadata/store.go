@@ -130,9 +130,9 @@ type Served struct {
 	// another id, and must not be elected cleanly before it is in sync again (placement.LoseLog).
 	Lost               bool   `json:",omitempty"`
 	ReplicaIncarnation string `json:",omitempty"`
-	// Stopped reports that this broker has a replica whose log has stopped or cannot be opened,
-	// because of its disk or because of damage. The replica neither serves nor follows. If another
-	// in-sync replica can lead, this one leaves the ISR, and leadership (ADR 0350).
+	// Stopped means that this broker has a replica whose log has stopped or cannot be opened, because
+	// of its disk or because of damage. The replica neither serves nor follows. If another in-sync
+	// replica can lead, this replica leaves the ISR and loses the leadership (ADR 0350).
 	Stopped bool `json:",omitempty"`
 }
 

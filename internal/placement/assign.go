@@ -98,7 +98,7 @@ func (c *candidate) cordoned() int {
 
 // assigner is the state of one call of Assign.
 type assigner struct {
-	// sorted by id, so that the result does not depend on the order of the caller's list
+	// brokers is sorted by id, so that the result does not depend on the order of the caller's list.
 	brokers []*candidate
 }
 

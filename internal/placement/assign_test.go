@@ -145,7 +145,7 @@ func (c cluster) check(assigned [][]int32) string {
 		leads[replicas[0]]++
 	}
 	if len(racks) > 1 {
-		return "" // with racks of different sizes, brokers cannot hold equal numbers of replicas
+		return "" // with racks of different sizes, equal numbers of replicas per broker are impossible
 	}
 	if spread(held) > 1 {
 		return fmt.Sprintf("replicas are uneven: %v", held)

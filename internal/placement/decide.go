@@ -87,7 +87,7 @@ func Decide(p Partition, brokers map[int32]BrokerState, options Options) Decisio
 	e.updateISR()
 	e.completeReassignment()
 	leader, epoch := e.chooseLeader()
-	// an unclean election may have elected the only broker of the target
+	// An unclean election may have elected the only broker of the target.
 	e.completeReassignment()
 	e.recordLeader(leader, epoch)
 	return e.decision()
@@ -175,7 +175,7 @@ const (
 	// memberUnclean is a member that is up with its disk after an unclean stop. It may lack records
 	// that had not been synced.
 	memberUnclean
-	// memberUnknown is a member with the recorded broker epoch, of which it is unknown whether it is
+	// memberUnknown is a member with the recorded broker epoch. It is unknown whether its broker is
 	// running.
 	memberUnknown
 	// memberIntact is a member that is up and has lost no record.
@@ -428,7 +428,7 @@ func (e *election) recordLeader(leader int32, epoch int64) {
 			e.LeaderEpoch++
 		}
 		if e.LeaderEpoch == 0 {
-			e.ISR = nil // the partition is still new
+			e.ISR = nil // the partition remains new
 		}
 		return
 	}

@@ -76,7 +76,8 @@ func FitDisks(brokers []Broker, load map[int32]int, current [][]int32, replicas 
 type fitter struct {
 	brokers map[int32]Broker
 	load    map[int32]int // number of replicas on each broker, after the changes so far
-	// number of partitions whose first replica is on the broker, after the changes so far
+	// leads contains, for each broker, the number of partitions whose first replica it has, after the
+	// changes so far.
 	leads map[int32]int
 	free  map[int32]int64 // see Disks
 	bytes int64           // size of the present partition

@@ -18,7 +18,7 @@ const NoLeader int32 = -1
 // Replicas, with distinct brokers. Leader is NoLeader or a member of ISR. ISR is empty only before
 // the first election. The keys of ReplicaIncarnations are the ids in Replicas.
 type Partition struct {
-	Replicas []int32 // brokers that hold a log, the preferred leader first
+	Replicas []int32 // brokers that have a log of the partition, the preferred leader first
 	// Target is the assignment after the present reassignment, the preferred leader first; nil if
 	// no reassignment is in progress.
 	Target []int32

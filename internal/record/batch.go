@@ -41,7 +41,7 @@ const (
 	transactionalBit = 1 << 4
 	controlBit       = 1 << 5
 	deleteHorizonBit = 1 << 6
-	// timestamp of an empty batch, or of a record without a timestamp
+	// noTimestamp is the timestamp of an empty batch, or of a record without a timestamp.
 	noTimestamp       = -1
 	sequenceNumberMax = math.MaxInt32 // after this sequence number, the next one is 0
 )
@@ -108,8 +108,8 @@ func (b Batch) attributes() int16       { return b.int16At(attributesAt) }
 // this offset.
 func (b Batch) BaseOffset() int64 { return b.int64At(baseOffsetAt) }
 
-// LastOffset is the last offset that the batch covers. Cleaning never changes it, because consumers
-// continue at LastOffset + 1.
+// LastOffset is the last offset that the batch covers. Cleaning never changes LastOffset, because
+// consumers continue at LastOffset + 1.
 func (b Batch) LastOffset() int64 { return b.BaseOffset() + int64(b.LastOffsetDelta()) }
 
 // NextOffset is LastOffset + 1.

@@ -77,7 +77,7 @@ type Builder struct {
 	// batch is completed in this buffer. For a compressed batch, the codec reads all records from it
 	// at once.
 	buffer []byte
-	// memory of the last batch that Encode returned; nil if that batch is uncompressed
+	// chunks is the memory of the last batch that Encode returned; nil if that batch is uncompressed.
 	chunks *compress.Chunks
 	count  int32
 	last   int64 // offset delta of the last added record, or -1; deltas ascend
@@ -108,8 +108,8 @@ func (b *Builder) Reset(id Identity) {
 // SetCodec sets the codec and level of subsequent batches.
 func (b *Builder) SetCodec(codec compress.Codec, level int) { b.codec, b.level = codec, level }
 
-// CompressWith sets the compression function, which must behave like compress.To; nil selects
-// compress.To.
+// CompressWith sets the compression function, which must behave like compress.To. A nil function
+// selects compress.To.
 func (b *Builder) CompressWith(f compress.Func) {
 	if f == nil {
 		f = compress.To

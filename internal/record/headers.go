@@ -37,7 +37,7 @@ func (r *Record) AllHeaders() iter.Seq[Header] {
 	}
 }
 
-// split sets the headers to the first count headers in body, and returns the bytes after them.
+// split sets e to the first count headers in body, and returns the bytes after them.
 func (e *encodedHeaders) split(body []byte, count int) (rest []byte, err error) {
 	cursor := cursor{rest: body}
 	for range count {

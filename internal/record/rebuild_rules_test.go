@@ -21,7 +21,7 @@ type rewrite struct {
 	horizon            int64 // delete horizon of the rebuilt batch; 0 if there is none
 }
 
-// rebuildRules are the rules for a batch that keeps at least one record. Each function reports
+// rebuildRules contains the rules for a batch that keeps at least one record. Each function reports
 // whether the rewrite obeys its rule.
 var rebuildRules = map[string]func(r rewrite) bool{
 	"same baseOffset":             func(r rewrite) bool { return r.newBatch.BaseOffset() == r.oldBatch.BaseOffset() },
@@ -62,7 +62,7 @@ var rebuildRules = map[string]func(r rewrite) bool{
 	},
 }
 
-// emptyRules are the rules for a batch that keeps no record.
+// emptyRules contains the rules for a batch that keeps no record.
 var emptyRules = map[string]func(r rewrite) bool{
 	"61 bytes": func(r rewrite) bool { return len(r.newBatch) == 61 },
 	"count 0": func(r rewrite) bool {

@@ -19,9 +19,9 @@ type Header struct {
 // buffer.
 type Record struct {
 	Offset    int64
-	Timestamp int64  // ms
-	Key       []byte // nil when null
-	Value     []byte // nil when null; a record with a key and a null value is a tombstone
+	Timestamp int64  // in ms
+	Key       []byte // nil if null
+	Value     []byte // nil if null; a record with a key and a null value is a tombstone
 	// Headers is empty if the record was read from a batch and has more than headersDecodedMax
 	// headers. Use AllHeaders for such a record.
 	Headers []Header
@@ -266,7 +266,7 @@ var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 func getBuffer() *buffer { return buffers.Get().(*buffer) }
 
-// release returns the buffer to the pool. The caller must not use slices of it afterwards.
+// release returns the buffer to the pool. The caller must not use slices of the buffer afterwards.
 func (b *buffer) release() {
 	if cap(b.bytes) > bufferBytesMax {
 		b.bytes = nil

@@ -58,7 +58,8 @@ func TestRenumberedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 	}
 }
 
-// the bytes are documented in docs/format/batch.md
+// TestBuilderProducesTheDocumentedBytes compares a built batch with the bytes in
+// docs/format/batch.md.
 func TestBuilderProducesTheDocumentedBytes(t *testing.T) {
 	want, err := hex.DecodeString("0000000000000000" + "0000003a" + "ffffffff" + "02" + "00000000" +
 		"0000" + "00000000" + "0000018bcfe56800" +

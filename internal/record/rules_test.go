@@ -163,7 +163,7 @@ func TestChecksumCoversEverythingFromTheAttributes(t *testing.T) {
 	for index := range valid {
 		changed := slices.Clone(valid)
 		changed[index] ^= 0x40
-		// a change of the stored checksum is also detected
+		// A change of the stored checksum must also be detected.
 		covered := index >= attributesAt || index >= crcAt && index < crcAt+4
 		if err := changed.CheckCRC(); covered != (err != nil) {
 			t.Errorf("byte %d: %v", index, err)

@@ -21,14 +21,14 @@ import (
 // memory, and not to the sum of all records. Third, errors of payload are returned unchanged.
 func (b Batch) Stream(payload io.Reader, bufferMax int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
-		payload := payload // the caller must supply a new reader for a second pass
+		payload := payload // a copy for this pass; for a second pass, the caller must supply a new reader
 		if b.Count() == 0 {
 			var err error
 			if payload, err = nonEmptyReader(payload); payload == nil {
 				if err != nil {
 					yield(nil, err)
 				}
-				// cleaning has removed all records, so the payload contains not even a codec frame
+				// Cleaning has removed all records, so the payload contains not even a codec frame.
 				return
 			}
 		}

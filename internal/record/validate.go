@@ -30,12 +30,12 @@ type Rules struct {
 	Compacted          bool // true if every record needs a key, which may be empty
 	TimestampType      TimestampType
 	TimestampBeforeMax time.Duration // maximum age of a timestamp; 0: unlimited
-	// maximum time by which a timestamp may be in the future; 0: unlimited
+	// TimestampAfterMax is the maximum time by which a timestamp may be in the future; 0: unlimited.
 	TimestampAfterMax time.Duration
 	Codec             compress.Codec
 	CodecLevel        int
 	KeepCodec         bool // true if the batch's codec is kept (compression.type=producer)
-	// function that compresses batches, such as an instrumented one; default compress.To
+	// Compress compresses batches; it may be an instrumented function. The default is compress.To.
 	Compress compress.Func
 
 	// Keys, if set, is called for each record of the batch, in the order of their offsets. Validate

@@ -30,7 +30,7 @@ func (e *BatchError) Unwrap() error { return e.Err }
 type recordErrors struct {
 	first []RecordError
 	count int
-	// whether a problem concerns a timestamp, so that the error is ErrInvalidTimestamp
+	// timestamps is true if a problem concerns a timestamp, so that the error is ErrInvalidTimestamp.
 	timestamps bool
 }
 

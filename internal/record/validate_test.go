@@ -222,7 +222,7 @@ func TestWrongMaxTimestampIsCorrected(t *testing.T) {
 func TestOffsetDeltasAreCorrected(t *testing.T) {
 	sent := clientBatch(t, compress.Snappy, keyed("a", "1", 10), keyed("b", "2", 20))
 	wrong := clientBatch(t, compress.None, keyed("a", "1", 10), keyed("b", "2", 20))
-	// finds offset delta 1, key length 1, and the key
+	// Find offset delta 1, key length 1, and the key.
 	index := bytes.LastIndex(wrong, []byte{2, 2, 'b'})
 	wrong[index] = 0
 	wrong.setCRC()

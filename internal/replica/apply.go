@@ -82,8 +82,8 @@ func (a *applier) apply(img *metadata.Image) ([]metadata.Served, error) {
 	failed := map[PartitionID]error{}
 	a.applyPartitions(img, next, others, failed)
 	s.view.Store(s.view.Load().with(next.partitions))
-	// next now contains all followed partitions. This broker does not follow the partitions in
-	// starting, even if their leader epoch fails to begin.
+	// The view next now contains all followed partitions. This broker does not follow the partitions
+	// in starting, even if their leader epoch fails to begin.
 	if len(changed) > 0 || !sameLogs {
 		s.fetchers.follow(img, next.partitions)
 	}

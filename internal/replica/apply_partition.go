@@ -44,7 +44,7 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 		p := results[i].partition
 		next.partitions[ap.id], p.applied = p, ap
 		if results[i].err != nil {
-			// an empty applied makes the next image try again
+			// An empty applied makes the next image try again.
 			failed[ap.id], p.applied = results[i].err, assignedPartition{}
 		}
 	}
@@ -77,7 +77,7 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	case err != nil:
 		r.refusal = err
 	case p.lossUnreported(r):
-		// adoptIncarnation has set the refusal
+		// The refusal is set by adoptIncarnation.
 	case ap.partition.Leader != s.node:
 		r.refusal = ErrNotLeader
 	case before != nil && before.leaderState != nil && before.epoch == r.epoch:

@@ -42,9 +42,9 @@ func TestApplyReturnsServedPartitions(t *testing.T) {
 	}
 }
 
-// TestFaultyPartitionDoesNotAffectOthers checks two partitions, of which one cannot be served
-// because its log contains a later leader epoch. The other partition must be served, and the state
-// of the first must report the fault.
+// TestFaultyPartitionDoesNotAffectOthers checks two partitions. One of them cannot be served,
+// because its log contains a later leader epoch. The other one must be served, and the state of the
+// first must report the fault.
 func TestFaultyPartitionDoesNotAffectOthers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })

@@ -61,8 +61,8 @@ func TestApplySkipsUnchangedPartitions(t *testing.T) {
 	}
 }
 
-// BenchmarkApplyOneChange applies an image that changes one of many partitions, of which this
-// broker leads a third.
+// BenchmarkApplyOneChange applies an image that changes one of many partitions. This broker leads a
+// third of the partitions.
 func BenchmarkApplyOneChange(b *testing.B) {
 	for _, partitions := range []int32{1000} {
 		b.Run(strconv.Itoa(int(partitions)), func(b *testing.B) {

@@ -50,7 +50,7 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 			t.Errorf("the former leader knows leader %d of epoch %d, want 2 of %d", leader, known,
 				epoch)
 		}
-		// the leader epoch does not change
+		// This change does not begin a new leader epoch.
 		n.change(func(p *metadata.Partition) { p.ISR = []int32{2, 1} })
 		n.apply(1)
 		if answer := <-n.produceAwaiting(1); answer.took != 0 {
@@ -144,8 +144,8 @@ func TestFormerLeaderAwaitsLaterElections(t *testing.T) {
 	})
 }
 
-// TestWaitForTheLeaderEndsWithTheRequest ends the context of a request that waits, and then closes
-// the set while another request waits.
+// TestWaitForTheLeaderEndsWithTheRequest checks that a wait ends when the request's context ends,
+// and when the set is closed.
 func TestWaitForTheLeaderEndsWithTheRequest(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)

@@ -96,7 +96,7 @@ func TestCaughtUpFollowerReceivesChangedOffsets(t *testing.T) {
 // first, returns appended records, with the partitions in the same order.
 func TestFollowerReceivesAppendedRecords(t *testing.T) {
 	s, req := caughtUp(t, 3)
-	// as if the follower lacks this record
+	// The follower now appears to lack this record.
 	req.Partitions[2].Offset, req.Partitions[2].DurableEnd = 0, 0
 	// Partition 2 has a record for the follower, so the fetch returns before this time.
 	req.Wait = time.Minute

@@ -51,13 +51,13 @@ type node struct {
 	// directly.
 	through vfs.FS
 	dials   atomic.Int32 // number of connections that the broker has made
-	// number of partitions in all its fetch requests together
+	// named is the number of partitions in all of the broker's fetch requests together.
 	named atomic.Int64
 	// Set to which other brokers connect; nil if the broker is down
 	live atomic.Pointer[Set]
-	// true if the broker is disconnected from all other brokers
+	// disconnected is true if the broker is disconnected from all other brokers.
 	disconnected atomic.Bool
-	// tokens for the broker's fetches; nil if its fetches do not wait
+	// slow contains tokens for the broker's fetches; nil if its fetches do not wait.
 	slow atomic.Pointer[chan struct{}]
 }
 

@@ -97,7 +97,8 @@ func (p *partition) clearGap() error {
 	return nil
 }
 
-// setSource durably stores the broker of whose log this log is an incomplete copy.
+// setSource durably stores the copy source: this log is an incomplete copy of the given broker's
+// log.
 func (p *partition) setSource(broker int32) error {
 	if err := p.log.Notes().SetCopySource(broker); err != nil {
 		return err

@@ -16,7 +16,7 @@ type FetchPartition struct {
 	ID     PartitionID
 	Topic  metadata.ID // topic id; zero if the request contains none
 	Offset int64
-	// maximum number of bytes for this partition; the first batch of a response may exceed it
+	// BytesMax limits the bytes of this partition; the first batch of a response may exceed it.
 	BytesMax    int
 	LeaderEpoch int32 // latest leader epoch that the client knows; -1: unknown
 	LastEpoch   int32 // leader epoch of the client's record before Offset; -1: unknown
@@ -35,7 +35,7 @@ type FetchPartition struct {
 type FetchRequest struct {
 	Partitions []FetchPartition
 	BytesMin   int // number of bytes in all partitions together for which the fetch waits
-	// maximum number of bytes of all partitions together; the first batch may exceed it
+	// BytesMax limits the bytes of all partitions together; the first batch may exceed it.
 	BytesMax int
 	Wait     time.Duration // maximum wait; if <= 0, the fetch does not wait
 
@@ -166,8 +166,8 @@ func (s *Set) read(req *FetchRequest, results []FetchResult, positions []positio
 			enough = true
 			continue
 		}
-		// the state keeps the original request, because want.BytesMax was reduced by the bytes of other
-		// partitions
+		// The state keeps the original request, because want.BytesMax was reduced by the bytes of other
+		// partitions.
 		state.request = req.Partitions[i]
 		total += state.bytes
 		enough = enough || state.more || results[i].OffsetsChanged && state.role.pushHighWatermark

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// followerBytesMax is the limit for a response, and followerPartitionBytesMax is the limit for one
-	// partition in it. Kafka's settings for them are replica.fetch.response.max.bytes and
-	// replica.fetch.max.bytes. The limits are large enough that catching up is sequential I/O, and
-	// small enough that no partition waits long for the others.
+	// followerBytesMax is the limit for a whole response, and followerPartitionBytesMax is the limit
+	// for one partition in a response. The corresponding settings of Kafka are
+	// replica.fetch.response.max.bytes and replica.fetch.max.bytes. The limits are large enough that
+	// catching up is sequential I/O, and small enough that no partition waits long for the others.
 	followerBytesMax          = 10 << 20
 	followerPartitionBytesMax = 1 << 20
 	// followerFetchWait is how long a fetch waits at the leader while the leader has nothing to
@@ -32,7 +32,7 @@ const (
 	retryFirst = 50 * time.Millisecond
 	retryLast  = time.Second
 	// warnAfter is how long a leader must be unreachable before a warning is logged. A restart takes
-	// less time, and soon after a failure a new image names another leader.
+	// less time. After a failure, a new image soon names another leader.
 	warnAfter = 5 * time.Second
 )
 
@@ -52,11 +52,12 @@ type fetcher struct {
 
 	mu struct {
 		sync.Mutex
-		leader     metadata.Broker
-		self       metadata.InSync
-		partitions map[PartitionID]*followedPartition // replaced, never modified
-		order      []*followedPartition               // values of partitions, sorted
-		version    int                                // counter that each change of partitions increments
+		leader metadata.Broker
+		self   metadata.InSync
+		// partitions contains the copied partitions by id. The map is replaced, and never modified.
+		partitions map[PartitionID]*followedPartition
+		order      []*followedPartition // values of partitions, sorted
+		version    int                  // counter that each change of partitions increments
 		// applied contains the partitions whose applyLater worker has ended.
 		applied []*followedPartition
 		// stopped contains the partitions whose log has stopped since the last request.
@@ -184,7 +185,8 @@ func (f *fetcher) fetchSoon() {
 	}
 }
 
-// logStopped makes the next request check a partition whose log has stopped, and begins it at once.
+// logStopped makes the next request check a partition whose log has stopped, and makes this request
+// begin at once.
 func (f *fetcher) logStopped(id PartitionID) {
 	f.mu.Lock()
 	fp := f.mu.partitions[id]

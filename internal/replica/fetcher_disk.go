@@ -39,7 +39,7 @@ func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got
 		return false
 	}
 	result, request, role := *got, *sent, fp.sentRole
-	// the records of got are valid only until the next fetch
+	// The records in got are valid only until the next fetch.
 	result.Records = slices.Clone(got.Records)
 	fp.busy = true
 	f.diskWorkers.running.Go(func() {

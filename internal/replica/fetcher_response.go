@@ -63,7 +63,8 @@ func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []Fol
 		got := &results[i]
 		fp := all[got.ID]
 		if fp == nil || fp.busy || fp.answered == f.fetches {
-			// not followed, or a repeated result, which another goroutine would apply to the same fp
+			// The partition is not followed, or the result is repeated and would use the same fp in another
+			// goroutine.
 			continue
 		}
 		sent, ok := f.session.Sent(fp.key())

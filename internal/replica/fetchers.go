@@ -87,7 +87,7 @@ func (s *fetchers) logSynced(leader int32) {
 	}
 }
 
-// logStopped notifies the fetchers of a leader that a log has stopped.
+// logStopped tells a leader's fetchers that the log of one of their partitions has stopped.
 func (s *fetchers) logStopped(leader int32, id PartitionID) {
 	s.mu.Lock()
 	running := []*fetcher{s.running[fetcherKey{leader, false}], s.running[fetcherKey{leader, true}]}

@@ -57,7 +57,7 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 		return false, err
 	}
 	if got.HighWater >= 0 {
-		// the log does not let the high watermark exceed the log end
+		// The log limits its high watermark to the log end.
 		advanced = p.log.AdvanceHighWatermark(got.HighWater)
 	}
 	p.log.Compaction().Progress.SetReplicasTombstoneClean(got.ReplicasTombstoneClean)
@@ -171,7 +171,7 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 		return err
 	}
 	if p.log.LogEnd() == sent.Offset && p.log.LeaderEpoch() == sent.LastEpoch {
-		// an error, because the leader would answer the next fetch in the same way
+		// Return an error, because the leader would answer the next fetch in the same way.
 		return errNothingTruncated
 	}
 	return nil

@@ -23,7 +23,7 @@ type isrUpdater struct {
 	changeISR ChangeISR // nil if only metadata images change the ISR
 	cancel    context.CancelFunc
 	done      chan struct{}
-	// channel of capacity 1; because of additionsInFlight a send never blocks
+	// additions has capacity 1. Because of additionsInFlight, a send never blocks.
 	additions chan updateBatch
 	wake      chan struct{} // capacity 1
 	bulk      bulkRemovals
@@ -289,7 +289,7 @@ func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange,
 		s.metrics.isrChanged(before, after)
 	}
 	if advanced || len(after) < len(before) {
-		// also wakes producers whose requests fail because too few replicas are in sync
+		// This also wakes producers whose requests fail because too few replicas are in sync.
 		s.highWatermarkAdvanced(p, r)
 	}
 	return changed

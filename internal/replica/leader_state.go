@@ -24,11 +24,11 @@ type leaderState struct {
 	mu         struct {
 		sync.Mutex
 		isr *isr.State
-		// minISR is the number of replicas that must be in sync for the high watermark to advance.
-		// It is at most the number of replicas.
+		// minISR is the number of replicas that must be in sync before the high watermark can advance. It
+		// is at most the number of replicas.
 		minISR      int
 		brokerEpoch int64 // broker epoch of this broker; -1 if the metadata image does not contain it
-		// true if a later leader epoch has begun, so that the high watermark must not advance
+		// ended is true if a later leader epoch has begun, so that the high watermark must not advance.
 		ended bool
 	}
 }

@@ -21,8 +21,8 @@ type partition struct {
 	// epochAtOpen is the latest leader epoch that the log contained when it was opened; -1 if it
 	// contained none.
 	epochAtOpen int32
-	// source is the broker of whose log this log is an incomplete copy. It is metadata.NoBroker if the
-	// log is complete or empty. Guarded by changing.
+	// source is the broker from whose log this log is copied, while the copy is incomplete. It is
+	// metadata.NoBroker if the log is complete or empty. Guarded by changing.
 	source int32
 	// incarnation is the replica incarnation id for which the log was created. It is "" if the log is
 	// new, and no incarnation has been decided for it. Guarded by changing.

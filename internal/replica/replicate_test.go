@@ -232,7 +232,7 @@ func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 		for _, known := range []struct {
 			offset int64
 			epoch  int32 // leader epoch of the record before offset
-		}{{3, 1}, {2, 2}} { // the follower cannot decide whether the logs diverge there
+		}{{3, 1}, {2, 2}} { // the follower cannot decide whether the logs diverge at this offset
 			req := fetch(0, known.offset, partitionA)
 			req.AnyReplica, req.Partitions[0].LastEpoch = true, known.epoch
 			if r := n.nodes[2].Fetch(t.Context(), req)[0]; !errors.Is(r.Err,

@@ -227,7 +227,7 @@ func (p *sessionPartition) offsetsChanged() bool {
 	return now.OffsetsChanged || partition.log.LogEnd() != p.request.Offset
 }
 
-// await waits until there is enough to report, for at most req.Wait.
+// await waits until the session has enough to report, for at most req.Wait.
 func (s *sessions) await(ctx context.Context, in *fetchSession, req *FetchRequest) {
 	op := &delayedSessionFetch{session: in, req: req, done: make(chan struct{})}
 	purgatory := s.set.consumerFetches

@@ -21,7 +21,7 @@ import (
 // sessionModel simulates a leader, and a follower and a consumer that fetch from it in sessions.
 // During the test, logs grow and lose their start, leader epochs end, requests and responses are
 // lost, and sessions are evicted. The model compares the results of each fetch in a session with
-// those of a fetch without a session. They must be equal, except for partitions that have not
+// the results of a fetch without a session. They must be equal, except for partitions that have not
 // changed.
 type sessionModel struct {
 	t      *testing.T
@@ -173,7 +173,7 @@ func (m *sessionModel) closeSessions() {
 }
 
 // followerFetch sends one fetch of the follower, which it builds as a fetcher does. It compares the
-// results with those of a fetch without a session.
+// results with the results of a fetch without a session.
 func (m *sessionModel) followerFetch() {
 	if m.follower.Full() {
 		m.follower.Reset()
@@ -260,7 +260,7 @@ func (m *sessionModel) compare(client string, got, want []FetchResult) {
 }
 
 // consumerFetch sends one fetch of the consumer, which names the partitions whose request has
-// changed. It compares the results with those of a fetch without a session.
+// changed. It compares the results with the results of a fetch without a session.
 func (m *sessionModel) consumerFetch() {
 	req := FetchRequest{BytesMin: 1, BytesMax: 1 << 30, Session: m.consumer}
 	if m.consumer.Epoch == session.New {

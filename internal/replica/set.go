@@ -72,7 +72,7 @@ type view struct {
 	partitions map[PartitionID]*partition // partitions with a replica on this broker
 }
 
-// ChangeISR is the type of the method ChangeISR of metadata.Store.
+// ChangeISR is the type of the method metadata.Store.ChangeISR.
 type ChangeISR = func(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR)
 
@@ -83,7 +83,7 @@ type Options struct {
 	// logs.
 	Cluster string
 	Store   *logstore.Store
-	// registry for the metrics of the set and its purgatories; may be nil
+	// Registry registers the metrics of the set and its purgatories; it may be nil.
 	Registry prometheus.Registerer
 	Logger   *slog.Logger // logger; by default, messages are discarded
 

@@ -14,7 +14,7 @@ import (
 
 var errDamagedSegment = errors.New("damaged segment")
 
-// reportStopped reports the stopped logs of a broker as ReportServing does. It reports whether the
+// reportStopped reports a broker's stopped logs, as ReportServing does. It returns true if the
 // broker has left the ISR.
 func (n *nodes) reportStopped(id int32) (left bool) {
 	n.t.Helper()
@@ -36,16 +36,16 @@ func (n *nodes) reportStopped(id int32) (left bool) {
 	return left
 }
 
-// updatesSent returns the number of ISR updates of the leaders that succeeded.
+// updatesSent returns the number of leaders' ISR updates that have succeeded.
 func (n *nodes) updatesSent() int {
 	n.meta.mu.Lock()
 	defer n.meta.mu.Unlock()
 	return len(n.meta.updates)
 }
 
-// TestStoppedFollowerLeavesWithoutWrites: the log of a follower stops in a partition without
-// writes. The follower leaves the ISR and is not added again, and the next write does not wait for
-// it. After a restart its log works, and it joins the ISR.
+// TestStoppedFollowerLeavesWithoutWrites checks a follower whose log stops in a partition without
+// writes. The follower must leave the ISR and must not be added again, and the next write must not
+// wait for the follower. After a restart its log works, and the follower must join the ISR.
 func TestStoppedFollowerLeavesWithoutWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 3, nil)
@@ -76,8 +76,9 @@ func TestStoppedFollowerLeavesWithoutWrites(t *testing.T) {
 	})
 }
 
-// TestStoppedFollowerIsRemovedDuringWrites: the log of a follower stops while a producer writes.
-// The leader accepts the removal, and the next write does not wait until the follower has lagged.
+// TestStoppedFollowerIsRemovedDuringWrites checks a follower whose log stops while a producer
+// writes. The leader must accept the removal, and the next write must not wait until the follower
+// has lagged.
 func TestStoppedFollowerIsRemovedDuringWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 3, nil)
@@ -101,9 +102,9 @@ func TestStoppedFollowerIsRemovedDuringWrites(t *testing.T) {
 	})
 }
 
-// TestStoppedFollowerDoesNotReturnWithOtherPartitions: the log of a follower stops, and the
-// follower continues to fetch another partition in the same session. These fetches do not add it to
-// the ISR, whenever the leader evaluates the ISR.
+// TestStoppedFollowerDoesNotReturnWithOtherPartitions checks a follower whose log stops, and that
+// continues to fetch another partition in the same session. Whenever the leader evaluates the ISR,
+// these fetches must not add the follower.
 func TestStoppedFollowerDoesNotReturnWithOtherPartitions(t *testing.T) {
 	for i := range 10 {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,8 +138,8 @@ func TestStoppedFollowerDoesNotReturnWithOtherPartitions(t *testing.T) {
 	}
 }
 
-// TestStoppedLogDoesNotLead: a broker whose log has stopped reports that, as a leader, when it is
-// elected before its report is recorded, and when it is the last member.
+// TestStoppedLogDoesNotLead checks that a broker reports that its log has stopped in three cases:
+// it leads, it is elected before its report is recorded, and it is the last ISR member.
 func TestStoppedLogDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, nil)
@@ -165,8 +166,8 @@ func TestStoppedLogDoesNotLead(t *testing.T) {
 	})
 }
 
-// TestLogThatCannotBeOpenedIsReported: after a restart the log of an in-sync replica cannot be
-// opened. After another restart it can, and the broker joins the ISR again.
+// TestLogThatCannotBeOpenedIsReported checks a restart after which an in-sync replica's log cannot
+// be opened. After another restart the log can be opened, and the broker must join the ISR again.
 func TestLogThatCannotBeOpenedIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, nil)

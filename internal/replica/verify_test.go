@@ -166,7 +166,7 @@ func TestFirstBatchWhilePreviousTransactionEnds(t *testing.T) {
 		t.Errorf("got %v after %d questions, log end %d", errs, len(s.asked),
 			b.leaderLog(0).LogEnd())
 	}
-	// the previous transactions never become complete
+	// The previous transactions never become complete.
 	s.answer = func(context.Context, Verification) []error {
 		if err := b.mark(logstore.EndTxn{ProducerEpoch: 1}); err != nil {
 			t.Error(err)

@@ -16,7 +16,7 @@ func fill(count int) *Wheel[int] {
 	wheel := new(Wheel[int])
 	random := rand.New(rand.NewPCG(1, 1))
 	entries := make([]Entry[int], count)
-	// use a random order, so that neighbours in a bucket are not adjacent in memory
+	// Use a random order, so that neighbours in a bucket are not adjacent in memory.
 	for _, i := range random.Perm(count) {
 		wheel.Add(&entries[i], 1+random.Int64N(60_000))
 	}

@@ -28,7 +28,8 @@ func (g *guard) expire(op Operation) {
 	op.Expire()
 }
 
-// recoverPanic must be deferred around a callback.
+// recoverPanic recovers, counts and logs a panic of the callback. It must be deferred around the
+// call.
 func (g *guard) recoverPanic() {
 	if fault := recover(); fault != nil {
 		g.logger.Error("timer callback panicked", "panic", fault, "panics", g.panics.Add(1),

@@ -18,7 +18,7 @@ type Purgatory[K comparable] struct {
 	// This state is guarded by the timer's lock, so that adding or removing an operation acquires only
 	// one lock.
 	lists watchLists[K]
-	// numbers of items since the start; operations counted in immediate are excluded
+	// count contains numbers of items since the start. It excludes operations counted in immediate.
 	count struct{ admitted, completed, expired int64 }
 }
 
@@ -28,7 +28,7 @@ type Options struct {
 	Tick      time.Duration         // resolution of timeouts; default 1 ms
 	Buckets   int                   // number of buckets per level of the timing wheel; default 20
 	Registry  prometheus.Registerer // registry for the purgatory's metrics; may be nil
-	Logger    *slog.Logger          // logs panics of operations; default slog.Default()
+	Logger    *slog.Logger          // logger for panics of operations; default slog.Default()
 }
 
 // item is an operation in the purgatory: its state, its timeout and its watch list entries.
@@ -190,7 +190,8 @@ func (p *Purgatory[K]) account(it *item[K], end ending) {
 // figures contains the counters of a purgatory.
 type figures struct {
 	pending int64 // number of waiting operations
-	// number of operations since the start that completed, after an event or without waiting
+	// completed is the number of operations since the start that completed, after an event or without
+	// waiting.
 	completed int64
 	expired   int64 // number of operations since the start that expired, by timeout, Cancel or Close
 	watched   int64 // number of current links in watch lists

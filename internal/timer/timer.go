@@ -26,7 +26,7 @@ type Timer[T any] struct {
 	mu struct {
 		sync.Mutex
 		wheel Wheel[T]
-		// tick at which the goroutine wakes; MaxInt64 if the goroutine sleeps until poke is called
+		// wakeAt is the tick at which the goroutine wakes; MaxInt64 if it sleeps until poke is called.
 		wakeAt int64
 		closed bool
 	}
@@ -36,7 +36,7 @@ type Timer[T any] struct {
 type TimerOptions struct {
 	Tick    time.Duration // duration of a tick; default 1 ms
 	Buckets int           // number of buckets per level of the wheel, 2 to 64; default 20
-	Logger  *slog.Logger  // logs panics of callbacks; default slog.Default()
+	Logger  *slog.Logger  // logger for panics of callbacks; default slog.Default()
 }
 
 func (o *TimerOptions) setDefaults() {
@@ -48,17 +48,16 @@ func (o *TimerOptions) setDefaults() {
 	}
 }
 
-// Stats are the counters of a Timer.
+// Stats contains the counters of a Timer.
 type Stats struct {
 	Pending int   // number of pending entries
 	Wakeups int64 // number of times that the goroutine has woken since the start
 	Panics  int64 // number of callbacks that have panicked since the start
 }
 
-// NewTimer starts a timer; Close stops it. The timer's goroutine calls the function fire for each
-// due entry, in the order of the due ticks, without holding a lock. fire must not block, because
-// that would delay later entries. If fire panics, the timer counts and logs the panic, and
-// continues.
+// NewTimer starts a timer; Close stops it. The timer's goroutine calls fire for each due entry, in
+// the order of the due ticks, without holding a lock. fire must not block, because later entries
+// would be delayed. If fire panics, the timer counts and logs the panic, and continues.
 func NewTimer[T any](opts TimerOptions, fire func(T)) *Timer[T] {
 	opts.setDefaults()
 	t := &Timer[T]{
@@ -215,8 +214,8 @@ func (t *Timer[T]) advance(due []*Entry[T]) (_ []*Entry[T], sleep time.Duration,
 	return due, time.Duration(next)*t.opts.Tick - elapsed, t.mu.closed
 }
 
-// ticks returns the current tick, and the first tick that does not begin before the timeout has
-// passed.
+// ticks returns the current tick, and the due tick for a timeout that begins now: the first tick
+// that does not begin before the timeout has passed.
 func (t *Timer[T]) ticks(timeout time.Duration) (now, due int64) {
 	elapsed := time.Since(t.start)
 	now = int64(elapsed / t.opts.Tick)

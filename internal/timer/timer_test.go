@@ -150,8 +150,8 @@ func TestIdleTimerDoesNotWake(t *testing.T) {
 		}
 		timer.Add(&Entry[int]{}, 24*time.Hour)
 		time.Sleep(25 * time.Hour)
-		// one wake-up for Add, at most 7 to move the entry down (a day is less than 20⁷ ms), and
-		// one to fire it
+		// There is one wake-up for Add, at most 7 to move the entry down (a day is less than 20⁷ ms), and
+		// one to fire it.
 		if wakeups := timer.Stats().Wakeups; len(r.all()) != 1 || wakeups > 1+7+1 {
 			t.Errorf("%d fired, %d wake-ups", len(r.all()), wakeups)
 		}

@@ -195,7 +195,8 @@ func (w *Wheel[T]) moveTo(now int64) {
 	for i := range w.levels {
 		l := &w.levels[i]
 		if now <= l.until {
-			// now is still in the current bucket of this level, and therefore in those of all higher levels
+			// The tick now is still in this level's current bucket, and therefore in the current bucket of
+			// each higher level.
 			return
 		}
 		l.moveTo(now)

@@ -46,11 +46,11 @@ type uniform struct {
 	order       []TopicID         // topics by ascending number of subscribers, then by id
 	subscribers map[TopicID][]int // members that subscribe to each topic
 	owner       map[TopicID][]int // owner of each partition; -1 if there is none yet
-	// owner of each partition in the previous assignment; -1 if there was none
+	// previous contains the owner of each partition in the previous assignment; -1 if there was none.
 	previous map[TopicID][]int
 	load     []int             // number of partitions of each member
 	counts   []map[TopicID]int // number of partitions of each member, by topic
-	ordered  [][]TopicID       // subscribed topics of each member, ordered as in order
+	ordered  [][]TopicID       // subscribed topics of each member, in the order of the field order
 }
 
 func newUniform(members []Member, topics map[TopicID]int) *uniform {
@@ -166,8 +166,8 @@ func (u *uniform) byLoad() []int {
 }
 
 // assignFree assigns each free partition to the subscriber with the fewest partitions. It begins
-// with the topics that have the fewest subscribers, because their partitions have the fewest
-// possible owners.
+// with the topics that have the fewest subscribers, because these topics' partitions have the
+// fewest possible owners.
 func (u *uniform) assignFree() {
 	for _, topic := range u.order {
 		queue := newQueue(u.subscribers[topic], u.load)

@@ -94,7 +94,7 @@ func (v groupValue) append() []byte {
 type Profile struct {
 	Instance, Rack       string // instance id and rack; "" if there is none
 	ClientID, ClientHost string
-	// topics to which the member subscribes by name; sorted, without duplicates
+	// Topics contains the topics to which the member subscribes by name; sorted, without duplicates.
 	Topics     []string
 	Expression string // regular expression for further topics; "" if there is none
 	Rebalance  time.Duration

@@ -34,7 +34,7 @@ func read(value []byte, fields func(r *reader)) error {
 }
 
 // tags reads the tagged fields of a struct. It passes the content of tag 0 to the function zero,
-// which must read all of it. It skips other tags.
+// which must read the whole content. It skips other tags.
 func (r *reader) tags(zero func(r *reader)) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		tag := r.Uvarint()

@@ -14,12 +14,12 @@ import (
 type Heartbeat struct {
 	Group, Member string
 	Epoch         int32 // epoch of the member, or EpochJoin, EpochLeave or EpochLeaveStatic
-	// instance id, which a static member sends in each heartbeat, and rack
+	// Instance is the instance id, which a static member sends in each heartbeat.
 	Instance, Rack       *string
 	ClientID, ClientHost string
 	Rebalance            time.Duration // time limit for revoking partitions
 	Topics               []string      // topics to which the member subscribes by name
-	// expression for further topics to which the member subscribes; "" if there is none
+	// Expression selects further topics to which the member subscribes; "" if there is none.
 	Expression *string
 	Assignor   *string
 	Owned      assignor.Assignment // partitions that the member owns

@@ -93,7 +93,7 @@ func (g *Group) replayCurrent(now time.Time, id string, value []byte) error {
 		return err
 	}
 	if m == nil {
-		// the member may be missing only during loading; Loaded starts its session
+		// The member can be missing only during loading; Loaded starts its session.
 		m = g.memberOrNew(now, 0, id)
 	}
 	g.removeOwner(m)

@@ -29,7 +29,7 @@ func (t *transition) updateEpoch(before *Member) {
 	t.hash = hash
 }
 
-// hashTopics returns a hash of the ids and partition counts of the subscribed topics, or 0 if no
+// hashTopics returns a hash of the subscribed topics' ids and numbers of partitions, or 0 if no
 // subscribed topic exists.
 func (t *transition) hashTopics() int64 {
 	names := map[string]bool{}

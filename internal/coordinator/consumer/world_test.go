@@ -40,7 +40,7 @@ type client struct {
 	epoch   int32               // epoch in the last answer; 0 if the client must join
 	owned   assignor.Assignment // partitions that the client consumes
 	granted assignor.Assignment // assignment in the last answer; nil if it is already applied
-	// true if the next heartbeat must have all fields, because an answer was lost
+	// sendFull is true if the next heartbeat must have all fields, because an answer was lost.
 	sendFull bool
 	reported bool       // true if the coordinator has received the current value of owned
 	sent     *Heartbeat // heartbeat in flight

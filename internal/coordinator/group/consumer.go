@@ -151,8 +151,8 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// updateFromConsumer sets the group's phase and protocol type from its consumer state. It removes a
-// consumer state of which nothing is stored.
+// updateFromConsumer sets the group's phase and protocol type from its consumer state. If nothing
+// of the consumer state is stored, it removes this state.
 func (s *State) updateFromConsumer(g *group) {
 	switch {
 	case g.consumer.Unused():

@@ -118,7 +118,7 @@ func (s *State) hasRoom(g *group, j Join, m *member) bool {
 	return existing != nil || len(g.members) < s.config.MembersMax
 }
 
-// joinNew handles a join without a member id. The id of the new member is j.NewMember.
+// joinNew handles a join without a member id. j.NewMember is the new member's id.
 func (s *State) joinNew(now time.Time, g *group, m *member, j Join) error {
 	m.id = j.NewMember
 	old := g.byID[g.instances[j.Instance]]
@@ -137,7 +137,7 @@ func (s *State) joinNew(now time.Time, g *group, m *member, j Join) error {
 	return nil
 }
 
-// rejoin handles a join with the id of a member of the group.
+// rejoin handles a join that contains a member's id.
 func (s *State) rejoin(now time.Time, g *group, j Join) error {
 	m, err := g.check(j.Member, j.Instance)
 	switch {
@@ -154,7 +154,7 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 		s.answer(Answer{To: j.To, Result: Result{Joined: g.joined(m)}})
 		return nil
 	}
-	// fail the member's previous join, if it still waits
+	// Fail the member's previous join, if it still waits.
 	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	g.sizeBytes -= m.sizeBytes()

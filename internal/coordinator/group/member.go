@@ -23,7 +23,8 @@ type member struct {
 	protocols            []Protocol // protocols that the member supports, the preferred one first
 	assignment           []byte     // assignment in the group's generation; set by Replay
 
-	// tokens of the Join and the Sync that wait for an answer; 0 if there is none
+	// joining and syncing are the tokens of the Join and the Sync that wait for an answer; 0 if none
+	// waits.
 	joining, syncing Token
 	// isNew is set until the member's first join is answered. Until then the client does not know its
 	// member id and sends no heartbeats.
@@ -125,8 +126,8 @@ func (s *State) groupOrNew(id string) *group {
 	return s.newGroup(id)
 }
 
-// deleteIfUnused deletes a group that has no members, no offsets and no stored state. A group with
-// pending offsets stays, because they may become committed offsets (KAFKA-19163).
+// deleteIfUnused deletes a group that has no members, no offsets and no stored state. It keeps a
+// group with pending offsets, because these may become committed offsets (KAFKA-19163).
 func (s *State) deleteIfUnused(g *group) {
 	if g.phase == empty && !g.stored && g.consumer == nil && len(g.offsets) == 0 &&
 		len(g.pending) == 0 && len(g.members) == 0 && len(g.pendingIDs) == 0 && !s.loading {

@@ -47,7 +47,7 @@ func (s *State) ReplayMarker(_ time.Time, m state.Marker) ([]Answer, error) {
 	for id := range s.producers[m.ProducerID] {
 		g := s.groups[id]
 		if g == nil {
-			continue // the group was deleted with its pending offsets
+			continue // the group was deleted together with its pending offsets
 		}
 		for key, offsets := range g.pending {
 			o, had := offsets[m.ProducerID]

@@ -74,7 +74,7 @@ func (w *pendingWorld) append(e entry) {
 	w.replay(e)
 }
 
-// store appends the records of an output, all of which contain the given offset.
+// store appends an output's records. All of them contain the given offset.
 func (w *pendingWorld) store(out Output, producer int64, offset int64) {
 	w.t.Helper()
 	for _, r := range out.Records {

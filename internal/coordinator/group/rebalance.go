@@ -6,7 +6,7 @@ import "time"
 func (s *State) rebalanceOrComplete(now time.Time, g *group) {
 	if g.phase != preparing {
 		s.rebalance(now, g)
-		// only the timer ends the initial delay of an empty group
+		// Only the timer ends the initial delay of an empty group.
 	} else if g.previousPhase != empty && g.allJoined() {
 		s.completeJoin(now, g)
 	}

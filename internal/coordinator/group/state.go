@@ -37,11 +37,12 @@ type Config struct {
 	// InitialDelay is the time for which the first rebalance of an empty group waits for more members.
 	// The default is 3 s; a negative value means no delay.
 	InitialDelay time.Duration
-	// maximum number of members in a group; by default, only RecordBytesMax limits it
+	// MembersMax is the maximum number of members in a group; by default, only RecordBytesMax limits
+	// it.
 	MembersMax       int
 	MetadataBytesMax int // maximum size of an offset's metadata; default 4096; negative: 0
 	RecordBytesMax   int // maximum size of a group's record; default 1,000,000
-	// retention of a group's offsets after it has no members; default 7 days
+	// Retention is how long a group's offsets are kept after the group has no members; default 7 days.
 	Retention time.Duration
 	// ConsumerSession and ConsumerInterval are the session timeout and the heartbeat interval of the
 	// consumer protocol (KIP-848).

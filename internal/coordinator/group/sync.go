@@ -9,7 +9,7 @@ type Sync struct {
 	Group            string
 	Member, Instance string
 	Generation       int32
-	// protocol type and protocol; "" if not sent (SyncGroup below 5)
+	// ProtocolType and Protocol are "" if they were not sent (SyncGroup below 5).
 	ProtocolType, Protocol string
 	Assignments            map[string][]byte // assignments by member id; only in the leader's Sync
 }
@@ -54,7 +54,7 @@ func (s *State) sync(now time.Time, r Sync) error {
 			return ErrRecordTooLarge
 		}
 	}
-	// an earlier Sync of the member may still wait
+	// An earlier Sync of the member may still wait.
 	s.answer(Answer{To: m.syncing, Err: ErrRebalanceInProgress})
 	delete(g.unsynced, m.id)
 	m.syncing = r.To

@@ -64,7 +64,8 @@ type Runtime[S Machine[K, A], K comparable, A any] struct {
 	mu struct {
 		sync.Mutex
 		image *metadata.Image // last image passed to Apply
-		// channels by partition, each closed after the partition's newest shard has stopped
+		// stopped contains a channel for each partition, which is closed after the newest shard has
+		// stopped.
 		stopped map[int32]<-chan struct{}
 		closed  bool
 	}

@@ -206,7 +206,8 @@ func TestLoadIsRetriedAfterAnError(t *testing.T) {
 		b.Lead(1, self)
 		b.shard()
 		must(t, b.put("a", "1"))
-		must(t, b.put("corrupt", "1")) // stored in the log, although Replay returns an error for it
+		// The record is in the log, although Replay returns an error for it.
+		must(t, b.put("corrupt", "1"))
 		time.Sleep(10 * reloadBackoff)
 		if _, err := b.get("a"); !errors.Is(err, ErrLoading) {
 			t.Errorf("with a record that cannot be replayed: %v", err)

@@ -39,7 +39,7 @@ type client struct {
 	fresh      bool     // true if the epoch is confirmed
 	sequence   map[Partition]int
 	connection uint64
-	// number of times that the client has started; answers to earlier instances are dropped
+	// instance is the number of starts of the client. Answers to earlier instances are dropped.
 	instance int
 	busy     bool
 	txn      *txn

@@ -16,8 +16,8 @@ type request interface {
 // decision is the result of request.decide.
 type decision struct {
 	store *entry // next stored state; nil if it does not change
-	// wait is true if the request must be decided again once the transaction is complete. The fields
-	// result and err are then unused.
+	// wait is true if the request must be decided again once the transaction is complete. In that
+	// case, the fields result and err are not used.
 	wait   bool
 	result Result
 	err    error
@@ -141,7 +141,7 @@ func (s *State) timeOut(now time.Time, t *transaction) (out Output) {
 		s.setAbortTimer(now, t)
 		return out
 	}
-	// repeats the attempt if the record cannot be stored
+	// The timer repeats the attempt if the record cannot be stored.
 	s.timers.Set(TimerKey{t.id, abortTimer}, retryInterval)
 	s.run(now, t.id, &t.entry, []parked{{request: &ownAbort{reason: timedOut}}}, &out)
 	return withoutAnswers(out)

@@ -85,14 +85,14 @@ type entry struct {
 	previousID int64 // producer id before the last change of the id, or NoProducerID
 	nextID     int64 // in Prepare*: the producer id after the transaction is complete, or NoProducerID
 	nextEpoch  int16 // value of Kafka's field for two-phase commit (KIP-939); stored unchanged
-	// lastEpoch is the epoch that the producer sent with the request that gave it the current epoch,
-	// or noEpoch. A request with this epoch is a retry.
+	// lastEpoch is the epoch in the request by which the producer got its current epoch, or noEpoch. A
+	// request with this epoch is a retry.
 	lastEpoch  int16
 	timeout    time.Duration
 	phase      Phase
 	partitions []Partition // sorted partitions without duplicates; only in Ongoing and Prepare*
 	changed    time.Time
-	// start time of the last transaction; zero if there was none since InitProducerId
+	// started is the start time of the last transaction; zero if there was none since InitProducerId.
 	started time.Time
 	version int16 // transaction version of the last transaction
 }

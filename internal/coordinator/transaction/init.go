@@ -7,7 +7,8 @@ type Init struct {
 	To      Token
 	ID      string
 	Timeout time.Duration
-	// current producer id and epoch of the client (KIP-360); the id is NoProducerID if unknown
+	// Expected is the client's current producer id and epoch (KIP-360); the id is NoProducerID if
+	// unknown.
 	Expected Producer
 	// Connection is the number of the client's connection, which is higher than the numbers of all
 	// earlier connections to this broker; 0: unknown.

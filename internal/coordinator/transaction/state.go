@@ -71,7 +71,8 @@ type ( // These types are exchanged with the runtime (package state).
 // Result is the content of an answer.
 type Result struct {
 	Producer Producer // producer in the answer to an Init or an End
-	// partitions that the transaction does not include, in the answer to a verifying Add
+	// Absent contains the partitions that the transaction does not include, in the answer to a
+	// verifying Add.
 	Absent []Partition
 	Marker *Marker // marker in an answer with Token state.Effect; nil in all others
 }
@@ -135,8 +136,8 @@ type parked struct {
 // Ended contains the numbers of transactions that have ended, by reason.
 type Ended struct {
 	Committed, Aborted uint64 // numbers of transactions that clients have ended
-	// numbers of transactions that the coordinator has aborted; Fenced: because of InitProducerId or
-	// an administrator
+	// TimedOut and Fenced are the numbers of transactions that the coordinator has aborted; Fenced
+	// includes those aborted because of InitProducerId or an administrator.
 	TimedOut, Fenced uint64
 }
 

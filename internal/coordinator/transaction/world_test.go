@@ -22,7 +22,7 @@ type mutant struct {
 	firstAckEnds  bool // true: the first acknowledgement completes a transaction
 	anySerial     bool // true: acknowledgements of earlier markers are accepted
 	noAbortTimer  bool
-	// true: after an Init without producer id, the previous epoch counts as a retry
+	// keepLastEpoch makes the previous epoch count as a retry after an Init without producer id.
 	keepLastEpoch  bool
 	noVerification bool // true: partitions accept batches without verification
 	noGuard        bool // true: partitions accept batches that were verified before a marker
@@ -176,7 +176,7 @@ func (w *world) apply(out Output) {
 	w.advance()
 }
 
-// corrupt changes the stored state as the mutant prescribes.
+// corrupt changes the stored state if the mutant requires it.
 func (w *world) corrupt(Record) {
 	for _, t := range w.state.byID {
 		if w.keepLastEpoch && t.phase == Empty && t.lastEpoch == noEpoch {

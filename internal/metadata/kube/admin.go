@@ -116,7 +116,7 @@ func writeError(err error) error {
 }
 
 // newTopic converts a new Topic resource to a topic. If validateOnly is set, the topic has no id,
-// because the uid that a dry run returns belongs to no resource.
+// because the uid from a dry run belongs to no resource.
 func newTopic(resource *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
 	validateOnly bool) (*metadata.Topic, error) {
 	topic, err := metadata.ResolveTopic(resource, cluster)

@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// patchAttempts is the number of attempts to write a change while other writers cause conflicts.
+// patchAttempts is the maximum number of attempts to write a change while other writers cause
+// conflicts.
 const patchAttempts = 4
 
 // AlterTopic implements metadata.Alterer. It patches the Topic resource, even if the resource was

@@ -58,7 +58,7 @@ func (a commitAPI) update(_ context.Context, set *v1alpha1.PartitionSet,
 		return nil, fmt.Errorf("%w: PartitionSet %s has no resourceVersion, without which a write "+
 			"is not a compare-and-swap", commit.ErrConflict, set.Name)
 	}
-	// copied, because the client decodes the response into it, and the watch uses set's maps
+	// Copy the set: the client decodes the response into its argument, and the watch uses set's maps.
 	next := set.DeepCopy()
 	err := commitError(set.Name, write(next))
 	a.store.metrics.wrote(err)

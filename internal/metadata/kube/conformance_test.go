@@ -116,7 +116,7 @@ func (w *world) Kill(broker int32) {
 		w.get(v1alpha1.BrokerLeaseName("demo", broker), current)
 		now := metav1.NowMicro()
 		current.Spec.RenewTime, current.Spec.LeaseDurationSeconds = &now, new(int32(1))
-		// false after a conflict with a last renewal
+		// Try again after a conflict with a last renewal.
 		return w.client.Update(w.t.Context(), current) == nil
 	})
 }
@@ -151,7 +151,7 @@ func (w *world) Decide(t testing.TB) {
 	for index := range int32(testSets) {
 		err := w.tryChangeSet(v1alpha1.PartitionSetName("demo", index),
 			func(set *partitionset.Set) { set.Decide(in) })
-		// after a conflict, the next call makes the decision
+		// After a conflict, the next call makes the decision.
 		if err != nil && !apierrors.IsConflict(err) {
 			t.Fatal(err)
 		}

@@ -33,8 +33,8 @@ const (
 	// requestTimeout limits the duration of one request. It is shorter than lease.Duration, so that a
 	// renewal without a response can be repeated before the Lease expires.
 	requestTimeout = 4 * time.Second
-	// leavingAttempts is the number of attempts of announceLeaving to write the Lease while other
-	// writers cause conflicts.
+	// leavingAttempts is the maximum number of attempts of announceLeaving to write the Lease while
+	// other writers cause conflicts.
 	leavingAttempts = 3
 )
 
@@ -184,7 +184,7 @@ func (k *keeper) latestEpoch(ctx context.Context) (int32, error) {
 	return int32(latest), nil
 }
 
-// latestRecorded returns the latest epoch of a broker that a PartitionSet contains, or 0. If the
+// latestRecorded returns the latest epoch that a PartitionSet contains for a broker, or 0. If the
 // set was deleted and created again, its status is in an annotation until the operator restores it.
 func latestRecorded(resource *v1alpha1.PartitionSet, broker int32) (latest int64, err error) {
 	if last, err := partitionset.Remembered(resource); err != nil {

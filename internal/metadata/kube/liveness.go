@@ -52,7 +52,7 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 			others[current.Name] = brokerLease{
 				Observation: l.others[current.Name].Observe(current, now), broker: broker,
 			}
-		// This broker observes its own controlled shutdown through the watch, as other brokers do. That
+		// This broker observes its own controlled shutdown through the watch, as other brokers do. This
 		// is early enough.
 		case ok && broker.Epoch == l.self.Epoch:
 			l.self.Leaving, l.self.Isolated = broker.Leaving, broker.Isolated

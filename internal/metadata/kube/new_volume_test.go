@@ -91,7 +91,7 @@ func (f *fixture) permit(consent v1alpha1.VolumeConsent) {
 		lease := &coordinationv1.Lease{}
 		f.get(v1alpha1.BrokerLeaseName("demo", 0), lease)
 		lease.Annotations[v1alpha1.AnnotationVolumeConsent] = consent.String()
-		// false if the broker has written the Lease in between
+		// Try again if the broker has written the Lease in between.
 		return f.client.Update(f.t.Context(), lease) == nil
 	})
 }

@@ -23,8 +23,8 @@ import (
 
 // secretWatches watches the Secrets with SCRAM verifiers, each by its name, because the brokers'
 // Role names the Secrets that they may read. The shards are numbered without gaps. Once the
-// operator has applied the Role, it names one more shard than exist. So the watches are those of
-// the existing shards and of the next one.
+// operator has applied the Role, it names one more shard than exist. So there is a watch for each
+// existing shard, and one for the next shard.
 //
 // Only the goroutine of follow uses secretWatches. Each watch has a goroutine, which ends with the
 // ctx of ensure.

@@ -87,8 +87,8 @@ func member(b metadata.Broker) placement.InSyncReplica {
 // report contains what this broker reports about one partition.
 type report struct {
 	location place
-	// epoch is the leader epoch in which the partition is served. If ahead is set, it is the latest
-	// leader epoch in the log.
+	// epoch is the leader epoch in which the broker serves the partition. If ahead is set, it is the
+	// latest leader epoch in the log.
 	epoch int32
 	ahead bool // see metadata.Served
 	lost  bool // see metadata.Served
@@ -157,7 +157,7 @@ func (p *reportedPartitions) record(reports []report) {
 	}
 }
 
-// pending returns the reports that must be written, by the names of their PartitionSets.
+// pending returns the reports that must be written, by the name of their PartitionSet.
 func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 	self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) map[string][]report {

@@ -42,7 +42,8 @@ func testAhead(f *fixture) {
 	}
 }
 
-// serves returns the state of a partition that a broker serves in a leader epoch.
+// serves returns the state of a partition with the given leader and leader epoch, and whether the
+// leader serves.
 func serves(broker int32, brokerEpoch int64, epoch int32, serving bool) *partitionset.State {
 	return &partitionset.State{Serving: serving, Partition: placement.Partition{
 		Leader: broker, LeaderEpoch: epoch,

@@ -16,7 +16,7 @@ import (
 type partitionSets struct {
 	count   int32 // number of sets that the LogCluster has (spec.count); 0 if none exists
 	byIndex map[int32]*partitionset.Set
-	// descriptions of entries that cannot be parsed, and of sets that contradict others
+	// faults describes entries that cannot be parsed, and sets that contradict others.
 	faults []error
 	// retained contains the retained partitions of all sets.
 	retained []metadata.RetainedPartition
@@ -135,7 +135,7 @@ type directory struct {
 	image  *metadata.Image // metadata image that was built from the same resources; may be nil
 }
 
-// topicPlace is the part of a place that all partitions of a topic share.
+// topicPlace is the part of a place that is the same for all of a topic's partitions.
 type topicPlace struct {
 	name string // name of the Topic resource
 	tag  string // tag of the topic's id

@@ -118,7 +118,7 @@ func (f *fixture) assign(key partitionset.Key, replicas ...int32) {
 	})
 }
 
-// lead makes a broker the leader of a partition and the only in-sync replica.
+// lead makes a broker the leader of a partition, and the only in-sync replica.
 func (f *fixture) lead(key partitionset.Key, leader, leaderEpoch int32, brokerEpoch int64) {
 	f.t.Helper()
 	f.change(key, func(set *partitionset.Set) {

@@ -155,7 +155,7 @@ func (s *Store) cacheOptions(scheme *runtime.Scheme) cache.Options {
 	return cache.Options{
 		Scheme:            scheme,
 		DefaultNamespaces: map[string]cache.Config{s.opts.Namespace: {}},
-		// deep copies are unnecessary, because this package does not change listed objects
+		// Deep copies are unnecessary, because this package does not change listed objects.
 		DefaultUnsafeDisableDeepCopy: new(true),
 		// Drop managed fields, which are half of each object's size. An update may omit them: the API
 		// server then keeps them.

@@ -90,7 +90,7 @@ func TestWithAPIServer(t *testing.T) {
 		"removal of retained records":           testRemoval,
 	} {
 		t.Run(name, func(t *testing.T) {
-			// tests run in parallel, because each waits for renewals of Leases; each has its own namespace
+			// Tests run in parallel, because each waits for renewals of Leases. Each has its own namespace.
 			t.Parallel()
 			test(newFixture(t, config))
 		})
@@ -204,7 +204,7 @@ func (f *fixture) runAs(self metadata.Broker, config *rest.Config) *broker {
 	return f.runWith(self, Options{Config: config})
 }
 
-// runWithPasswords starts a broker with a listener that authenticates by passwords.
+// runWithPasswords starts a broker with a listener that authenticates clients by passwords.
 func (f *fixture) runWithPasswords(id int32, config *rest.Config) *broker {
 	f.t.Helper()
 	return f.runWith(registration(id), Options{Config: config, Passwords: true})

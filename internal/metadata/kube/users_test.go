@@ -109,7 +109,7 @@ func (f *fixture) permitSecrets(names ...string) {
 // is restarted with its previous listeners. Passwords must work when the Role names their Secrets.
 func testRoleWithoutSecrets(f *fixture) {
 	f.topic("orders", 1)
-	// a name is needed, because without names all Secrets would be permitted
+	// A name is needed, because without names all Secrets would be permitted.
 	config := f.restricted("of-another-cluster")
 	b := f.run(0, config)
 	b.until("up", up(0))

@@ -178,7 +178,7 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 			return nil
 		})
 		if err != nil {
-			// the caller reports again; the previous report still contains the partitions that have stopped
+			// The caller reports again. The previous report still contains the partitions that have stopped.
 			return err
 		}
 	}

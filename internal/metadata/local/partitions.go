@@ -170,7 +170,7 @@ func (d document) checkEntries() error {
 		default:
 			err = checkBrokers(entry, d.running())
 		}
-		// during a removal, brokers leave the ISR and the replicas one after the other
+		// During a removal, brokers leave the ISR and the replicas one after the other.
 		if !isRemoving(entry) {
 			err = errors.Join(err, checkEntry(entry))
 		}

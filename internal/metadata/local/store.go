@@ -35,7 +35,8 @@ type Store struct {
 	// neither the document nor the image.
 	changing struct {
 		sync.Mutex
-		// true if no elections take place until all brokers of a starting cluster are up
+		// electionsHeld is true if no elections take place until all brokers of a starting cluster are
+		// up.
 		electionsHeld bool
 		document      document
 		// written is the content of the file; nil if it is unknown. It serves to skip a write of equal

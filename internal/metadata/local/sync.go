@@ -124,7 +124,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		}
 	}
 	var before *v1alpha1.Topic
-	// a manifest that takes over a topic has its own fields
+	// A manifest that takes over a topic has its own fields.
 	if exists && d.Topics[index].Origin == origin {
 		before = d.Topics[index].resource()
 	}

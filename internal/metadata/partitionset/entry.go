@@ -152,7 +152,7 @@ func parseAssignment(text string) (*Assignment, error) {
 	return a, nil
 }
 
-// directories maps <broker>:<broker epoch> to the directory id of the broker's disk.
+// directories maps <broker>:<broker epoch> to the directory id of the broker's disk in that epoch.
 type directories map[string]string
 
 func epochKey(m placement.InSyncReplica) string {
@@ -161,7 +161,8 @@ func epochKey(m placement.InSyncReplica) string {
 
 // These are optional words in the text of a state.
 const (
-	// followed by the last leader's directory; absent if impliedDirectory returns it
+	// wordDirectory precedes the last leader's directory; it is absent if impliedDirectory returns
+	// that directory.
 	wordDirectory = "dir"
 	wordUnproven  = "unproven" // followed by UnprovenEpoch
 	wordFound     = "found"    // followed by FoundEpoch
@@ -170,7 +171,7 @@ const (
 
 const (
 	none       = "-" // means no leader, or an unknown directory
-	notServing = "?" // follows the leader epoch
+	notServing = "?" // follows the leader epoch if the leader has not reported that it serves
 )
 
 // impliedDirectory returns the last leader's directory in a state without wordDirectory. This is

@@ -92,9 +92,9 @@ func (s *Set) StopServing(key Key, self placement.InSyncReplica, leaderEpoch int
 	}
 }
 
-// StopLog records that the log of a replica has stopped, so that the replica neither serves nor
-// follows. If another broker can lead, the replica leaves the ISR; the other members have every
-// acknowledged record. If the replica leads, another one is elected then. The last member remains,
+// StopLog records that a replica's log has stopped, so that the replica neither serves nor follows.
+// If another broker can lead, the replica leaves the ISR; the other members have every acknowledged
+// record. If the replica leads, another one is then elected. The last member remains in the ISR,
 // because no other replica has the records.
 func (s *Set) StopLog(key Key, self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) {
@@ -111,8 +111,8 @@ func (s *Set) StopLog(key Key, self placement.InSyncReplica,
 	s.PutState(key, next)
 }
 
-// KnowsStop reports whether StopLog would not change the state. A report of an earlier process of
-// the broker changes nothing: the log may work again.
+// KnowsStop reports whether StopLog would not change the state. A report from an earlier process of
+// the broker changes nothing, because the log may work again.
 func (s *State) KnowsStop(self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) bool {
 	return s == nil || !(s.Serving && s.Leads(self, s.LeaderEpoch)) && !s.mayLeave(self, brokers)

@@ -15,13 +15,13 @@ import (
 type Set struct {
 	assignments map[Key]*text[Assignment]
 	states      map[Key]*text[State]
-	// loans by partition, including loans that an assignment has ended; see Lend
+	// lent contains the loans by partition, including loans that an assignment has ended; see Lend.
 	lent        map[Key]int32
 	directories directories
 	// These are invalid entries of the spec and of the status. They are not changed.
 	invalidAssignments, invalidStates map[string]string
 	specChanged, statusChanged        bool
-	// metadata.uid and metadata.resourceVersion of the resource
+	// uid and version are metadata.uid and metadata.resourceVersion of the resource.
 	uid, version string
 }
 
@@ -283,7 +283,7 @@ func (s *Set) EncodeStatus(to *v1alpha1.PartitionSet) {
 	to.Status.Partitions = encode(s.states, s.invalidStates)
 	to.Status.Directories = nil
 	if len(s.invalidStates) > 0 {
-		// kept, because an invalid entry may name any of them
+		// Keep all directories, because an invalid entry may name any of them.
 		to.Status.Directories = maps.Clone(s.directories)
 		return
 	}

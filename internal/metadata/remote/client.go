@@ -26,7 +26,7 @@ type Client struct {
 	waiting struct {
 		sync.Mutex
 		next uint64
-		// channels for replies, by request id; nil once the connection is closed
+		// replies contains the channels for replies, by request id; nil once the connection is closed.
 		replies map[uint64]chan reply
 	}
 }

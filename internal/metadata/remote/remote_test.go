@@ -45,7 +45,7 @@ func store(t *testing.T) *local.Store {
 	return s
 }
 
-// broker is a running Client whose connection is served by Serve.
+// broker is a running Client. Serve serves its connection.
 type broker struct {
 	*Client
 	conn   net.Conn

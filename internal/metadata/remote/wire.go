@@ -86,12 +86,12 @@ type reply struct {
 	Image *metadata.Image `json:"image,omitempty"` // image without its indexes
 	Topic *metadata.Topic `json:"topic,omitempty"`
 	Error string          `json:"error,omitempty"`
-	// index of the error's kind in kinds, plus 1; 0 if it is no known kind
+	// Kind is the index of the error's kind in kinds, plus 1; 0 if it is no known kind.
 	Kind  int    `json:"kind,omitempty"`
 	Parts []part `json:"parts,omitempty"`
 }
 
-// part is the outcome of one change in a request for several changes.
+// part is the outcome of one change in a request that contains several changes.
 type part struct {
 	Error string `json:"error,omitempty"`
 	Kind  int    `json:"kind,omitempty"`

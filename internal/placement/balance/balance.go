@@ -103,7 +103,8 @@ type Move struct {
 type Blocked struct {
 	Partition int // index of the partition in Cluster.Partitions
 	Broker    int32
-	// goal that prevents the move; Drain if every other broker already holds the partition
+	// Goal is the goal that prevents the move; Drain if every other broker already holds the
+	// partition.
 	Goal Goal
 }
 

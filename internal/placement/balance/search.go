@@ -161,7 +161,8 @@ func (p *planner) bestTarget(moved *partition, k int, goal Goal) (best candidate
 	return best
 }
 
-// searchRacks moves one replica of the first partition whose racks can be improved.
+// searchRacks moves one replica of the first partition whose distribution over racks can be
+// improved.
 func (p *planner) searchRacks() (best candidate) {
 	for _, partition := range p.partitions {
 		if p.rackExcess(partition, -1, -1) == 0 {
@@ -222,8 +223,8 @@ func (c candidate) gainsMore(than candidate, goal Goal) bool {
 		slices.Compare(c.delta[goal+1:], than.delta[goal+1:])) < 0
 }
 
-// searchTopic moves a replica of a topic that has too many replicas on one broker to the broker
-// with the fewest replicas of the topic. It prefers small replicas.
+// searchTopic looks for a topic that has too many replicas on one broker. It moves one of them to
+// the broker with the fewest replicas of the topic. It prefers small replicas.
 func (p *planner) searchTopic() (best candidate) {
 	for number := range p.topics {
 		l := &p.topics[number]

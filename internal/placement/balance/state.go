@@ -22,7 +22,7 @@ type band struct{ low, high int64 }
 // excess returns the distance of a value from the band, or 0 for a value in the band.
 func (b band) excess(value int64) int64 { return max(0, value-b.high, b.low-value) }
 
-// unbounded is the band of a broker to which a goal does not apply.
+// unbounded is the band for a broker to which a goal does not apply.
 var unbounded = band{low: -1 << 62, high: 1 << 62}
 
 // load contains each broker's amount in the measure of one goal, and the bounds.
@@ -167,7 +167,7 @@ func (p *planner) count() {
 	}
 	for _, l := range []*load{&p.disk, &p.rate, &p.leaders} {
 		l.bands = p.bands(l.value, func(total, n int64) band {
-			// rounded outwards, so that a mean of 2.5 leaders allows 2 and 3
+			// Round outwards, so that a mean of 2.5 leaders allows 2 and 3.
 			low := total * (100 - p.options.TolerancePercent) / (100 * n)
 			high := (total*(100+p.options.TolerancePercent) + 100*n - 1) / (100 * n)
 			return band{low, high}

@@ -146,7 +146,7 @@ func (s *State) ProcessExited(member metadata.InSync) bool {
 }
 
 // isCaughtUp reports whether the follower was caught up at some time within the last lagMax. A
-// follower that has the whole log is caught up, however long ago it last fetched.
+// follower that has the whole log counts as caught up, however long ago it last fetched.
 func (s *State) isCaughtUp(f *follower, leaderEnd int64, now time.Time) bool {
 	return f.durableEnd >= leaderEnd || !f.caughtUpAt.IsZero() && now.Sub(f.caughtUpAt) <= s.lagMax
 }

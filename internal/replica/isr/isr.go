@@ -46,9 +46,9 @@ type State struct {
 	// image that changed.
 	conflicts int
 	// retryAt is the earliest time of the next proposal after a conflict, or while updates are
-	// pending. It is cleared by an image that describes this partition differently from the
-	// previous image. Other images do not clear it, because a broker failure causes hundreds of
-	// images that only change other partitions.
+	// pending. An image clears retryAt if it describes this partition differently from the previous
+	// image. Other images do not clear it, because a broker failure causes hundreds of images that
+	// change only other partitions.
 	retryAt time.Time
 }
 

@@ -102,9 +102,9 @@ func TestSessionFetchKeepsFollowerCaughtUp(t *testing.T) {
 	}
 }
 
-// TestStoppedFollowerDoesNotReturn: a follower that has the whole log ceases to fetch the
-// partition, and leaves the ISR by a report to the metadata store. The leader does not add it
-// again, and the high watermark does not wait for it, until it fetches again.
+// TestStoppedFollowerDoesNotReturn checks a follower that has the whole log, ceases to fetch the
+// partition, and leaves the ISR by a report to the metadata store. Until it fetches again, the
+// leader must not add it again, and the high watermark must not wait for it.
 func TestStoppedFollowerDoesNotReturn(t *testing.T) {
 	second := func(n int) time.Time { return time.Unix(int64(1000+n), 0) }
 	for name, test := range map[string]struct {

@@ -121,7 +121,7 @@ func (m *model) makeImage() {
 	m.images = append(m.images, image)
 }
 
-// deliverImage delivers a random one of the waiting images, and drops the older ones.
+// deliverImage delivers one of the waiting images, chosen at random, and drops the older ones.
 func (m *model) deliverImage() {
 	if len(m.images) == 0 {
 		return

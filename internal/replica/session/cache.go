@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// SessionsMax is the maximum number of sessions in a Cache. Kafka's setting for it is
-	// max.incremental.fetch.session.cache.slots, which has the same default.
+	// SessionsMax is the maximum number of sessions in a Cache. The corresponding setting of Kafka is
+	// max.incremental.fetch.session.cache.slots, with the same default.
 	SessionsMax = 1000
 	// PartitionsMax is the maximum number of partitions in all sessions together; that many need about
 	// 40 MB. Kafka has no such limit, although a client can name partitions that do not exist.
 	PartitionsMax = 100_000
 	// evictionAge is the age, or the time without use, that a session must have reached before another
-	// session may replace it. Kafka's setting for it is min.incremental.fetch.session.eviction.ms.
+	// session may replace it. The corresponding setting of Kafka is
+	// min.incremental.fetch.session.eviction.ms.
 	evictionAge = 2 * time.Minute
 )
 

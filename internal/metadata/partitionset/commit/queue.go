@@ -22,9 +22,10 @@ var (
 
 // API reads and writes PartitionSets. The objects that it returns must not be modified.
 type API interface {
-	// Latest returns the latest version that a watch has delivered, or nil.
+	// Latest returns the latest version of the set that a watch has delivered, or nil.
 	Latest(set string) *v1alpha1.PartitionSet
-	// Get returns the stored version. The error wraps ErrNotFound if there is none.
+	// Get returns the stored version of the set. The error wraps ErrNotFound if the set does not
+	// exist.
 	Get(ctx context.Context, set string) (*v1alpha1.PartitionSet, error)
 	// UpdateSpec and UpdateStatus replace the spec or the status if the stored resourceVersion equals
 	// the argument's, and return the result. The error wraps ErrConflict or ErrNotFound if nothing was
@@ -83,7 +84,7 @@ type queue struct {
 
 	// The goroutine that writes the set uses the following fields without the lock.
 	own     ownVersions
-	decoded *partitionset.Set // the last version that was decoded
+	decoded *partitionset.Set // last version that was decoded
 }
 
 // request is a change for which a caller waits.
@@ -128,7 +129,7 @@ func (w *Writer) ChangeSpecs(ctx context.Context, set string, changes []Change) 
 //     Options.TrustWatch: on the watched version).
 //   - the error of the change: it was refused on the stored version.
 //   - an error that wraps ErrConflict or ErrNotFound: nothing was written.
-//   - any other error, such as that of ctx: the outcome is unknown.
+//   - any other error, such as ctx's error: the outcome is unknown.
 func (w *Writer) ChangeStatuses(ctx context.Context, set string, urgent bool,
 	changes []Change) []error {
 	return w.submit(ctx, set, status, urgent, changes)

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// attempts is the number of attempts to write a batch while other writers change the set.
+// attempts is the maximum number of attempts to write a batch while other writers change the set.
 const attempts = 10
 
 // The pause after a conflict is random. Its maximum is the duration of the write, but at least
