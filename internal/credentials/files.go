@@ -40,16 +40,16 @@ type Endpoint struct {
 	Bootstrap string // host:port,...
 	TLS       bool
 	CA        []byte // PEM; empty: the client's own CAs verify the brokers
-	Mechanism string // of SASL; empty if the client authenticates by certificate
-	// External is the bootstrap address for clients outside the Kubernetes cluster; empty if there
-	// is none. ExternalCA is the CA of that listener (PEM).
+	Mechanism string // SASL mechanism; empty if the client authenticates by certificate
+	// External is the bootstrap address for clients outside the Kubernetes cluster; empty if there is
+	// none. ExternalCA is the CA of the listener at that address (PEM).
 	External   string
 	ExternalCA []byte
 }
 
-// Files returns the files of a client that connects to an endpoint. The configuration for Java
-// contains certificates and keys. That for librdkafka refers to files in directory, as not every
-// program accepts long lines. The result contains credentials.
+// Files returns the files for a client that connects to an endpoint. The Java configuration
+// contains the certificates and keys. The librdkafka configuration refers to files in directory,
+// because not every program accepts long lines. The result contains credentials.
 func Files(user User, endpoint Endpoint, directory string) map[string][]byte {
 	files := map[string][]byte{KeyUserName: []byte(user.Name)}
 	add := func(key string, value []byte) {
@@ -74,7 +74,7 @@ func Files(user User, endpoint Endpoint, directory string) map[string][]byte {
 	return files
 }
 
-// protocol returns the value of security.protocol.
+// protocol returns the value for security.protocol.
 func (e Endpoint) protocol() string {
 	protocol := "PLAINTEXT"
 	if e.TLS {
@@ -86,14 +86,14 @@ func (e Endpoint) protocol() string {
 	return protocol
 }
 
-// jaas returns the value of sasl.jaas.config.
+// jaas returns the value for sasl.jaas.config.
 func jaas(user User) string {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	return fmt.Sprintf("org.apache.kafka.common.security.scram.ScramLoginModule required "+
 		`username="%s" password="%s";`, quote.Replace(user.Name), quote.Replace(user.Password))
 }
 
-// java returns the properties of a Java client.
+// java returns the properties file for a Java client.
 func java(user User, endpoint Endpoint) []byte {
 	var text bytes.Buffer
 	set := func(key, value string) { fmt.Fprintf(&text, "%s=%s\n", key, escape(value)) }
@@ -115,7 +115,7 @@ func java(user User, endpoint Endpoint) []byte {
 	return text.Bytes()
 }
 
-// escape escapes a value of a Java properties file, whose encoding is ISO 8859-1.
+// escape escapes a value for a Java properties file, whose encoding is ISO 8859-1.
 func escape(value string) string {
 	var text strings.Builder
 	for i, r := range value {
@@ -139,7 +139,7 @@ func escape(value string) string {
 	return text.String()
 }
 
-// librdkafka returns a configuration file as kcat -F reads it.
+// librdkafka returns a configuration file in the format that kcat -F reads.
 func librdkafka(user User, endpoint Endpoint, directory string) []byte {
 	var text bytes.Buffer
 	set := func(key, value string) { fmt.Fprintf(&text, "%s=%s\n", key, value) }

@@ -28,10 +28,10 @@ var mechanisms = []string{v1alpha1.ScramSha256, v1alpha1.ScramSha512}
 // and digits, so that it needs no escaping in any configuration file.
 func NewPassword() string { return rand.Text() }
 
-// Verifiers returns the verifiers of a password, one for each mechanism. It keeps the salts and
-// iterations of previous, the verifiers of the user's previous password, because a broker sends one
-// salt before the client proves which of the two passwords it has (ADR 0232). Other salts are
-// random. It fails if the password is empty, too long or not printable.
+// Verifiers returns a password's verifiers, one for each mechanism. Parameter previous contains the
+// verifiers of the user's previous password. Verifiers keeps their salts and iterations, because a
+// broker sends one salt before the client proves which of the two passwords it has (ADR 0232).
+// Other salts are random. It fails if the password is empty, too long or not printable.
 func Verifiers(password string, previous []v1alpha1.ScramVerifier) ([]v1alpha1.ScramVerifier,
 	error) {
 	if err := checkPassword(password); err != nil {
@@ -49,7 +49,7 @@ func Verifiers(password string, previous []v1alpha1.ScramVerifier) ([]v1alpha1.S
 	return all, nil
 }
 
-// saltOf returns the salt and the iterations of a mechanism in verifiers, or new ones.
+// saltOf returns the salt and the iterations for a mechanism: those in verifiers, or else new ones.
 func saltOf(mechanism string, verifiers []v1alpha1.ScramVerifier) (salt []byte, iterations int) {
 	for i := range verifiers {
 		if v := &verifiers[i]; v.Mechanism == mechanism {
@@ -65,15 +65,16 @@ func verifier(mechanism, password string, salt []byte,
 	iterations int) (v1alpha1.ScramVerifier, error) {
 	derived, err := sasl.NewVerifier(mechanism, password, salt, iterations)
 	if err != nil {
-		// The library's error might contain the password.
+		// Omit the library's error, because it might contain the password.
 		return v1alpha1.ScramVerifier{}, errors.New("derive the SCRAM verifier of a password")
 	}
 	return v1alpha1.ScramVerifier{Mechanism: mechanism, Iterations: derived.Iterations,
 		Salt: derived.Salt, StoredKey: derived.StoredKey, ServerKey: derived.ServerKey}, nil
 }
 
-// checkPassword returns an error that does not contain the password. A line break at the end is a
-// frequent mistake when a Secret is made from a file; clients would not send it.
+// checkPassword checks a user's password. The error does not contain the password. It rejects a
+// line break at the end, which is a frequent mistake when a Secret is created from a file, and
+// which clients would not send.
 func checkPassword(password string) error {
 	switch {
 	case password == "":
@@ -94,7 +95,7 @@ func checkPassword(password string) error {
 	return nil
 }
 
-// Verify reports whether a password has the verifiers that do not end.
+// Verify reports whether the verifiers without an end time are those of the password.
 func Verify(verifiers []v1alpha1.ScramVerifier, password string) bool {
 	verified := 0
 	for i := range verifiers {
@@ -111,9 +112,9 @@ func Verify(verifiers []v1alpha1.ScramVerifier, password string) bool {
 	return verified == len(mechanisms)
 }
 
-// Rotate returns the verifiers of a new password followed by those of the previous one, which end
-// after PreviousPasswordLifetime. Verifiers that had an end already are removed: brokers accept one
-// previous password.
+// Rotate returns the new password's verifiers, followed by the previous password's verifiers, which
+// expire after PreviousPasswordLifetime. It removes verifiers that already had an end time, because
+// brokers accept only one previous password.
 func Rotate(previous, present []v1alpha1.ScramVerifier, now time.Time) []v1alpha1.ScramVerifier {
 	all := slices.Clone(present)
 	end := metav1.NewTime(now.Add(v1alpha1.PreviousPasswordLifetime).Truncate(time.Second))
@@ -126,8 +127,8 @@ func Rotate(previous, present []v1alpha1.ScramVerifier, now time.Time) []v1alpha
 	return all
 }
 
-// Prune returns the verifiers that have not ended, and the time at which the next one ends, zero if
-// none does.
+// Prune returns the verifiers that have not expired, and the time at which the next one expires, or
+// zero if none will.
 func Prune(verifiers []v1alpha1.ScramVerifier,
 	now time.Time) (kept []v1alpha1.ScramVerifier, next time.Time) {
 	for _, v := range verifiers {

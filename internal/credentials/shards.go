@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// ShardUsers is the maximum number of users of a shard. A user has up to four verifiers, which take
-// about 1.1 KB; a Secret holds 1 MiB.
+// ShardUsers is the maximum number of users in a shard. A user has up to four verifiers, which take
+// about 1.1 KB; a Secret can hold 1 MiB.
 const ShardUsers = 750
 
-// Shards assigns each user to a shard. A user stays in its present shard, so that a change of one
-// user changes one Secret. A new user is assigned to the first shard with space. Shards without
-// users remain, so that numbers have no gaps.
+// Shards assigns each user to a shard. A user stays in its current shard, so changing one user
+// changes only one Secret. A new user is assigned to the first shard with space. Shards without
+// users remain, so that the numbers have no gaps.
 func Shards(present map[string]int, users []string) map[string]int {
 	assigned, sizes := map[string]int{}, map[int]int{}
 	for _, user := range slices.Sorted(slices.Values(users)) {
@@ -34,7 +34,7 @@ func Shards(present map[string]int, users []string) map[string]int {
 	return assigned
 }
 
-// ShardCount returns the number of shards of an assignment, at least 1.
+// ShardCount returns the number of shards in an assignment, at least 1.
 func ShardCount(assigned map[string]int) int {
 	last := 0
 	for shard := range maps.Values(assigned) {

@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/ports"
 )
 
-// forward accepts connections on an address and forwards them to another, as a container runtime
-// does for a mapped port.
+// forward accepts connections at one address and forwards them to another, like a container runtime
+// with a mapped port.
 func forward(t *testing.T, from, to string) {
 	t.Helper()
 	var config net.ListenConfig
@@ -43,13 +43,13 @@ func forward(t *testing.T, from, to string) {
 	})
 }
 
-// TestAdvertisedAddresses: clients reach two brokers through mapped ports, as those of a container.
-// The brokers do not need the mapping: the topic is replicated without it.
+// TestAdvertisedAddresses checks that clients reach two brokers through mapped ports, like the
+// ports of a container. The brokers do not need the mapping: the topic is replicated without it.
 func TestAdvertisedAddresses(t *testing.T) {
 	inside, outside := ports.Each(t, 2), ports.Each(t, 2)
 	opts := options(t, topic("a", "partitions: 2, replicas: 2, minInSyncReplicas: 2"))
 	opts.Listen, opts.Advertise, opts.Brokers = inside[0], outside[0], 2
-	opts.Listen = strings.Replace(opts.Listen, "127.0.0.1", "", 1) // all interfaces
+	opts.Listen = strings.Replace(opts.Listen, "127.0.0.1", "", 1) // listen on all interfaces
 	r := start(t, opts)
 	if got, want := r.ready["bootstrap"], strings.Join(outside, ","); got != want {
 		t.Errorf("got bootstrap %s, want %s", got, want)
@@ -74,8 +74,8 @@ func TestAdvertisedAddresses(t *testing.T) {
 	}
 }
 
-// TestConsoleNeedsNoMappedPort: the console connects to the port on which a broker listens, and not
-// to the one that it advertises.
+// TestConsoleNeedsNoMappedPort checks that the console connects to the port on which a broker
+// listens, and not to the advertised port.
 func TestConsoleNeedsNoMappedPort(t *testing.T) {
 	var config net.ListenConfig
 	broker, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")

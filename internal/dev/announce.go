@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/credentials"
 )
 
-// announceSecurity writes the users' files, and prints a line for each listener and user.
+// announceSecurity writes the files of all users, and prints a line for each listener and user.
 func (c *cluster) announceSecurity(s *state) {
 	c.warnIgnored(s)
 	if c.security == nil {
@@ -25,7 +25,7 @@ func (c *cluster) announceSecurity(s *state) {
 	}
 }
 
-// bootstrap returns the addresses of the brokers at a listener.
+// bootstrap returns the addresses of all brokers at a listener.
 func (c *cluster) bootstrap(listener string) (addresses []string) {
 	for _, b := range c.store.Image().Brokers {
 		if endpoint, ok := b.Endpoints.On(listener); ok {
@@ -35,7 +35,7 @@ func (c *cluster) bootstrap(listener string) (addresses []string) {
 	return addresses
 }
 
-// securityOf returns the protocol of a listener and its SASL mechanisms.
+// securityOf returns a listener's security protocol and its SASL mechanisms.
 func securityOf(l *v1alpha1.Listener) string {
 	var mechanisms []string
 	for i := range l.Authentication {
@@ -58,7 +58,7 @@ func securityOf(l *v1alpha1.Listener) string {
 	return "SASL_" + protocol + " mechanisms=" + strings.Join(mechanisms, ",")
 }
 
-// writeUsers writes the files of users that have changed, and prints a line for each user whose
+// writeUsers writes the files of users that have changed, and prints the line of each user whose
 // line has changed.
 func (c *cluster) writeUsers(s *state) error {
 	if c.security == nil {
@@ -79,7 +79,7 @@ func (c *cluster) writeUsers(s *state) error {
 	return errors.Join(faults...)
 }
 
-// writeUser writes the files of a user and returns its line.
+// writeUser writes a user's files and returns the user's line.
 func (c *cluster) writeUser(s *state, u *v1alpha1.LogUser) (string, error) {
 	kind := u.Spec.Authentication.Type
 	line := fmt.Sprintf("user %s authentication=%s acls=%d", u.PrincipalName(), kind,
@@ -99,8 +99,8 @@ func (c *cluster) writeUser(s *state, u *v1alpha1.LogUser) (string, error) {
 	return line + " files=" + dir, err
 }
 
-// listenerOf returns the index of the listener for a user, and the SASL mechanism; -1 if no
-// listener authenticates users of this type.
+// listenerOf returns the index of a listener that authenticates the user, and the SASL mechanism.
+// The index is -1 if no listener authenticates users of this type.
 func listenerOf(listeners v1alpha1.Listeners,
 	kind v1alpha1.UserAuthenticationType) (index int, mechanism string) {
 	for i := range listeners {
@@ -123,7 +123,7 @@ func listenerOf(listeners v1alpha1.Listeners,
 	return index, mechanism
 }
 
-// renew issues certificates that expire soon.
+// renew replaces certificates that expire soon.
 func (c *cluster) renew() {
 	if c.security == nil {
 		return

@@ -19,17 +19,18 @@ import (
 const (
 	// startGrace is how long the first elections wait for brokers that have not started yet.
 	startGrace = 3 * time.Second
-	// slowStop is how long the brokers may take to stop before a line says so.
+	// slowStop is how long the brokers may take to stop before a line announces that they are still
+	// stopping.
 	slowStop = 3 * time.Second
-	// superviseInterval is the interval of supervise.
+	// superviseInterval is how often supervise runs its actions.
 	superviseInterval = time.Second
 	// balanceDelay is how long the set of running brokers must be unchanged before leadership
 	// returns to the preferred leaders.
 	balanceDelay = 10 * time.Second
 )
 
-// runBrokers starts the brokers, applies changes of manifests, and stops the brokers when ctx ends
-// or one of them fails.
+// runBrokers starts the brokers and applies changes of the manifests. It stops the brokers when ctx
+// ends or one of them fails.
 func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer,
 	httpAddress string) error {
 	run := c.superviseProcess
@@ -53,8 +54,8 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		// Mark all brokers as leaving first. Then no broker hands its partitions over to a broker
-		// that also stops, and all replicas are in sync at the next start.
+		// Mark all brokers as leaving first, so that no broker hands over its partitions to another
+		// stopping broker. At the next start, all replicas are then in sync.
 		c.warn("shutdown of all brokers", c.store.LeaveAll())
 		stopAll()
 		return nil
@@ -71,8 +72,9 @@ func (c *cluster) runBrokers(ctx context.Context, registry prometheus.Registerer
 	return c.announceSlow(group.Wait)
 }
 
-// announceSlow calls wait, which waits until all brokers have stopped. If that takes longer than
-// slowStop, it prints a line, so that the process does not look as if it ignored the signal.
+// announceSlow calls wait, which waits until all brokers have stopped. If this takes longer than
+// slowStop, announceSlow prints a line, so that users see that the process has not ignored the
+// signal.
 func (c *cluster) announceSlow(wait func() error) error {
 	slow := time.AfterFunc(slowStop, func() {
 		c.print("stopping: brokers are syncing their logs; a second signal stops this process at " +
@@ -82,8 +84,8 @@ func (c *cluster) announceSlow(wait func() error) error {
 	return wait()
 }
 
-// newBrokers opens all brokers, or none: on failure it releases their ports and directory locks, so
-// that a start with other flags can follow at once.
+// newBrokers opens all brokers or none. If it fails, it releases their ports and directory locks,
+// so that a start with other flags can follow immediately.
 func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Brokers, err error) {
 	for i := range c.store.Running() {
 		b, err := broker.New(c.secure(i, broker.Options{
@@ -105,7 +107,7 @@ func (c *cluster) newBrokers(registry prometheus.Registerer) (brokers broker.Bro
 	return brokers, nil
 }
 
-// listeners returns the listeners of broker i.
+// listeners returns broker i's listeners.
 func (c *cluster) listeners(i int) []broker.Listener {
 	all := c.initial.listeners()
 	listeners := make([]broker.Listener, len(all))
@@ -119,9 +121,9 @@ func (c *cluster) listeners(i int) []broker.Listener {
 	return listeners
 }
 
-// plainPeerHost returns the host at which the brokers reach each other on the port of the first
-// listener; "" for the advertised address. An address in --advertise may be reachable only from
-// outside, such as from outside of a container.
+// plainPeerHost returns the host at which the brokers reach each other on the first listener's
+// port, or "" for the advertised address. The address in --advertise may be reachable only from
+// outside a container.
 func (c *cluster) plainPeerHost() string {
 	if c.advertise == (address{}) {
 		return ""
@@ -129,8 +131,8 @@ func (c *cluster) plainPeerHost() string {
 	return c.listen.dialHost()
 }
 
-// secure adds the host for other brokers to the options of broker i, and its certificates if
-// brokers need certificates.
+// secure adds to broker i's options the host at which other brokers reach it. If brokers need
+// certificates, it also adds the broker's certificates.
 func (c *cluster) secure(i int, opts broker.Options) broker.Options {
 	opts.PeerHost = c.plainPeerHost()
 	if c.security == nil {
@@ -148,8 +150,7 @@ const (
 	peerListen = peerHost + ":0"
 )
 
-// stopDrained stops broker i, the broker with the highest id, because it holds no replicas any
-// more.
+// stopDrained stops broker i, the broker with the highest id, because it no longer holds replicas.
 func (c *cluster) stopDrained(i int, stop context.CancelFunc) {
 	if brokers := c.brokers.Load(); brokers != nil {
 		fewer := slices.Clone(*brokers)[:i]
@@ -159,9 +160,9 @@ func (c *cluster) stopDrained(i int, stop context.CancelFunc) {
 	c.print(fmt.Sprintf("broker %d drained and stopped", i))
 }
 
-// supervise performs periodic actions until ctx ends. It lets elections start after startGrace,
-// even if not all brokers have started. It stops drained brokers, beginning with the highest id. It
-// restores preferred leaders.
+// supervise performs periodic actions until ctx ends. After startGrace, it permits elections even
+// if not all brokers have started. It stops drained brokers, beginning with the highest id. It
+// returns leadership to the preferred leaders.
 func (c *cluster) supervise(ctx context.Context, drained func(i int)) {
 	tick := time.NewTicker(superviseInterval)
 	defer tick.Stop()
@@ -192,7 +193,7 @@ func (c *cluster) supervise(ctx context.Context, drained func(i int)) {
 	}
 }
 
-// warn logs that a change of the metadata could not be written. The caller retries the change
+// warn logs that a change of the metadata could not be written. The caller must retry the change
 // later.
 func (c *cluster) warn(change string, err error) {
 	if err != nil {
@@ -213,8 +214,8 @@ func (c *cluster) awaitBrokers(ctx context.Context) error {
 
 // awaitServing waits until all partitions whose records are not lost are served. Each time
 // slowStart passes, it logs a partition that is not served. If AcceptDataLoss is set, it performs
-// unclean elections: after slowStart, so that all brokers can start first, and for partitions whose
-// records are lost as soon as all other partitions are served.
+// unclean elections. It does so when slowStart has passed, so that all brokers can start first, or
+// as soon as all partitions without lost records are served.
 func (c *cluster) awaitServing(ctx context.Context) error {
 	for {
 		waitCtx, cancel := context.WithTimeout(ctx, slowStart)
@@ -230,7 +231,7 @@ func (c *cluster) awaitServing(ctx context.Context) error {
 			}
 			c.warn("unclean elections", c.store.AcceptDataLoss())
 			if len(c.store.Lost()) == lost {
-				return nil // the replicas are down
+				return nil // the replicas are on brokers that are down
 			}
 			continue
 		}

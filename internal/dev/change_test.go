@@ -57,8 +57,8 @@ func TestManifestChangesAreApplied(t *testing.T) {
 	}
 }
 
-// TestDefaultNumberOfPartitionsAppliesToNewTopics: a topic whose manifest does not contain the
-// number of partitions keeps the number with which it was created.
+// TestDefaultNumberOfPartitionsAppliesToNewTopics checks that a topic whose manifest does not set
+// the number of partitions keeps the number with which it was created.
 func TestDefaultNumberOfPartitionsAppliesToNewTopics(t *testing.T) {
 	defaults := func(partitions string) string {
 		return logCluster("brokers: 1, topicDefaults: {partitions: " + partitions + "}")
@@ -83,9 +83,9 @@ func TestDefaultNumberOfPartitionsAppliesToNewTopics(t *testing.T) {
 	r.log.await("partitions cannot shrink, as records would be lost")
 }
 
-// TestInvalidChangeDoesNotAffectOthers: an invalid change of a topic is logged with the API
-// server's message, and the changes of other topics are applied. If a manifest cannot be read, no
-// change is applied.
+// TestInvalidChangeDoesNotAffectOthers checks that an invalid change of a topic is logged with the
+// API server's message, and that changes of other topics are applied. If a manifest cannot be read,
+// no change is applied.
 func TestInvalidChangeDoesNotAffectOthers(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 2"))
 	r := start(t, opts)
@@ -108,8 +108,8 @@ func TestInvalidChangeDoesNotAffectOthers(t *testing.T) {
 	r.line("topic d ")
 	r.log.await("heartwood dev runs 1; restart it to change their number")
 
-	// The brokers apply the new image shortly after the line was printed; the producer retries
-	// until then.
+	// The brokers apply the new metadata image shortly after the line is printed. Until then, the
+	// producer retries.
 	if err := r.client().ProduceSync(t.Context(),
 		&kgo.Record{Topic: "d", Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -124,9 +124,9 @@ func TestInvalidChangeDoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-// TestAllKindsOfFileChangesAreDetected: manifests are changed in place, by a rename, through a
-// symbolic link, by the replacement of a symbolic link as in a ConfigMap volume, and in a directory
-// that is created again.
+// TestAllKindsOfFileChangesAreDetected changes manifests in place, by a rename, and through a
+// symbolic link. It also replaces a symbolic link as in a ConfigMap volume, and changes a file in a
+// directory that was created again.
 func TestAllKindsOfFileChangesAreDetected(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, topics ...string) {

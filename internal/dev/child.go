@@ -24,23 +24,23 @@ import (
 type ChildOptions struct {
 	NodeID    int32
 	Listeners []broker.Listener
-	// PeerHost is the host at which other brokers reach the broker; "": the advertised address.
+	// PeerHost is the host at which other brokers reach this broker; "": the advertised address.
 	PeerHost string
-	// Certificates is the directory of the broker's certificates, which the parent keeps up to
-	// date; "": the cluster needs none.
+	// Certificates is the directory with the broker's certificates, which the parent process keeps up
+	// to date; "": the cluster needs no certificates.
 	Certificates string
-	Cluster      string // name of the LogCluster, with Certificates
+	Cluster      string // name of the LogCluster; used with Certificates
 	DataDir      string
 	Rack         string
 	HTTP         string // "": the process serves no HTTP
 	Hosts        []string
 	Pprof        bool // serve profiles on the HTTP port
 	Logger       *slog.Logger
-	Level        *loglevel.Level // of Logger
+	Level        *loglevel.Level // level of Logger
 }
 
-// RunChild runs one broker with the metadata store of its parent process, which it reaches through
-// file descriptor 3. The broker shuts down when ctx ends or the parent exits.
+// RunChild runs one broker. The broker uses the metadata store of the parent process, through file
+// descriptor 3. It shuts down when ctx ends or the parent process exits.
 func RunChild(ctx context.Context, opts ChildOptions) error {
 	socket := os.NewFile(childSocket, "store")
 	store, err := net.FileConn(socket)
@@ -74,7 +74,7 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running, stopHTTP := context.WithCancel(ctx)
 	group.Go(func() error {
-		defer stopHTTP() // HTTP is served until the broker has stopped
+		defer stopHTTP() // serve HTTP until the broker has stopped
 		return b.Run(ctx)
 	})
 	if opts.Certificates != "" {
@@ -86,7 +86,7 @@ func RunChild(ctx context.Context, opts ChildOptions) error {
 	return group.Wait()
 }
 
-// load reads the certificates of the broker.
+// load reads the broker's certificates.
 func (o *ChildOptions) load(into *broker.Certificates) error {
 	files, err := readPrivate(o.Certificates)
 	if err != nil {
@@ -99,8 +99,8 @@ func (o *ChildOptions) load(into *broker.Certificates) error {
 	return into.Update(files, names, o.NodeID)
 }
 
-// reload reads the certificates regularly until ctx ends. The parent replaces them weeks before
-// they expire.
+// reload reads the certificates regularly until ctx ends. The parent process replaces them weeks
+// before they expire.
 func (o *ChildOptions) reload(ctx context.Context, into *broker.Certificates) {
 	tick := time.NewTicker(secureInterval)
 	defer tick.Stop()

@@ -18,8 +18,9 @@ import (
 // consolePath is the path of the console on the HTTP port.
 const consolePath = "/console/"
 
-// newConsole returns the console of the cluster. It reaches the brokers as any client does: over
-// HTTP at httpAddress, or with --processes at the port of each process, and by the Kafka protocol.
+// newConsole returns the cluster's console. The console connects to the brokers like any client:
+// over the Kafka protocol, and over HTTP at httpAddress or, with --processes, at each process's
+// port.
 func (c *cluster) newConsole(httpAddress string) *console.Console {
 	return console.New(console.Options{
 		Cluster:  c.initial.clusterName(),
@@ -32,11 +33,11 @@ func (c *cluster) newConsole(httpAddress string) *console.Console {
 }
 
 // httpAddresses returns the addresses at which the brokers serve HTTP. With --processes and a port
-// that the system chooses, the brokers serve no HTTP. In this case it returns the address of this
-// process, whose response states that.
+// that the system chooses, the brokers serve no HTTP. Then httpAddresses returns this process's
+// address, whose response says that.
 func (c *cluster) httpAddresses(own string) (addresses []string) {
 	if !c.opts.Processes || c.http.port == 0 {
-		_, port, _ := net.SplitHostPort(own) // it is the address of a listener
+		_, port, _ := net.SplitHostPort(own) // cannot fail for the address of a listener
 		return []string{net.JoinHostPort(c.http.dialHost(), port)}
 	}
 	for i := range c.store.Running() {
@@ -60,8 +61,8 @@ func (c *cluster) consoleKafka() (*kafka.Client, error) {
 	return kafka.New(bootstrap, kafka.Through(c.dialBroker))
 }
 
-// dialBroker connects to the address of a broker in the metadata that clients get. The brokers
-// listen on other ports than they advertise if --advertise names the outside of a container.
+// dialBroker connects to a broker's endpoint in the metadata that clients receive. The broker may
+// listen on another port: with --advertise, the endpoint can be one outside a container.
 func (c *cluster) dialBroker(ctx context.Context, network, endpoint string) (net.Conn, error) {
 	var dialer net.Dialer
 	for i := range c.store.Running() {
@@ -75,8 +76,8 @@ func (c *cluster) dialBroker(ctx context.Context, network, endpoint string) (net
 	return dialer.DialContext(ctx, network, endpoint)
 }
 
-// withConsole serves the console below consolePath, and everything else by next. A browser that
-// opens the root is sent to the console.
+// withConsole serves the console below consolePath, and passes all other requests to next. It
+// redirects a browser that opens the root to the console.
 func withConsole(pages http.Handler, next http.Handler) http.Handler {
 	stripped := http.StripPrefix(strings.TrimSuffix(consolePath, "/"), pages)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +86,7 @@ func withConsole(pages http.Handler, next http.Handler) http.Handler {
 			stripped.ServeHTTP(w, r)
 		case r.Method == http.MethodGet && (r.URL.Path+"/" == consolePath ||
 			r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")):
-			// relative, so that it holds behind a proxy that removes a prefix of the path
+			// A relative location also works behind a proxy that removes a prefix of the path.
 			w.Header().Set("Location", "./console/")
 			w.WriteHeader(http.StatusSeeOther)
 		default:

@@ -31,7 +31,7 @@ const (
 	metadataFile = "metadata.json"
 )
 
-// slowStart is how long the start waits for brokers and partitions before it logs a warning.
+// slowStart is how long a start waits for brokers and partitions before it logs a warning.
 const slowStart = 10 * time.Second
 
 // headerTimeout bounds the time until an HTTP request header has been received.
@@ -52,14 +52,14 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if opts.Pprof && !c.http.loopback() {
-		// The HTTP port has no authentication.
+		// Profiles need a loopback address, because the HTTP port has no authentication.
 		return usage(fmt.Errorf("--pprof with --http %s: profiles are served on a loopback address "+
 			"only, such as 127.0.0.1:9644", c.http))
 	}
 	if opts.Brokers < 0 {
 		return usage(fmt.Errorf("--brokers %d: want at least 1", opts.Brokers))
 	}
-	// Start watching before the manifests are read, so that no change is missed.
+	// Start watching before reading the manifests, so that no change is missed.
 	if c.watcher, err = watch(opts.Manifests, opts.Logger); err != nil {
 		return err
 	}
@@ -82,25 +82,25 @@ type cluster struct {
 	fs     vfs.FS
 	listen address
 	http   address
-	// advertise is the address at which clients reach broker 0; the zero value: that of listen.
+	// advertise is the address at which clients reach broker 0; the zero value: the address in listen.
 	advertise address
 	watcher   *watcher
 	store     *local.Store
-	initial   state // the state that was requested at the start
-	current   state // the state that was applied last
-	// security is nil if no broker needs certificates. Then no client authenticates.
+	initial   state // the state requested at the start
+	current   state // the last state that was applied
+	// security is nil if no broker needs certificates. In that case no client authenticates.
 	security  *security
-	announced map[string]string              // the printed line of each user
-	warned    map[string]bool                // texts of ignored that were logged
+	announced map[string]string              // printed line of each user
+	warned    map[string]bool                // texts of ignored that were already logged
 	brokers   atomic.Pointer[broker.Brokers] // set once all brokers are open
 
-	sources  sources   // the file of each resource
-	removals removals  // due removals of resources without a manifest
-	kept     []absence // resources without a manifest that stay
-	// removalIn is the time until removals must be asked again; 0: it need not.
+	sources  sources   // file of each resource
+	removals removals  // resources without a manifest, to be removed when due
+	kept     []absence // resources that remain without a manifest
+	// removalIn is the time until removals must be evaluated again; 0: no evaluation is necessary.
 	removalIn time.Duration
 
-	reported string // text of the faults and kept resources that were logged last
+	reported string // text of the last logged faults and kept resources
 }
 
 // open validates the manifests, locks the data directory, and applies the manifests to the
@@ -133,7 +133,8 @@ func (c *cluster) open() (unlock func(), err error) {
 	}, nil
 }
 
-// withoutManifests adds to an error of the start how to start while a manifest is missing.
+// withoutManifests adds to an error at the start how the cluster can be started while a manifest is
+// missing.
 func (c *cluster) withoutManifests(fault error) error {
 	_, absent := c.fs.Stat(filepath.Join(c.opts.DataDir, metadataFile))
 	missing := slices.ContainsFunc(c.opts.Manifests, func(path string) bool {
@@ -196,8 +197,8 @@ func (c *cluster) openMetadata(set *manifest.Set) (err error) {
 	return err
 }
 
-// warnIfLost logs a warning if logs exist without metadata. The start continues: new topics adopt
-// the logs of their names, and no log is deleted (ADR 0028).
+// warnIfLost logs a warning if there are logs but no metadata. The start continues: new topics
+// adopt the logs with their names, and no log is deleted (ADR 0028).
 func (c *cluster) warnIfLost(file string) {
 	_, missing := c.fs.Stat(file)
 	_, logs := c.fs.Stat(c.brokerDir(0))
@@ -207,14 +208,14 @@ func (c *cluster) warnIfLost(file string) {
 	}
 }
 
-// brokerDir returns the data directory of broker i.
+// brokerDir returns broker i's data directory.
 func (c *cluster) brokerDir(i int) string {
 	return filepath.Join(c.opts.DataDir, "broker-"+strconv.Itoa(i))
 }
 
 // run runs the HTTP server and the brokers until ctx ends, and then returns nil. The HTTP server
-// starts first and stops last, so that /readyz reports the state of the brokers while they start
-// and stop.
+// starts first and stops last, so that /readyz reports the brokers' state while they start and
+// stop.
 func (c *cluster) run(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -249,7 +250,7 @@ func (c *cluster) run(ctx context.Context) error {
 	return errors.Join(err, serving.Wait())
 }
 
-// listenFault converts an error to a usage error if another address in the flag would avoid it.
+// listenFault converts an error to a usage error if another address in the flag can avoid it.
 func listenFault(flag string, err error) error {
 	for _, fault := range []error{syscall.EADDRINUSE, syscall.EADDRNOTAVAIL, syscall.EACCES} {
 		var failed *net.OpError
@@ -264,8 +265,8 @@ func listenFault(flag string, err error) error {
 	return err
 }
 
-// announce prints a line for each topic, one for each partition that is offline, and then the ready
-// line. Scripts wait for the ready line, so it is the last line of the start.
+// announce prints a line for each topic, a line for each offline partition, and then the ready
+// line. The ready line must be the last line of the start, because scripts wait for it.
 func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	for _, topic := range c.store.Image().Topics {
 		c.print(topicLine(topic))
@@ -277,12 +278,12 @@ func (c *cluster) announce(bootstrap []string, httpAddress string) {
 	c.print(readyLine(bootstrap, httpAddress, c.opts.DataDir))
 }
 
-// print writes a line to the output, and ignores errors.
+// print writes a line to the output. It ignores write errors.
 func (c *cluster) print(line string) { _, _ = fmt.Fprintln(c.opts.Out, line) }
 
-// follow applies the manifests whenever they may have changed, until ctx ends. It runs in the
-// goroutine of Run, so that manifests are never applied concurrently. If manifests change while
-// they are applied, they are applied once more.
+// follow applies the manifests after each possible change, until ctx ends. It runs in Run's
+// goroutine, so manifests are never applied concurrently. If manifests change while they are being
+// applied, they are applied again.
 func (c *cluster) follow(ctx context.Context) {
 	renewal := time.NewTicker(secureInterval)
 	defer renewal.Stop()
@@ -300,8 +301,8 @@ func (c *cluster) follow(ctx context.Context) {
 	}
 }
 
-// removalDue returns a channel that receives when resources may have to be removed; nil if none
-// waits for its removal.
+// removalDue returns a channel that receives a value when resources may have to be removed. It
+// returns nil if no resource waits for removal.
 func (c *cluster) removalDue() <-chan time.Time {
 	if c.removalIn == 0 {
 		return nil
@@ -325,8 +326,8 @@ func (c *cluster) apply() {
 	c.report(fault)
 }
 
-// report logs faults of manifests and kept resources if they differ from the last ones, and prints
-// a line when there are none any more.
+// report logs the faults in manifests and the kept resources if they have changed. It prints a line
+// when there are no more faults.
 func (c *cluster) report(fault error) {
 	text := c.keptText()
 	if fault != nil {
@@ -346,8 +347,8 @@ func (c *cluster) report(fault error) {
 	c.reported = text
 }
 
-// applyManifests applies the manifests, except for changes that are invalid or not possible while
-// the cluster runs. It returns all faults.
+// applyManifests applies the manifests. It omits changes that are invalid or impossible while the
+// cluster runs, and returns all faults.
 func (c *cluster) applyManifests() error {
 	set, err := loadManifests(c.opts.Manifests)
 	if err != nil {
@@ -364,8 +365,8 @@ func (c *cluster) applyManifests() error {
 	return errors.Join(err, c.writeUsers(&next))
 }
 
-// ready returns nil if every broker accepts requests. If each broker is a separate process, it only
-// checks that all brokers have registered.
+// ready returns nil if every broker accepts requests. If each broker is a separate process, it
+// checks only that all brokers have registered.
 func (c *cluster) ready() error {
 	if c.opts.Processes {
 		if up, want := len(c.store.Image().Brokers), c.store.Running(); up < want {
@@ -385,7 +386,7 @@ func (c *cluster) ready() error {
 	return nil
 }
 
-// all returns the brokers of this process, or none before all of them are open.
+// all returns the brokers in this process, or none before all of them are open.
 func (c *cluster) all() broker.Brokers {
 	if brokers := c.brokers.Load(); brokers != nil {
 		return *brokers

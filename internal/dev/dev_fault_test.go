@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/broker"
 )
 
-// TestListenFaults: an error that another address avoids is a usage error and names the flag.
+// TestListenFaults checks that an error that another address can avoid is a usage error that names
+// the flag.
 func TestListenFaults(t *testing.T) {
 	bind := func(errno syscall.Errno) error {
 		return &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", errno)}
@@ -41,8 +42,8 @@ func TestListenFaults(t *testing.T) {
 	}
 }
 
-// TestHTTPAnswersBeforeBrokersAreOpen: before the brokers are open, /readyz fails and the reports
-// contain neither partitions nor topics.
+// TestHTTPAnswersBeforeBrokersAreOpen checks that /readyz fails before the brokers are open, and
+// that the reports contain neither partitions nor topics.
 func TestHTTPAnswersBeforeBrokersAreOpen(t *testing.T) {
 	var c cluster
 	if err := c.ready(); err == nil {

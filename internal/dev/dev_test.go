@@ -50,7 +50,7 @@ func TestRunFromManifests(t *testing.T) {
 	}
 }
 
-// TestMetricsHaveABrokerLabel: each metric of a broker has the label broker (ADR 0005).
+// TestMetricsHaveABrokerLabel checks that each broker metric has the label broker (ADR 0005).
 func TestMetricsHaveABrokerLabel(t *testing.T) {
 	r := start(t, options(t, logCluster("brokers: 2"), topic("a", "partitions: 2")))
 	for _, path := range []string{"/healthz", "/readyz"} {
@@ -124,8 +124,8 @@ func TestDataDirectoryIsLocked(t *testing.T) {
 	}
 }
 
-// TestInvalidFlagsAndManifests: each error wraps ErrUsage. It names the flag, or begins with the
-// path of the field in the manifest.
+// TestInvalidFlagsAndManifests checks that each error wraps ErrUsage. The error names the flag, or
+// begins with the path of the field in the manifest.
 func TestInvalidFlagsAndManifests(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -194,8 +194,8 @@ func singleManifest(t *testing.T, manifest string) func(*Options) {
 	}
 }
 
-// TestInvalidChangesAtARestart: changes that are invalid while the cluster runs are also invalid at
-// a restart.
+// TestInvalidChangesAtARestart checks that changes that are invalid while the cluster runs are also
+// invalid at a restart.
 func TestInvalidChangesAtARestart(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 3"))
 	opts.Brokers = 2
@@ -239,8 +239,8 @@ func TestInvalidChangesAtARestart(t *testing.T) {
 	start(t, opts)
 }
 
-// TestRemovedBrokerIsDrained: a removed broker runs until its replicas have been moved, and no
-// record is lost. It does not run at the next start.
+// TestRemovedBrokerIsDrained checks that a removed broker runs until its replicas have been moved,
+// and that no record is lost. The broker does not run at the next start.
 func TestRemovedBrokerIsDrained(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 3"))
 	opts.Brokers = 3
@@ -270,8 +270,8 @@ func TestRemovedBrokerIsDrained(t *testing.T) {
 	}
 }
 
-// TestFaultsNameTheirFile: an error that results from several manifests names the file of the
-// topic, and the field that causes the error.
+// TestFaultsNameTheirFile checks that an error that results from several manifests names the
+// topic's file and the field that causes the error.
 func TestFaultsNameTheirFile(t *testing.T) {
 	opts := options(t, topic("own", "minInSyncReplicas: 3"), topic("fine", "replicas: 1"),
 		topic("inherits", "partitions: 1"))
@@ -288,8 +288,8 @@ func TestFaultsNameTheirFile(t *testing.T) {
 	}
 }
 
-// TestLostMetadataFile: if the metadata file is missing, a warning is logged and topics adopt their
-// records. If the file is corrupt, Run fails.
+// TestLostMetadataFile checks that a missing metadata file causes a warning, and that topics adopt
+// their records. If the file is corrupt, Run fails.
 func TestLostMetadataFile(t *testing.T) {
 	opts := options(t, topic("a", "partitions: 1, replicas: 2"))
 	opts.Brokers = 2
@@ -345,7 +345,7 @@ func TestFailedStartReleasesItsResources(t *testing.T) {
 	}
 	busy.Close()
 	opts.Listen = "127.0.0.1:0"
-	start(t, opts) // succeeds if the failed start has released directories and ports
+	start(t, opts) // succeeds only if the failed start released directories and ports
 }
 
 func TestStopBeforeReady(t *testing.T) {

@@ -5,11 +5,11 @@
 //   - state.go: the state that manifests and flags request, and its application to the metadata
 //     store. Flags override manifests.
 //   - watch.go: detects changes of manifests.
-//   - removals.go, kept.go, sources.go: decide when a resource that the manifests do not contain
-//     any more is removed. A missing or unreadable file removes nothing (ADR 0330).
+//   - removals.go, kept.go, sources.go: decide when a resource is removed that the manifests no
+//     longer contain. A missing or unreadable file removes nothing (ADR 0330).
 //   - security.go: certificates of brokers and credentials of LogUsers, as files in the data
 //     directory.
-//   - secrets.go: files that stand for the Secrets to which manifests refer.
+//   - secrets.go: files that replace the Secrets to which manifests refer.
 //   - lines.go, announce.go: the lines on standard output.
 //   - console.go: the web console below /console/ on the HTTP port.
 //   - dev.go: Run, and the order of start and stop.

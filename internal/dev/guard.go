@@ -9,9 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/console"
 )
 
-// guard refuses the requests that a web page of another site may have caused, because the HTTP port
-// has no authentication: those to an unknown host name (DNS rebinding), and those that a browser
-// marks as cross-site. Brokers on Kubernetes have no such check: their clients use many names.
+// guard refuses requests that a web page from another site may have caused, because the HTTP port
+// has no authentication. These are requests for an unknown host name (DNS rebinding) and requests
+// that a browser marks as cross-site. Brokers on Kubernetes have no such check, because their clients
+// use many host names.
 func guard(a address, hosts []string, next http.Handler) http.Handler {
 	known := []string{strings.ToLower(a.host)}
 	for _, host := range hosts {
@@ -32,7 +33,7 @@ func guard(a address, hosts []string, next http.Handler) http.Handler {
 	})
 }
 
-// withoutRecords refuses requests for the records of a key if other machines can reach the address,
+// withoutRecords refuses requests for a key's records if other machines can reach the address,
 // because the HTTP port has no authentication.
 func withoutRecords(a address, next http.Handler) http.Handler {
 	if a.loopback() {

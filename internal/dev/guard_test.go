@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestGuard: a page of another site cannot read the API by DNS rebinding, nor send requests to it.
+// TestGuard checks that a page from another site can neither read the API by DNS rebinding nor send
+// requests to it.
 func TestGuard(t *testing.T) {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
@@ -37,7 +38,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestRecordsNeedLoopback: other machines get no records, because the port has no authentication.
+// TestRecordsNeedLoopback checks that other machines receive no records, because the port has no
+// authentication.
 func TestRecordsNeedLoopback(t *testing.T) {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
@@ -61,7 +63,7 @@ func TestRecordsNeedLoopback(t *testing.T) {
 	}
 }
 
-// TestServedHosts: the port of a running cluster has the check.
+// TestServedHosts checks that the HTTP port of a running cluster checks the host name.
 func TestServedHosts(t *testing.T) {
 	c := start(t, options(t))
 	for host, want := range map[string]int{"": http.StatusOK,
@@ -71,7 +73,7 @@ func TestServedHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Host = host // "": that of the URL
+		r.Host = host // "": the host in the URL
 		response, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/credentials"
 )
 
-// ignored returns a text for each field and annotation of the manifests that have no effect here,
-// because they refer to objects of Kubernetes.
+// ignored returns a text for each field and annotation in the manifests that has no effect here,
+// because it refers to Kubernetes objects.
 func (s *state) ignored(dataDir string) (texts []string) {
 	if s.secured() {
 		listeners := s.listeners()
@@ -42,7 +42,8 @@ func (s *state) ignored(dataDir string) (texts []string) {
 }
 
 // ignoredMoves returns texts for fields and annotations that request moves of replicas or configure
-// restarts. Only the operator decides about these; spec.cordoned has effect here, too.
+// restarts. They have no effect here, because only the operator handles them. spec.cordoned does
+// have an effect here.
 func (s *state) ignoredMoves() (texts []string) {
 	if s.cluster == nil {
 		return nil
@@ -71,7 +72,7 @@ func (s *state) ignoredMoves() (texts []string) {
 	return texts
 }
 
-// warnIgnored logs each text of ignored once.
+// warnIgnored logs each text that ignored returns once.
 func (c *cluster) warnIgnored(s *state) {
 	for _, text := range s.ignored(c.opts.DataDir) {
 		if !c.warned[text] {

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/manifest"
 )
 
-// absences returns the resources of earlier manifests that the argument set does not contain.
+// absences returns the resources in earlier manifests that set does not contain.
 func (c *cluster) absences(set *manifest.Set) (absent []absence) {
 	read := map[string]bool{}
 	for _, file := range set.Files() {
@@ -45,9 +45,9 @@ func (c *cluster) absences(set *manifest.Set) (absent []absence) {
 	return absent
 }
 
-// nextState returns the state that manifests and flags request. A resource that the manifests do
-// not contain any more stays until removals decides to remove it. If the argument set is nil, the
-// cluster runs without manifests, and everything stays.
+// nextState returns the state that manifests and flags request. A resource that the manifests no
+// longer contain remains until removals decides to remove it. If set is nil, the cluster runs
+// without manifests, and all resources remain.
 func (c *cluster) nextState(set *manifest.Set, now time.Time) (state, error) {
 	c.removalIn = 0
 	if set == nil {
@@ -63,9 +63,9 @@ func (c *cluster) nextState(set *manifest.Set, now time.Time) (state, error) {
 	return newState(set, c.opts, c.store, c.kept), nil
 }
 
-// keepUnread keeps all resources after manifests could not be read. Admin clients may change and
-// delete the topics of the files with faults and of the missing files, so that a user can remove a
-// topic whose file is lost.
+// keepUnread keeps all resources after manifests could not be read. It permits admin clients to
+// change and delete topics whose file is missing or faulty. So a user can delete a topic whose file
+// is lost.
 func (c *cluster) keepUnread(fault error) error {
 	c.removals, c.removalIn, c.kept = removals{}, 0, nil
 	faulty := map[string]bool{}
@@ -91,7 +91,7 @@ func (c *cluster) keepUnread(fault error) error {
 	return c.store.Keep(topics)
 }
 
-// keptText identifies the kept resources. It is empty if there are none.
+// keptText returns a text that identifies the kept resources, or "" if there are none.
 func (c *cluster) keptText() string {
 	var text strings.Builder
 	for _, a := range c.kept {
@@ -100,7 +100,7 @@ func (c *cluster) keptText() string {
 	return text.String()
 }
 
-// warnKept logs the kept resources of each file, and how to remove them.
+// warnKept logs the kept resources by file, and how to remove them.
 func (c *cluster) warnKept() {
 	groups := map[string][]absence{}
 	for _, a := range c.kept {
@@ -112,7 +112,7 @@ func (c *cluster) warnKept() {
 	}
 }
 
-// warnKeptOf logs the kept resources of one file.
+// warnKeptOf logs the kept resources from one file.
 func (c *cluster) warnKeptOf(kept []absence) {
 	file := kept[0].file
 	remove := "write the file without them"
@@ -134,7 +134,7 @@ func (c *cluster) warnKeptOf(kept []absence) {
 		strings.Join(resources, ","), "remove", remove)
 }
 
-// firstBootstrap returns the bootstrap address of a client of the first listener.
+// firstBootstrap returns the bootstrap address for clients of the first listener.
 func (c *cluster) firstBootstrap() string {
 	addresses := c.bootstrap(c.initial.listeners()[0].Name)
 	if len(addresses) == 0 {

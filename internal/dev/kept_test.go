@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// keeps returns the number of records of a topic of one partition, or -1 if it does not exist.
+// keeps returns the number of records in a topic with one partition, or -1 if the topic does not
+// exist.
 func (r *running) keeps(topic string) int64 {
 	r.t.Helper()
 	ends, err := r.admin().ListEndOffsets(r.t.Context(), topic)
@@ -35,9 +36,10 @@ func (r *running) produce(topic string) {
 	}
 }
 
-// TestMissingManifestRemovesNothing: a file that is missing in a directory removes neither topics
-// nor settings of the cluster, also after a restart. Meanwhile Kafka's tools can delete its topics,
-// but none that a manifest describes (ADR 0330, ADR 0160).
+// TestMissingManifestRemovesNothing checks that a file that is missing in a directory removes
+// neither topics nor settings of the cluster, even after a restart. In the meantime, Kafka's tools
+// can delete the missing file's topics, but no topic that a manifest describes (ADR 0330, ADR
+// 0160).
 func TestMissingManifestRemovesNothing(t *testing.T) {
 	const erased = "partitions: 1, reclaimPolicy: Delete"
 	opts := options(t, topic("stays", erased), topic("clock", erased))
@@ -54,7 +56,7 @@ func TestMissingManifestRemovesNothing(t *testing.T) {
 	if line := r.line("topic new "); !strings.Contains(line, "retention=3h") {
 		t.Errorf("got line %q, want the retention of the missing LogCluster", line)
 	}
-	// The removal of this topic shows that the delay has passed.
+	// The removal of this topic proves that the delay has passed.
 	if line := r.line("topic "); line != "topic clock deleted records=deleted" {
 		t.Errorf("got line %q", line)
 	}
@@ -64,7 +66,7 @@ func TestMissingManifestRemovesNothing(t *testing.T) {
 	}
 	r.stop()
 
-	put(t, opts, "all.yaml", topic("stays", erased)) // while heartwood dev is stopped
+	put(t, opts, "all.yaml", topic("stays", erased)) // while heartwood dev is not running
 	r = start(t, opts)
 	r.log.await("--delete --topic lost")
 	if line := r.line("topic "); line != "topic new deleted records=deleted" {
@@ -93,9 +95,9 @@ func TestMissingManifestRemovesNothing(t *testing.T) {
 	r.line("topic other deleted records=deleted")
 }
 
-// TestUnreadableManifestRemovesNothing: a file that is missing, empty or half-written keeps its
-// topics, and so does a data directory that does not know the files. A topic is removed once its
-// file, without the topic, can be read again.
+// TestUnreadableManifestRemovesNothing checks that the topics in a file remain if the file is
+// missing, empty or half-written. They also remain if the data directory does not know the files. A
+// topic is removed only when its file can be read again and does not contain the topic.
 func TestUnreadableManifestRemovesNothing(t *testing.T) {
 	const erased = "partitions: 1, reclaimPolicy: Delete"
 	opts := options(t, topic("a", erased), topic("b", erased))
@@ -139,7 +141,7 @@ func TestUnreadableManifestRemovesNothing(t *testing.T) {
 		!strings.Contains(err.Error(), "without -f, heartwood dev runs with the topics") {
 		t.Errorf("start without the file: got error %v", err)
 	}
-	// A data directory of an earlier version.
+	// The data directory now looks like one of an earlier version.
 	if err := os.Remove(filepath.Join(opts.DataDir, sourcesFile)); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 // running is a development cluster that a test runs.
 type running struct {
 	t       *testing.T
-	lines   chan string // the lines of standard output
+	lines   chan string // lines of standard output
 	ready   map[string]string
 	topics  []string // the output lines before the ready line
 	cancel  context.CancelFunc
@@ -44,7 +44,7 @@ func options(t *testing.T, manifests ...string) Options {
 	return opts
 }
 
-// put writes a manifest as an editor does: it renames a new file to the name of the old one.
+// put writes a manifest in the way of an editor: it renames a new file to the name of the old one.
 func put(t *testing.T, opts Options, name string, documents ...string) {
 	t.Helper()
 	partial := filepath.Join(t.TempDir(), "partial")
@@ -72,7 +72,7 @@ func start(t *testing.T, opts Options) *running {
 	return startAt(t, opts, slog.LevelInfo)
 }
 
-// startAt is start with a level of the log.
+// startAt is start with a log level.
 func startAt(t *testing.T, opts Options, level slog.Level) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -112,7 +112,7 @@ func startAt(t *testing.T, opts Options, level slog.Level) *running {
 	return nil
 }
 
-// stop stops the cluster as Ctrl-C does, and fails the test if Run returned an error.
+// stop stops the cluster like Ctrl-C, and fails the test if Run returns an error.
 func (r *running) stop() {
 	r.t.Helper()
 	r.cancel()
@@ -123,7 +123,7 @@ func (r *running) stop() {
 	}
 }
 
-// line waits for a line of standard output that begins with prefix.
+// line waits for a line on standard output that begins with prefix.
 func (r *running) line(prefix string) string {
 	r.t.Helper()
 	for line := range r.lines {
@@ -135,10 +135,11 @@ func (r *running) line(prefix string) string {
 	return ""
 }
 
-// waitMax is the timeout of what must succeed. A busy machine must not exceed it.
+// waitMax is the timeout for waits that must succeed. It is long enough for a busy machine.
 const waitMax = await.Limit
 
-// lasting makes a client try for long. A client may ask a broker whose image is not the newest one.
+// lasting returns client options with long retries. They are necessary because a broker's metadata
+// image may not be the newest one.
 func lasting(bootstrap string) []kgo.Opt {
 	return []kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.RetryTimeout(waitMax),
 		kgo.RecordDeliveryTimeout(waitMax), kgo.UnknownTopicRetries(-1),

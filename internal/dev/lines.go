@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// topicLine returns the output line of a topic, which contains its name and key=value pairs.
+// topicLine returns a topic's output line, which contains the topic's name and key=value pairs.
 func topicLine(t *metadata.Topic) string {
 	s := t.Settings
 	fields := []string{
@@ -57,14 +57,14 @@ func formatAge(d time.Duration) string {
 	return text
 }
 
-// readyLine returns the ready line, which contains the addresses. The line is printed exactly once.
+// readyLine returns the ready line with the addresses. It is printed exactly once.
 func readyLine(bootstrap []string, http, dataDir string) string {
 	return fmt.Sprintf("ready bootstrap=%s http=http://%s data=%s console=http://%s%s",
 		strings.Join(bootstrap, ","), http, dataDir, http, consolePath)
 }
 
 // changedLines returns a line for each topic that was created, changed or deleted between two
-// images.
+// metadata images.
 func changedLines(before, after *metadata.Image) []string {
 	var lines []string
 	for _, topic := range after.Topics {
@@ -86,8 +86,8 @@ func changedLines(before, after *metadata.Image) []string {
 	return lines
 }
 
-// clusterLine returns the line for a change of the LogCluster: its name, and the new values of the
-// changed fields. It returns "" without a change.
+// clusterLine returns the line for a change of the LogCluster. It contains the LogCluster's name
+// and the new values of the changed fields. Without a change, clusterLine returns "".
 func clusterLine(before, after *v1alpha1.LogCluster) string {
 	switch {
 	case before == nil && after == nil:
@@ -117,11 +117,11 @@ func clusterLine(before, after *v1alpha1.LogCluster) string {
 	return "logcluster " + after.Name + " " + strings.Join(fields, " ")
 }
 
-// flatten adds the fields of a value, in the form of its JSON, by their paths. A list is one field.
+// flatten adds a value's fields by their JSON paths. A list counts as one field.
 func flatten(into map[string]string, path string, value any) {
 	content, err := json.Marshal(value)
 	if err != nil {
-		return // a spec has been read from JSON
+		return // cannot fail: a spec was read from JSON
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(content, &fields) != nil {

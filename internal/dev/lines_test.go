@@ -121,7 +121,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestSlowStopIsAnnounced: a line is printed if the brokers take longer than slowStop to stop.
+// TestSlowStopIsAnnounced checks that a line is printed if the brokers take longer than slowStop to
+// stop.
 func TestSlowStopIsAnnounced(t *testing.T) {
 	for took, want := range map[time.Duration]bool{slowStop - 1: false, slowStop + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestSlowStopIsAnnounced(t *testing.T) {
 	}
 }
 
-// TestClusterLine: the line of a changed LogCluster contains the fields that have changed.
+// TestClusterLine checks that the line for a changed LogCluster contains the changed fields.
 func TestClusterLine(t *testing.T) {
 	cluster := func(spec string) *v1alpha1.LogCluster {
 		set, err := manifest.Load([]string{write(t, logCluster(spec))})

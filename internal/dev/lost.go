@@ -7,7 +7,7 @@ import (
 )
 
 // announceLost prints a line for each partition that is offline because its records are lost, with
-// the ways to continue. The cluster runs without these partitions.
+// the possible remedies. The cluster runs without these partitions.
 func (c *cluster) announceLost() {
 	for _, p := range c.store.Lost() {
 		brokers := make([]string, len(p.InSync))

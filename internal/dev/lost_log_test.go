@@ -14,13 +14,13 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// produceOrders produces records of a kilobyte to topic orders, with acks=all.
+// produceOrders produces n records of one kilobyte to topic orders, with acks=all.
 func (r *running) produceOrders(n int) {
 	r.t.Helper()
 	client, random := r.client(), rand.New(rand.NewPCG(seed.New(r.t), 1))
 	for i := range n {
 		record := &kgo.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: make([]byte, 1000)}
-		for index := range record.Value { // cannot be compressed
+		for index := range record.Value { // random bytes cannot be compressed
 			record.Value[index] = byte(random.Uint32())
 		}
 		if err := client.ProduceSync(r.t.Context(), record).FirstErr(); err != nil {
@@ -29,7 +29,7 @@ func (r *running) produceOrders(n int) {
 	}
 }
 
-// wantRecords reads topic orders from its start.
+// wantRecords reads topic orders from its start, and fails the test unless it contains n records.
 func (r *running) wantRecords(n int) {
 	r.t.Helper()
 	client, err := kgo.NewClient(append(lasting(r.ready["bootstrap"]),
@@ -47,7 +47,7 @@ func (r *running) wantRecords(n int) {
 	}
 }
 
-// awaitInSync waits until all replicas of topic orders are in sync.
+// awaitInSync waits until topic orders has the given number of in-sync replicas.
 func (r *running) awaitInSync(replicas int) {
 	r.t.Helper()
 	admin := r.admin()
@@ -58,7 +58,7 @@ func (r *running) awaitInSync(replicas int) {
 	})
 }
 
-// ordersDirectory is the directory of topic orders on a broker.
+// ordersDirectory returns the directory of topic orders on a broker.
 func ordersDirectory(opts Options, broker int) string {
 	return filepath.Join(opts.DataDir, fmt.Sprintf("broker-%d", broker), "orders-0")
 }
@@ -71,7 +71,7 @@ func noError(t *testing.T, err error) {
 }
 
 // TestLostLogIsCopiedFromAnotherReplica: the preferred leader loses its log while the cluster is
-// stopped. No record is lost, and the log is complete again afterwards.
+// stopped. No record may be lost, and the log must be complete again afterwards.
 func TestLostLogIsCopiedFromAnotherReplica(t *testing.T) {
 	opts := options(t, logCluster("brokers: 3"),
 		topic("orders", "partitions: 1, replicas: 3, minInSyncReplicas: 2, segment: {size: 16Ki}"))
@@ -121,8 +121,9 @@ func TestLostLogIsCopiedFromAnotherReplica(t *testing.T) {
 	}
 }
 
-// TestLostLogOfTheOnlyReplica: the partition does not begin again at offset 0 before a person has
-// accepted the loss. The cluster starts without it, and says why and how to continue.
+// TestLostLogOfTheOnlyReplica: the only replica of a partition loses its log. The partition must
+// not start again at offset 0 before a user has accepted the loss. The cluster starts without the
+// partition, and prints the reason and the remedy.
 func TestLostLogOfTheOnlyReplica(t *testing.T) {
 	opts := options(t, topic("orders", "partitions: 1, replicas: 1"),
 		topic("other", "partitions: 1, replicas: 1"))

@@ -16,8 +16,8 @@ import (
 // ErrUsage marks errors in flags or manifests.
 var ErrUsage = errors.New("invalid flags or manifests")
 
-// usageError wraps ErrUsage and fault. Its text is only that of fault, which for a manifest begins
-// with the path of the field.
+// usageError wraps ErrUsage and fault. Its text is the text of fault, which begins with the path of
+// the field if the fault is in a manifest.
 type usageError struct{ fault error }
 
 func (e *usageError) Error() string   { return e.fault.Error() }
@@ -25,26 +25,26 @@ func (e *usageError) Unwrap() []error { return []error{ErrUsage, e.fault} }
 
 func usage(fault error) error { return &usageError{fault} }
 
-// Options configures a development cluster. They are the flags of `heartwood dev`.
+// Options configures a development cluster. The fields correspond to the flags of `heartwood dev`.
 type Options struct {
-	Manifests []string // files and directories; none: use the state in the data directory
+	Manifests []string // files and directories; empty: use the state in the data directory
 	Brokers   int      // 0: the number in the LogCluster manifest, or 1 without such a manifest
-	// Listen is the host:port of broker 0, default 127.0.0.1:9092. Broker i listens on port+i, and
-	// on port+100+i for the second listener. With port 0 each broker listens on any free port.
+	// Listen is the host:port of broker 0, default 127.0.0.1:9092. Broker i listens on port+i, and on
+	// port+100+i for the second listener. With port 0, each broker listens on a free port.
 	Listen string
-	// Advertise is the host:port at which clients reach broker 0; "": the address of Listen. The
-	// ports of other brokers and of the second listener follow as those of Listen do.
+	// Advertise is the host:port at which clients reach broker 0; "": the address in Listen. The ports
+	// of other brokers and of the second listener are derived in the same way as those of Listen.
 	Advertise string
-	// HTTP is the host:port of metrics, health and API, default 127.0.0.1:9644; port 0: any free
+	// HTTP is the host:port for metrics, health and the API, default 127.0.0.1:9644; port 0: a free
 	// port.
 	HTTP string
-	// Hosts are names under which clients may open the HTTP port, besides localhost, addresses and
-	// the host of HTTP.
+	// Hosts are the names under which clients may open the HTTP port, in addition to localhost,
+	// addresses and the host in HTTP.
 	Hosts   []string
 	Pprof   bool         // serve profiles on the HTTP port, which must be on a loopback address
 	DataDir string       // default heartwood-data
 	Racks   []string     // broker i is in Racks[i % len(Racks)]
-	Out     io.Writer    // for one line per topic, and the ready line; default: discards them
+	Out     io.Writer    // output of one line per topic, and the ready line; default: discards them
 	Logger  *slog.Logger // default: discards everything
 	// AcceptDataLoss allows unclean elections for partitions whose in-sync replicas have all lost
 	// their disks.
@@ -52,8 +52,8 @@ type Options struct {
 	Processes      bool   // one process per broker, with this binary
 	NoRestart      bool   // no restart of a process that has exited
 	LogLevel       string // log level of the broker processes; default: warn
-	// Level is the level of Logger, which the brokers in this process set to that of the
-	// LogCluster; nil: the level does not change.
+	// Level is the level of Logger. The brokers in this process set it to the LogCluster's log level.
+	// If Level is nil, the level does not change.
 	Level *loglevel.Level
 }
 
@@ -103,23 +103,23 @@ func parseAddress(flag, text string) (address, error) {
 
 func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(a.port)) }
 
-// anyHost reports whether the address stands for all interfaces.
+// anyHost reports whether the address means all interfaces.
 func (a address) anyHost() bool {
 	ip, err := netip.ParseAddr(a.host)
 	return a.host == "" || err == nil && ip.IsUnspecified()
 }
 
-// loopback reports whether the address is on the loopback interface. The only host name that counts
-// as loopback is localhost, because parseAddress resolves no host.
+// loopback reports whether the address is on the loopback interface. localhost is the only host
+// name that counts as loopback, because parseAddress does not resolve hosts.
 func (a address) loopback() bool {
 	ip, err := netip.ParseAddr(a.host)
 	return a.host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// listenerPorts is the distance between the ports of two listeners of a broker.
+// listenerPorts is the distance between the ports of a broker's two listeners.
 const listenerPorts = 100
 
-// forBrokers checks that n brokers can listen on the address with a number of listeners.
+// forBrokers checks that n brokers can listen on the address with the given number of listeners.
 func (a address) forBrokers(n, listeners int) error {
 	last := a.port + listenerPorts*(listeners-1) + n - 1
 	switch {
@@ -130,16 +130,16 @@ func (a address) forBrokers(n, listeners int) error {
 		return usage(fmt.Errorf("--%s %s: several listeners allow at most %d brokers", a.flag, a,
 			listenerPorts))
 	case a.port == 0 && a.anyHost():
-		// The broker advertises 127.0.0.1 with the port, so the port must be known before it
+		// The broker advertises 127.0.0.1 with the port, so the port must be known before the broker
 		// listens.
 		return usage(fmt.Errorf("--%s %s: port 0 requires a host", a.flag, a))
 	}
 	return nil
 }
 
-// broker returns the address on which broker i listens for a listener, and the advertised address
-// if the two differ. Parameter listener is the index of the listener. A broker that listens on all
-// interfaces advertises the loopback address, because all clients are local.
+// broker returns the address on which broker i listens for a listener. If the advertised address
+// differs, it returns that address too. Parameter listener is the listener's index. A broker that
+// listens on all interfaces advertises the loopback address, because all clients are local.
 func (a address) broker(i, listener int) (listen, advertise string) {
 	if a.port != 0 {
 		a.port += i + listenerPorts*listener
@@ -152,7 +152,7 @@ func (a address) broker(i, listener int) (listen, advertise string) {
 	return listen, advertise
 }
 
-// dialHost returns the host at which this machine reaches the address.
+// dialHost returns the host at which this machine can connect to the address.
 func (a address) dialHost() string {
 	if a.anyHost() {
 		return "127.0.0.1"
@@ -160,7 +160,8 @@ func (a address) dialHost() string {
 	return a.host
 }
 
-// parseAdvertise parses the value of --advertise for brokers that listen on an address.
+// parseAdvertise parses the value of --advertise. Parameter listen is the address on which broker 0
+// listens.
 func parseAdvertise(text string, listen address) (address, error) {
 	if text == "" {
 		return address{}, nil

@@ -25,19 +25,19 @@ import (
 )
 
 const (
-	// restartDelay is the pause before the restart of a process that has run for less than
-	// restartDelay. Other processes are restarted at once, as by the kubelet.
+	// restartDelay is the pause before a process is restarted that has run for less than restartDelay.
+	// Other processes are restarted immediately, as by the kubelet.
 	restartDelay = time.Second
-	// stopTimeout is how long a process may take before it is killed: for its shutdown, or to exit
-	// after its connection to the metadata store has ended.
+	// stopTimeout is how long a process may take to exit before it is killed. The time starts when
+	// the process must shut down, or when its connection to the metadata store has ended.
 	stopTimeout = 40 * time.Second
 )
 
-// childSocket is the file descriptor of the child's end of the socket pair: the first one after
-// standard error.
+// childSocket is the file descriptor of the child's end of the socket pair. It is the first
+// descriptor after standard error.
 const childSocket = 3
 
-// superviseProcess runs broker i in a separate process, and restarts the process when it exits,
+// superviseProcess runs broker i in a separate process. It restarts the process when it exits,
 // until ctx ends. If the first process exits before the broker has registered, superviseProcess
 // returns an error, which stops the cluster.
 func (c *cluster) superviseProcess(ctx context.Context, i int) error {
@@ -73,11 +73,11 @@ func restartPause(lived time.Duration) time.Duration {
 	return restartDelay
 }
 
-// process is the process of a broker, together with the processes that replace it after a restart.
+// process is a broker's process, including the processes that replace it after a restart.
 type process struct {
 	cluster *cluster
 	id      int
-	// registered is the last registration of the broker, or nil if it has not registered yet.
+	// registered is the broker's last registration; nil: the broker has not registered yet.
 	registered atomic.Pointer[metadata.Broker]
 }
 
@@ -125,14 +125,14 @@ func wait(ctx context.Context, command *exec.Cmd, sessionEnded <-chan struct{}) 
 		return err
 	case <-ctx.Done():
 		signaled = true
-		// Signal fails only if the process has exited, which Wait reports.
+		// Signal fails only if the process has exited, and Wait reports that.
 		_ = command.Process.Signal(syscall.SIGTERM)
 	case <-sessionEnded:
 	}
 	select {
 	case err := <-exited:
 		if signaled && exitedBy(err, syscall.SIGTERM) {
-			// The process had not installed its signal handler yet, so it had nothing to stop.
+			// The process had not installed its signal handler yet, so there was nothing to shut down.
 			return nil
 		}
 		return err
@@ -143,7 +143,7 @@ func wait(ctx context.Context, command *exec.Cmd, sessionEnded <-chan struct{}) 
 	}
 }
 
-// exitedBy reports whether a signal has terminated a process.
+// exitedBy reports whether the signal has terminated a process.
 func exitedBy(err error, signal syscall.Signal) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -153,8 +153,8 @@ func exitedBy(err error, signal syscall.Signal) bool {
 	return ok && status.Signaled() && status.Signal() == signal
 }
 
-// command returns the command of the process, which uses this binary. The process is in a separate
-// process group, so that Ctrl-C in the terminal does not reach it and the parent controls the
+// command returns the command for the process, which uses this binary. The process is in a separate
+// process group. So Ctrl-C in the terminal does not reach it, and the parent process controls its
 // shutdown.
 func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	binary, err := os.Executable()
@@ -166,7 +166,8 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode listeners: %w", err)
 	}
-	// The end of a context would kill the process. wait stops the process gracefully instead.
+	// No context is used, because the end of a context would kill the process. wait stops it
+	// gracefully.
 	command := exec.CommandContext(context.Background(), binary, "dev-broker", "--node-id",
 		strconv.Itoa(p.id), "--listeners", string(listeners),
 		"--data-dir", c.brokerDir(p.id), "--rack", c.opts.rack(p.id), "--http", c.childHTTP(p.id),
@@ -182,7 +183,7 @@ func (p *process) command(socket *os.File) (*exec.Cmd, error) {
 	return command, nil
 }
 
-// listeners returns the listeners of the process. After a restart it uses the same ports, which
+// listeners returns the listeners for the process. After a restart it uses the same ports, which
 // clients know, even if the system chose them at the first start.
 func (p *process) listeners() []broker.Listener {
 	all, self := p.cluster.listeners(p.id), p.registered.Load()
@@ -197,8 +198,8 @@ func (p *process) listeners() []broker.Listener {
 	return all
 }
 
-// childHTTP returns the HTTP address of broker i, whose port is the cluster's HTTP port + 1 + i. If
-// the system chooses the cluster's HTTP port, childHTTP returns "", and the broker serves no HTTP.
+// childHTTP returns broker i's HTTP address. Its port is the cluster's HTTP port + 1 + i. If the
+// system chooses the cluster's HTTP port, childHTTP returns "", and the broker serves no HTTP.
 func (c *cluster) childHTTP(i int) string {
 	if c.http.port == 0 {
 		return ""
@@ -208,9 +209,9 @@ func (c *cluster) childHTTP(i int) string {
 	return next.String()
 }
 
-// redirectAPI responds to API requests with status 421 and the HTTP addresses of the brokers, at
-// the host of the request. No broker runs in this process, and an empty list would look like an
-// empty cluster.
+// redirectAPI responds to API requests with status 421 and the brokers' HTTP addresses, using the
+// host in the request. No broker runs in this process, and a response with an empty list would look
+// like an empty cluster.
 func (c *cluster) redirectAPI(own http.Handler) http.Handler {
 	answer := report.Failure{Reason: "Misdirected", Error: "with --processes each broker has its " +
 		"own HTTP port: set a port with --http to enable these ports"}
@@ -231,8 +232,8 @@ func (c *cluster) redirectAPI(own http.Handler) http.Handler {
 	})
 }
 
-// childrenHTTP returns the HTTP addresses of all brokers for a client that has connected to host,
-// with or without a port.
+// childrenHTTP returns the HTTP addresses of all brokers for a client that has connected to host.
+// Parameter host may contain a port.
 func (c *cluster) childrenHTTP(host string) (addresses []string) {
 	if c.http.port == 0 {
 		return nil
@@ -247,7 +248,7 @@ func (c *cluster) childrenHTTP(host string) (addresses []string) {
 	return addresses
 }
 
-// recordingSession is a local.Session that stores the registration of its broker in process.
+// recordingSession is a local.Session that stores its broker's registration in process.
 type recordingSession struct {
 	local.Session
 	process *process
@@ -260,10 +261,10 @@ func (s recordingSession) Run(ctx context.Context, self metadata.Broker,
 	return s.Session.Run(ctx, self, apply)
 }
 
-// socketPair returns a connected pair of sockets. A child process inherits a socket only if it is
-// passed to the child explicitly.
+// socketPair returns two connected sockets. A child process inherits a socket only if it is passed
+// to the child explicitly.
 func socketPair() (ours net.Conn, theirs *os.File, err error) {
-	// macOS has no SOCK_CLOEXEC. The lock keeps a child from starting before CloseOnExec.
+	// macOS has no SOCK_CLOEXEC. The lock prevents a child process from starting before CloseOnExec.
 	syscall.ForkLock.RLock()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -275,7 +276,7 @@ func socketPair() (ours net.Conn, theirs *os.File, err error) {
 		return nil, nil, fmt.Errorf("create socket pair: %w", err)
 	}
 	parent, child := os.NewFile(uintptr(pair[0]), "store"), os.NewFile(uintptr(pair[1]), "broker")
-	defer func() { _ = parent.Close() }() // FileConn has duplicated the descriptor
+	defer func() { _ = parent.Close() }() // FileConn duplicates the descriptor
 	if ours, err = net.FileConn(parent); err != nil {
 		_ = child.Close()
 		return nil, nil, fmt.Errorf("open socket pair: %w", err)

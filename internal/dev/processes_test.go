@@ -16,12 +16,12 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestProcessTerminatedBeforeItsSignalHandler: if wait stops a process with SIGTERM before the
-// process has installed its signal handler, the signal terminates the process. This is not an
-// error. A signal that another process sends is an error.
+// TestProcessTerminatedBeforeItsSignalHandler: wait stops a process with SIGTERM before the process
+// has installed its signal handler, so the signal terminates the process. This is not an error, but
+// a signal that another process sends is an error.
 func TestProcessTerminatedBeforeItsSignalHandler(t *testing.T) {
 	for name, c := range map[string]struct {
-		signal    syscall.Signal // sent by another process; 0: no signal, wait stops the process
+		signal    syscall.Signal // sent by another process; 0: none, and wait stops the process
 		isSuccess bool
 	}{
 		"stopped": {0, true}, "killed": {syscall.SIGKILL, false},
@@ -30,7 +30,7 @@ func TestProcessTerminatedBeforeItsSignalHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			command := exec.Command("sleep", "600") // has no signal handler
+			command := exec.Command("sleep", "600") // a program without a signal handler
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -46,8 +46,8 @@ func TestProcessTerminatedBeforeItsSignalHandler(t *testing.T) {
 	}
 }
 
-// TestRestartPauseAfterEarlyExit: a process that exits early is restarted after a pause. Without
-// the pause, a process that always fails would be started a hundred times per second.
+// TestRestartPauseAfterEarlyExit checks that a process that exits early is restarted after a pause.
+// Without the pause, a process that always fails would be restarted a hundred times per second.
 func TestRestartPauseAfterEarlyExit(t *testing.T) {
 	for lived, want := range map[time.Duration]time.Duration{0: restartDelay,
 		restartDelay - 1: restartDelay, restartDelay: 0, time.Hour: 0} {
@@ -57,8 +57,8 @@ func TestRestartPauseAfterEarlyExit(t *testing.T) {
 	}
 }
 
-// TestReadyCountsProcesses: with --processes, the cluster is ready when the process of every broker
-// has registered.
+// TestReadyCountsProcesses checks that with --processes, the cluster is ready when every broker's
+// process has registered.
 func TestReadyCountsProcesses(t *testing.T) {
 	mem := vfs.NewMem()
 	if err := mem.MkdirAll("/data"); err != nil {
@@ -118,7 +118,7 @@ func TestParentReturnsTheAddressesOfBrokers(t *testing.T) {
 			if status != http.StatusOK && !strings.Contains(answer.Body.String(), want) {
 				t.Errorf("%s: got %s, want text %q", path, answer.Body, want)
 			}
-			// The client has reached the parent as example.com.
+			// The request's host is example.com, so the response contains example.com.
 			addresses := strings.Contains(answer.Body.String(),
 				`"addresses":["example.com:9645","example.com:9646"]`)
 			if status != http.StatusOK && addresses != (port != 0) {

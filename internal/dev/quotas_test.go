@@ -15,15 +15,15 @@ import (
 const quotaCluster = `listeners: [{name: tls, port: 9093, tls: {}, authentication: [{type: ScramSha512}]}],
   brokers: 1`
 
-// throttles records the longest throttle in a client's responses, in ns.
+// throttles records the longest throttle time in a client's responses, in ns.
 type throttles struct{ longest atomic.Int64 }
 
 func (h *throttles) OnBrokerThrottle(_ kgo.BrokerMetadata, interval time.Duration, _ bool) {
 	h.longest.Store(max(h.longest.Load(), int64(interval)))
 }
 
-// TestUsersStayWithinTheirQuotas lets a producer and a consumer exceed their quotas, which
-// permit 1,000 KiB at once and 100 KiB a second. Another user is not throttled.
+// TestUsersStayWithinTheirQuotas lets a producer and a consumer exceed their quotas, which permit a
+// burst of 1,000 KiB and 100 KiB per second. Another user must not be throttled.
 func TestUsersStayWithinTheirQuotas(t *testing.T) {
 	acls := ", acls: [{resource: {type: Topic, name: orders}, operations: [Read, Write]}]"
 	scram := "authentication: {type: Scram}" + acls
@@ -31,11 +31,11 @@ func TestUsersStayWithinTheirQuotas(t *testing.T) {
 		logUser("alice", scram), logUser("bob", scram+", quotas: {produceBytes: 100Ki}"),
 		logUser("carol", scram+", quotas: {fetchBytes: 100Ki}"))
 	start(t, opts)
-	// A bucket refills while a client is slow. So a client with a quota continues until it was
-	// throttled, up to most records.
+	// A quota's bucket refills while a client is slow. So a client with a quota continues until it was
+	// throttled, but sends at most most records.
 	const recordBytes, records, most = 64 << 10, 20, 1000
 	value := bytes.Repeat([]byte{1}, recordBytes)
-	// The throttle after the last request or response does not delay the client any more.
+	// The throttle time in the last response no longer delays the client.
 	const least = ((records-2)*recordBytes - 1000<<10) * time.Second / (100 << 10)
 	for _, user := range []string{"bob", "alice"} {
 		hook := &throttles{}
@@ -68,7 +68,7 @@ func TestUsersStayWithinTheirQuotas(t *testing.T) {
 			return n < records || user == "carol" && n < most && hook.longest.Load() == 0
 		}
 		for got := 0; continues(got); {
-			if got >= records { // read the records again
+			if got >= records { // start reading again from the first record
 				client.SetOffsets(map[string]map[int32]kgo.EpochOffset{"orders": {0: {Epoch: -1}}})
 			}
 			fetches := client.PollFetches(t.Context())
@@ -87,8 +87,9 @@ func TestUsersStayWithinTheirQuotas(t *testing.T) {
 	}
 }
 
-// TestAdminClientsChangeQuotas: a LogUser of a manifest is changed in the manifest, and other
-// users by Kafka's admin requests. Their quotas remain after a restart.
+// TestAdminClientsChangeQuotas checks that a LogUser with a manifest is changed only in the
+// manifest, and that other users are changed by Kafka's admin requests. Their quotas must remain
+// after a restart.
 func TestAdminClientsChangeQuotas(t *testing.T) {
 	opts := options(t, logCluster(quotaCluster+", authorization: {type: Simple, "+
 		"superUsers: [admin]}"), logUser("admin", "authentication: {type: Scram}"),

@@ -5,27 +5,28 @@ import (
 )
 
 // removalDelay is how long a file must lack a resource before the resource is removed. An editor
-// that truncates the file before it writes it takes less.
+// that truncates a file and then writes it takes less time.
 const removalDelay = 5 * time.Second
 
-// absence is a resource of an earlier manifest that no manifest contains any more.
+// absence is a resource in an earlier manifest that no manifest contains any more.
 type absence struct {
 	resource string // Kind/name
 	topic    string // Kafka name of a Topic; empty for other kinds
-	file     string // that contained the resource last; empty: unknown
-	read     bool   // the file is present and was read, and does not contain the resource
+	file     string // file that last contained the resource; empty: unknown
+	read     bool   // true if the file was read, and does not contain the resource
 }
 
-// removals decides when absent resources are removed. It is pure; now must never decrease.
+// removals decides when absent resources are removed. It is pure; its argument now must never
+// decrease.
 //
-// A resource is removed once its own file has lacked it for removalDelay. A file that is missing or
-// could not be read removes nothing, and restarts the delay.
+// A resource is removed after its own file has lacked it for removalDelay. If the file is missing
+// or cannot be read, nothing is removed, and the delay starts again.
 type removals struct {
-	since map[string]time.Time // by resource: when its file was first read without it
+	since map[string]time.Time // by resource: when its file was first read without the resource
 }
 
-// step returns the resources to remove now, and the time until the next one may be removed, or 0 if
-// none waits.
+// step returns the resources to remove now. It also returns the time until the next resource can be
+// removed, or 0 if none is waiting.
 func (r *removals) step(now time.Time, absent []absence) (due map[string]bool,
 	wait time.Duration) {
 	before := r.since

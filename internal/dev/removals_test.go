@@ -9,14 +9,14 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestRemovalsWaitForTheFile: a resource is removed once its file has lacked it for removalDelay
-// without interruption, and not before.
+// TestRemovalsWaitForTheFile checks that a resource is removed when its file has lacked it for
+// removalDelay without interruption, and not earlier.
 func TestRemovalsWaitForTheFile(t *testing.T) {
 	start := time.Unix(1000, 0)
 	gone, lost := absence{resource: "Topic/gone", read: true}, absence{resource: "Topic/lost"}
 	for _, test := range []struct {
 		name  string
-		steps []absence // one second after another, each for a second
+		steps []absence // absences in successive seconds
 		want  bool
 	}{
 		{"for the delay", []absence{gone, gone, gone, gone, gone, gone}, true},
@@ -38,14 +38,14 @@ func TestRemovalsWaitForTheFile(t *testing.T) {
 	}
 }
 
-// TestRemovalsAgainstModel compares random histories with a model that searches the whole history
-// of each resource. It also checks that the wait leads to the earliest next removal.
+// TestRemovalsAgainstModel compares random histories with a model that searches each resource's
+// whole history. It also checks that the returned wait leads to the earliest next removal.
 func TestRemovalsAgainstModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 200) {
 		random := rand.New(rand.NewPCG(seed, 33))
 		now := time.Unix(0, 0)
 		var r removals
-		lackedSince := map[string]time.Time{} // the model: begin of the present interval
+		lackedSince := map[string]time.Time{} // the model: start of the current interval
 		for range 60 {
 			var absent []absence
 			want, earliest := map[string]bool{}, time.Duration(0)
@@ -66,7 +66,7 @@ func TestRemovalsAgainstModel(t *testing.T) {
 				}
 				if age := now.Sub(lackedSince[name]); age >= removalDelay {
 					want[name] = true
-					delete(lackedSince, name) // it is removed, or is created again
+					delete(lackedSince, name) // the resource was removed or is created again
 				} else if rest := removalDelay - age; earliest == 0 || rest < earliest {
 					earliest = rest
 				}

@@ -12,13 +12,14 @@ import (
 	"heartwood.dev/heartwood/internal/pki"
 )
 
-// secretsDir contains a directory for each Secret to which manifests refer, with a file for each
-// key.
+// secretsDir is the directory that replaces Secrets. It contains a directory for each Secret to
+// which manifests refer, with a file for each key.
 const secretsDir = "secrets"
 
-// addForeignCAs adds the CAs in listeners that do not belong to this cluster: the CAs of client
-// certificates, and of the servers that publish the keys of tokens. Without these CAs, the CAs of
-// LogUsers or the public CAs would apply, so an error prevents the start.
+// addForeignCAs adds the CAs in the listeners that do not belong to this cluster. These are the CAs
+// of client certificates, and the CAs of the servers that publish token keys. If one cannot be
+// read, the cluster does not start, because otherwise the LogUsers' CA or the public CAs would be
+// used instead.
 func (s *security) addForeignCAs(listeners v1alpha1.Listeners, data map[string][]byte) error {
 	for i := range listeners {
 		name := listeners[i].Name
@@ -40,7 +41,7 @@ func (s *security) addForeignCAs(listeners v1alpha1.Listeners, data map[string][
 	return nil
 }
 
-// addBundle adds the certificates in keys of Secrets under one key of data.
+// addBundle adds the certificates in several keys of Secrets to data, under one key.
 func (s *security) addBundle(from []v1alpha1.SecretKey, key string, data map[string][]byte) error {
 	if len(from) == 0 {
 		return nil
@@ -61,7 +62,7 @@ func (s *security) addBundle(from []v1alpha1.SecretKey, key string, data map[str
 	return nil
 }
 
-// secretKey reads a key of a Secret.
+// secretKey reads the content of a key in a Secret.
 func (s *security) secretKey(secretKey v1alpha1.SecretKey) ([]byte, error) {
 	content, err := os.ReadFile(s.secretFile(secretKey))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,14 +72,14 @@ func (s *security) secretKey(secretKey v1alpha1.SecretKey) ([]byte, error) {
 	return content, err
 }
 
-// secretFile returns the file that stands for a key of a Secret.
+// secretFile returns the path of the file that replaces a key in a Secret.
 func (s *security) secretFile(secretKey v1alpha1.SecretKey) string {
-	// A name must not lead out of the directory.
+	// Base prevents a name from leading out of the directory.
 	return filepath.Join(s.dir, secretsDir, filepath.Base(secretKey.Name),
 		filepath.Base(secretKey.Key))
 }
 
-// removeOthers deletes the files of a directory that have none of the given names.
+// removeOthers deletes the files in a directory whose names are not in files.
 func removeOthers(dir string, files map[string][]byte) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/jwts"
 )
 
-// putSecret writes a key of a Secret.
+// putSecret writes the file for a key in a Secret.
 func putSecret(t *testing.T, opts Options, name, key string, content []byte) {
 	t.Helper()
 	dir := filepath.Join(opts.DataDir, "secrets", name)
@@ -33,8 +33,8 @@ func putSecret(t *testing.T, opts Options, name, key string, content []byte) {
 	}
 }
 
-// listenerClient returns a client of the only listener, which verifies the broker by the CA of the
-// data directory.
+// listenerClient returns a client that connects to the only listener. It verifies the broker by the
+// CA in the data directory.
 func listenerClient(t *testing.T, opts Options, r *running, certificates []tls.Certificate,
 	more ...kgo.Opt) *kgo.Client {
 	t.Helper()
@@ -54,8 +54,8 @@ func listenerClient(t *testing.T, opts Options, r *running, certificates []tls.C
 	return client
 }
 
-// TestKeysOfTokensAreReadByTheGivenCA: the server of jwksURL has a certificate of the CA in
-// oauth.ca.
+// TestKeysOfTokensAreReadByTheGivenCA checks that token keys are read if the certificate of the
+// server in jwksURL is from the CA in oauth.ca.
 func TestKeysOfTokensAreReadByTheGivenCA(t *testing.T) {
 	idp, ca := jwts.New(t, "https://idp", "one"), certs.New(t, "idp")
 	jwks := httptest.NewUnstartedServer(http.HandlerFunc(
@@ -86,8 +86,8 @@ func TestKeysOfTokensAreReadByTheGivenCA(t *testing.T) {
 	}
 }
 
-// TestClientsHaveCertificatesOfTheGivenCAs: certificates of the users CA are not valid on a
-// listener with clientCAs.
+// TestClientsHaveCertificatesOfTheGivenCAs checks that certificates from the users CA are not valid
+// on a listener with clientCAs.
 func TestClientsHaveCertificatesOfTheGivenCAs(t *testing.T) {
 	corp := certs.New(t, "corp")
 	opts := options(t, logCluster(`listeners: [{name: mtls, port: 9093, tls: {},
@@ -112,7 +112,8 @@ func TestClientsHaveCertificatesOfTheGivenCAs(t *testing.T) {
 	}
 }
 
-// TestRemovedCAIsDeleted: the process of a broker reads all files of its directory.
+// TestRemovedCAIsDeleted checks that the file of a removed CA is deleted, because a broker's
+// process reads all files in its directory.
 func TestRemovedCAIsDeleted(t *testing.T) {
 	const spec = `listeners: [{name: mtls, port: 9093, tls: {}, authentication: [{type: Tls%s}]}],
   brokers: 1`

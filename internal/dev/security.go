@@ -25,25 +25,27 @@ const (
 )
 
 const (
-	// secureInterval is the interval at which certificates are checked for renewal.
+	// secureInterval is how often certificates are checked for renewal.
 	secureInterval = time.Hour
-	// devNamespace stands for the namespace in the certificates of brokers.
+	// devNamespace replaces the namespace in the brokers' certificates.
 	devNamespace = "dev"
 )
 
-// security issues the certificates of brokers and the credentials of LogUsers, as the operator does
-// on Kubernetes. It keeps them in the data directory, in the form of the Secrets' keys as files.
-// Only their owner may read them. The goroutine of Run uses it, except for certificates.
+// security issues the brokers' certificates and the LogUsers' credentials, as the operator does on
+// Kubernetes. It stores them in the data directory, with one file for each key of the Secrets. Only
+// the files' owner may read them. Only Run's goroutine accesses the fields, except for
+// certificates.
 type security struct {
 	dir     string   // data directory
 	cluster string   // name of the LogCluster
-	hosts   []string // at which clients connect
+	hosts   []string // hosts to which clients connect
 	brokers int
 
 	authorities map[string]*pki.Authority
-	// passwords are the passwords of LogUsers and their verifiers, which take time to derive.
+	// passwords contains the LogUsers' passwords with their verifiers, because deriving verifiers
+	// takes time.
 	passwords map[string]password
-	// certificates are those of the brokers of this process, by id.
+	// certificates contains the certificates of the brokers in this process, by broker id.
 	certificates []*broker.Certificates
 }
 
@@ -52,13 +54,13 @@ type password struct {
 	verifiers *v1alpha1.ScramVerifiers
 }
 
-// authorityNames are the directories of the CAs and the names in their certificates.
+// authorityNames maps the CAs' directories to the names in their certificates.
 var authorityNames = map[string]string{
 	"ca": "heartwood dev CA", "users-ca": "heartwood dev users CA",
 	"peer-ca": "heartwood dev peer CA",
 }
 
-// openSecurity reads the CAs, or creates them.
+// openSecurity reads the CAs, or creates them if they do not exist.
 func openSecurity(dataDir, cluster string, hosts []string, brokers int) (*security, error) {
 	s := &security{dir: dataDir, cluster: cluster, hosts: hosts, brokers: brokers,
 		authorities: map[string]*pki.Authority{}, passwords: map[string]password{}}
@@ -81,8 +83,8 @@ func openSecurity(dataDir, cluster string, hosts []string, brokers int) (*securi
 	return s, err
 }
 
-// stepAuthorities creates the CAs, replaces CAs that expire soon, and stores them. The brokers load
-// a new CA at once or, in other processes, long before it issues certificates.
+// stepAuthorities creates missing CAs, replaces CAs that expire soon, and stores them. Brokers load
+// a new CA long before it issues certificates; brokers in this process load it immediately.
 func (s *security) stepAuthorities() error {
 	for directory, name := range authorityNames {
 		next, changed, err := s.authorities[directory].Step(time.Now(),
@@ -105,8 +107,8 @@ func (s *security) stepAuthorities() error {
 	return nil
 }
 
-// update issues the certificates of all brokers that are missing or expire soon, stores them, and
-// lets the brokers of this process use them.
+// update issues all brokers' certificates that are missing or expire soon, and stores them. The
+// brokers in this process use them immediately.
 func (s *security) update(listeners v1alpha1.Listeners) error {
 	names := make([]string, len(listeners))
 	for i := range listeners {
@@ -125,12 +127,12 @@ func (s *security) update(listeners v1alpha1.Listeners) error {
 	return errors.Join(faults...)
 }
 
-// brokerPKIDir returns the directory of a broker's certificates in a data directory.
+// brokerPKIDir returns the directory of a broker's certificates in dataDir.
 func brokerPKIDir(dataDir string, id int) string {
 	return filepath.Join(dataDir, pkiDir, brokerPKI, strconv.Itoa(id))
 }
 
-// issue returns the certificates of a broker, with the keys of v1alpha1.BrokersTLSSecretName.
+// issue returns a broker's certificates, with the keys of the Secret v1alpha1.BrokersTLSSecretName.
 func (s *security) issue(id int, listeners v1alpha1.Listeners) (map[string][]byte, error) {
 	dir := brokerPKIDir(s.dir, id)
 	stored, err := readPrivate(dir)
@@ -164,11 +166,11 @@ func (s *security) issue(id int, listeners v1alpha1.Listeners) (map[string][]byt
 	if err := writePrivate(dir, data); err != nil {
 		return nil, err
 	}
-	// A process would use the CA of a field that was removed from the manifest.
+	// Otherwise a broker's process would use the CA in a field that was removed from the manifest.
 	return data, removeOthers(dir, data)
 }
 
-// leaf returns the stored leaf, or a new one if that is due.
+// leaf returns the stored leaf certificate, or a new one if that is due.
 func (s *security) leaf(authority string, request pki.Request,
 	chain, key []byte) (leaf pki.Leaf, err error) {
 	now := time.Now()
@@ -201,7 +203,7 @@ func (s *security) verifiers(users []*v1alpha1.LogUser) (map[string]*v1alpha1.Sc
 	return all, nil
 }
 
-// password returns the stored password of a user, or a new one, which it stores.
+// password returns a user's stored password, or creates and stores a new one.
 func (s *security) password(u *v1alpha1.LogUser) (password, error) {
 	dir := filepath.Join(s.dir, usersDir, u.Name)
 	content, err := os.ReadFile(filepath.Join(dir, credentials.KeyPassword))
@@ -228,7 +230,7 @@ func (s *security) password(u *v1alpha1.LogUser) (password, error) {
 	return p, nil
 }
 
-// writeUser writes the files with which a user connects.
+// writeUser writes the files with which a user's clients connect.
 func (s *security) writeUser(u *v1alpha1.LogUser, endpoint credentials.Endpoint) (string, error) {
 	dir := filepath.Join(s.dir, usersDir, u.Name)
 	user := credentials.User{Name: u.PrincipalName()}
@@ -261,8 +263,8 @@ func (s *security) writeUser(u *v1alpha1.LogUser, endpoint credentials.Endpoint)
 	return dir, writePrivate(dir, credentials.Files(user, endpoint, absolute))
 }
 
-// listenerHosts returns the hosts of the listeners' certificate: the hosts at which brokers listen
-// and which they advertise, and the names of this machine's loopback interface.
+// listenerHosts returns the hosts for the listeners' certificate: the hosts on which brokers
+// listen, the hosts that they advertise, and the names of this machine's loopback interface.
 func listenerHosts(addresses ...address) []string {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
 	for _, a := range addresses {
@@ -273,7 +275,8 @@ func listenerHosts(addresses ...address) []string {
 	return hosts
 }
 
-// readPrivate reads the files of a directory. A directory that does not exist has none.
+// readPrivate reads the files in a directory. For a directory that does not exist, it returns no
+// files.
 func readPrivate(dir string) (map[string][]byte, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -296,7 +299,7 @@ func readPrivate(dir string) (map[string][]byte, error) {
 
 const temporarySuffix = ".new"
 
-// writePrivate writes files that only their owner may read. Each file is replaced as a whole.
+// writePrivate writes files that only their owner may read. It replaces each file atomically.
 func writePrivate(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -29,7 +29,7 @@ func logUser(name, spec string) string {
 		"}\nspec: {cluster: demo, " + spec + "}\n"
 }
 
-// userFile reads a file of a user.
+// userFile reads one of a user's files.
 func userFile(t *testing.T, opts Options, user, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(opts.DataDir, "users", user, file))
@@ -39,7 +39,7 @@ func userFile(t *testing.T, opts Options, user, file string) string {
 	return string(content)
 }
 
-// connectAs returns a client that connects with the files of a user.
+// connectAs returns a client that connects with a user's files.
 func connectAs(t *testing.T, opts Options, user string, more ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
@@ -69,8 +69,8 @@ func produceOne(ctx context.Context, client *kgo.Client, topic string) error {
 	return client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr()
 }
 
-// TestUsersConnectWithTheirFiles runs a cluster with TLS, SCRAM and client certificates. Users do
-// what their ACLs allow, which change with the manifests.
+// TestUsersConnectWithTheirFiles runs a cluster with TLS, SCRAM and client certificates. It checks
+// that users can do what their ACLs allow, and that the ACLs change with the manifests.
 func TestUsersConnectWithTheirFiles(t *testing.T) {
 	opts := options(t, logCluster(securedCluster), topic("orders", "partitions: 2, replicas: 2"),
 		logUser("admin", "authentication: {type: Scram}"),
@@ -92,7 +92,7 @@ func TestUsersConnectWithTheirFiles(t *testing.T) {
 		logUser("bob", "authentication: {type: Tls}, acls: [{resource: {type: Topic, name: orders}, "+
 			"operations: [Write]}]"))
 	r.line("user bob authentication=Tls acls=1")
-	// Each broker applies the change on its own, and a client asks any of them.
+	// Each broker applies the change independently, and a client may connect to any of them.
 	await.Until(t, "bob is allowed to write", func() bool {
 		err := produceOne(t.Context(), connectAs(t, opts, "bob"), "orders")
 		if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) {
@@ -117,8 +117,8 @@ func TestUsersConnectWithTheirFiles(t *testing.T) {
 	}
 }
 
-// TestSecurityIsKeptWithoutManifests restarts a cluster without manifests: CAs, users and ACLs
-// remain.
+// TestSecurityIsKeptWithoutManifests restarts a cluster without manifests, and checks that CAs,
+// users and ACLs remain.
 func TestSecurityIsKeptWithoutManifests(t *testing.T) {
 	opts := options(t, logCluster(securedCluster), topic("orders", "partitions: 1, replicas: 2"),
 		logUser("alice", "authentication: {type: Scram}, acls: [{resource: {type: Topic, name: "+
@@ -150,8 +150,8 @@ func TestSecurityNeedsMutualTLSBetweenBrokers(t *testing.T) {
 	}
 }
 
-// TestKubernetesFieldsAreNamed: what refers to Secrets and issuers of Kubernetes has no effect
-// here, and the log says what to do instead.
+// TestKubernetesFieldsAreNamed checks that the log names fields that refer to Secrets and issuers
+// on Kubernetes, because they have no effect here. The log also contains the alternative.
 func TestKubernetesFieldsAreNamed(t *testing.T) {
 	const spec = `brokers: 1, listeners: [{name: tls, port: 9093, tls: {secretName: corp},
   authentication: [{type: ScramSha512}]}]`
@@ -166,7 +166,7 @@ func TestKubernetesFieldsAreNamed(t *testing.T) {
 	before := userFile(t, opts, "alice", "password")
 	acl := ", acls: [{resource: {type: Topic, name: orders}, operations: [Write]}]"
 	put(t, opts, "all.yaml", logCluster(spec), user("heartwood.dev/rotate: '1'", acl))
-	r.line("user alice authentication=Scram acls=1") // the files of users are written
+	r.line("user alice authentication=Scram acls=1") // the users' files have been written
 	password := filepath.Join(opts.DataDir, "users", "alice", "password")
 	r.log.await("delete " + password)
 	if err := os.Remove(password); err != nil {
@@ -182,8 +182,8 @@ func TestKubernetesFieldsAreNamed(t *testing.T) {
 	})
 }
 
-// TestPasswordsAreNotLogged is trap 30 of docs/security.md (CVE-2026-33558): at the level debug, no
-// message contains a password, a proof or a key, whether an authentication succeeds or fails.
+// TestPasswordsAreNotLogged is trap 30 of docs/security.md (CVE-2026-33558). At level debug, no log
+// message may contain a password, a proof or a key, whether an authentication succeeds or fails.
 func TestPasswordsAreNotLogged(t *testing.T) {
 	opts := options(t, logCluster(securedCluster), topic("orders", "partitions: 1, replicas: 2"),
 		logUser("admin", "authentication: {type: Scram}"),

@@ -12,13 +12,14 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sourcesFile contains the sources in the data directory (docs/format/manifest-sources.md).
+// sourcesFile is the name of the file in the data directory that contains the sources
+// (docs/format/manifest-sources.md).
 const sourcesFile = "manifest-sources.json"
 
 // sourcesVersion is the format version of the file.
 const sourcesVersion = 1
 
-// sources are the absolute paths of the files that contained each resource last, by Kind/name.
+// sources contains, by Kind/name, the absolute path of the file that last contained each resource.
 type sources map[string]string
 
 // sourcesContent is the content of the file.
@@ -27,8 +28,8 @@ type sourcesContent struct {
 	Files   sources `json:"files"`
 }
 
-// readSources reads the file. Without a file, the sources of all resources are unknown. An error
-// has the same effect, which removes nothing.
+// readSources reads the file. If there is no file, the sources of all resources are unknown. The
+// same holds after an error, so an error removes no resource.
 func readSources(fsys vfs.FS, file string) (sources, error) {
 	content, err := fsys.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,8 +60,8 @@ func (s sources) write(fsys vfs.FS, file string) error {
 	return nil
 }
 
-// next returns the sources after manifests were read: those of their resources, and the previous
-// ones of the absent resources.
+// next returns the sources after manifests were read. It contains the sources of the resources in
+// set, and the previous sources of the absent resources.
 func (s sources) next(set *manifest.Set, absent []absence) sources {
 	next := sources{}
 	for resource, file := range set.Resources() {
@@ -86,8 +87,8 @@ func (c *cluster) updateSources(next sources) error {
 	return nil
 }
 
-// absolute returns the absolute path of a file. It resolves no symbolic link, because a ConfigMap
-// volume replaces the links.
+// absolute returns the absolute path of a file. It does not resolve symbolic links, because a
+// ConfigMap volume replaces them.
 func absolute(file string) string {
 	if path, err := filepath.Abs(file); err == nil {
 		return path

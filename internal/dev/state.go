@@ -19,17 +19,18 @@ type state struct {
 	topics  []*v1alpha1.Topic
 	users   []*v1alpha1.LogUser
 	brokers int
-	// keepCluster is set if the metadata store contains the cluster and no manifest does.
+	// keepCluster is set if the metadata store contains the cluster but no manifest does.
 	keepCluster bool
-	keptTopics  []string // Kafka names of topics without a manifest that stay
+	keptTopics  []string // Kafka names of topics that remain without a manifest
 
-	// set contains the manifests; nil: there are none, and the state is that of the metadata store.
+	// set contains the manifests; nil: there are none, and the state is the content of the metadata
+	// store.
 	set         *manifest.Set
-	brokersFlag bool // --brokers has set brokers
+	brokersFlag bool // true if --brokers has set brokers
 }
 
-// newState returns the state that manifests and flags request. Kept resources are not in the
-// manifests, and stay.
+// newState returns the state that manifests and flags request. Parameter kept contains the
+// resources that remain although no manifest contains them.
 func newState(set *manifest.Set, opts Options, store *local.Store, kept []absence) state {
 	s := state{cluster: set.Cluster, topics: set.Topics, users: set.Users, brokers: 1, set: set}
 	stored, _, _ := store.Manifests()
@@ -55,7 +56,7 @@ func newState(set *manifest.Set, opts Options, store *local.Store, kept []absenc
 	return s
 }
 
-// storedState returns the state in the metadata store, for a start without manifests.
+// storedState returns the state in the metadata store. It is used if there are no manifests.
 func storedState(opts Options, store *local.Store) (s state) {
 	var topics []*v1alpha1.Topic
 	s.cluster, s.brokers, topics = store.Manifests()
@@ -82,9 +83,8 @@ func loadManifests(paths []string) (*manifest.Set, error) {
 	return manifest.Load(paths)
 }
 
-// revertInvalidUpdates replaces each topic whose update is invalid by the topic in the metadata
-// store, and returns the faults. It validates an update against the stored topic, as the API server
-// does.
+// revertInvalidUpdates replaces each topic that has an invalid update by the stored topic, and
+// returns the faults. It validates an update against the stored topic, as the API server does.
 func (s *state) revertInvalidUpdates(store *local.Store) error {
 	_, _, before := store.Manifests()
 	var faults []error
@@ -94,7 +94,7 @@ func (s *state) revertInvalidUpdates(store *local.Store) error {
 		if index < 0 {
 			continue
 		}
-		if topic.Spec.Partitions == 0 { // as kubectl apply, which keeps a field that it never set
+		if topic.Spec.Partitions == 0 { // kubectl apply also keeps a field that it never set
 			topic.Spec.Partitions = before[index].Spec.Partitions
 		}
 		if err := manifest.CheckUpdate(before[index], topic); err != nil {
@@ -118,7 +118,7 @@ func (s *state) revertBrokers(running int) error {
 	return fault
 }
 
-// listeners returns the listeners of the cluster.
+// listeners returns the cluster's listeners.
 func (s *state) listeners() v1alpha1.Listeners {
 	if s.cluster == nil {
 		return v1alpha1.Listeners(nil).OrDefault()
@@ -129,7 +129,7 @@ func (s *state) listeners() v1alpha1.Listeners {
 // secured reports whether brokers need certificates.
 func (s *state) secured() bool { return s.cluster != nil && s.cluster.Spec.Secured() }
 
-// clusterName returns the name of the LogCluster; "" if there is none.
+// clusterName returns the name of the LogCluster, or "" if there is none.
 func (s *state) clusterName() string {
 	if s.cluster == nil {
 		return ""
@@ -137,7 +137,7 @@ func (s *state) clusterName() string {
 	return s.cluster.Name
 }
 
-// revertListeners keeps the listeners of the running brokers, because they cannot change while the
+// revertListeners restores the running brokers' listeners, because they cannot change while the
 // cluster runs. It returns an error if other listeners are requested.
 func (s *state) revertListeners(running *state) error {
 	if s.secured() == running.secured() &&
@@ -156,7 +156,7 @@ func (s *state) revertListeners(running *state) error {
 	return s.located(fault)
 }
 
-// sync applies the state to the store. An error in one topic does not affect other topics
+// sync applies the state to the metadata store. An error in one topic does not affect other topics
 // (local.Store.Apply).
 func (s *state) sync(store *local.Store, security *security) error {
 	verifiers, err := security.verifiers(s.users)
@@ -185,7 +185,7 @@ func (s *state) brokersFault(reason string) error {
 		Message: fault.Error()})
 }
 
-// located adds the name of the file to each error about a resource.
+// located adds the file name to each error about a resource.
 func (s *state) located(err error) error {
 	if s.set == nil {
 		return err
@@ -208,7 +208,7 @@ func (s *state) located(err error) error {
 	return errors.Join(all...)
 }
 
-// faults returns the errors that errors.Join combined, recursively. It returns none for nil.
+// faults returns the errors that errors.Join has combined, recursively. For nil it returns none.
 func faults(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error }) // implemented by the result of errors.Join
 	switch {

@@ -15,33 +15,33 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Editors write a file in several steps, some of them renames. So a change is reported when no
-// event has occurred for the duration debounce. It is reported at the latest debounceMax after its
-// first event, because other files in the directory may change all the time.
+// Editors write a file in several steps, and some of the steps are renames. So a change is reported
+// when no event has occurred for debounce. It is reported no later than debounceMax after its first
+// event, because other files in the directory may change all the time.
 const (
 	debounce    = 200 * time.Millisecond
 	debounceMax = 2 * time.Second
 )
 
-// watcher detects possible changes of manifests. It watches only directories. If an editor replaces
-// a file by a rename, a watch of the old file would receive no events of the new file.
+// watcher detects possible changes of manifests. It watches only directories. A watch on a file
+// would miss events if an editor replaces the file by a rename.
 type watcher struct {
 	paths   []string
 	notify  *fsnotify.Watcher
-	watched map[string][]string // by directory: names whose events are relevant; anyName: all names
+	watched map[string][]string // by directory: names whose events matter; anyName: all names
 	logger  *slog.Logger
-	changes chan struct{} // buffer of one, which combines several changes
+	changes chan struct{} // buffer of one, which merges several changes
 	done    sync.WaitGroup
 }
 
-// anyName stands for all names in a directory.
+// anyName means all names in a directory.
 const anyName = "*"
 
 // configMapLink is the prefix of the symbolic link that a ConfigMap volume replaces to change all
 // its files at once.
 const configMapLink = "..data"
 
-// watch starts a watcher; Close stops it.
+// watch starts a watcher. The caller must call Close.
 func watch(paths []string, logger *slog.Logger) (*watcher, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -59,7 +59,7 @@ func (w *watcher) Close() {
 	w.done.Wait()
 }
 
-// run collects events and reports changes. It returns when Close closes the channels of notify.
+// run collects events and reports changes. It returns when Close has closed notify's channels.
 func (w *watcher) run() {
 	debounceTimer, maxTimer := time.NewTimer(0), time.NewTimer(0)
 	debounceTimer.Stop()
@@ -84,7 +84,7 @@ func (w *watcher) run() {
 			if !ok {
 				return
 			}
-			// Events may have been lost, so report a change.
+			// Events may have been lost, so assume a change.
 			w.logger.Warn("failed to watch manifests; reading all of them again", "error", err)
 		case <-debounceTimer.C:
 		case <-maxTimer.C:
@@ -131,14 +131,14 @@ func (w *watcher) follow() {
 	}
 	for directory := range maps.Keys(w.watched) {
 		if _, still := directories[directory]; !still {
-			_ = w.notify.Remove(directory) // fails if the directory does not exist any more
+			_ = w.notify.Remove(directory) // fails if the directory no longer exists
 		}
 	}
 	w.watched = directories
 }
 
-// addDirectories adds the directories to watch for a path: the parent directory, and the path
-// itself if it is a directory. It also adds the directories of the targets of symbolic links.
+// addDirectories adds the directories to watch for a path. These are the parent directory, and the
+// path itself if it is a directory. It also adds the directories of symbolic links' targets.
 func addDirectories(directories map[string][]string, path string) {
 	add := func(path string) {
 		path = filepath.Clean(path)

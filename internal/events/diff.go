@@ -6,8 +6,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// changes returns the rows of after that are new or differ from before, and the base offsets of the
-// rows of before that are missing in after. Both are ascending by base offset.
+// changes returns the rows in after that are new or differ from before, and the base offsets of the
+// rows that are missing in after. Both slices are ascending by base offset.
 func changes(before, after []report.Segment) (changed []report.Segment, removed []int64) {
 	changed, removed = []report.Segment{}, []int64{}
 	i := 0
@@ -29,7 +29,7 @@ func changes(before, after []report.Segment) (changed []report.Segment, removed 
 	return changed, removed
 }
 
-// equal reports whether two rows have equal JSON.
+// equal reports whether two rows have the same JSON.
 func equal(a, b *report.Segment) bool {
 	return a.Base == b.Base && a.LastOffset == b.LastOffset && a.Bytes == b.Bytes &&
 		a.State == b.State && a.BlockedBy == b.BlockedBy && a.Codec == b.Codec &&

@@ -23,21 +23,21 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// client is a viewer: it decodes what a stream writes and applies it to its rows.
+// client is a viewer. It decodes the events that a stream writes and applies them to its rows.
 type client struct {
 	t       *testing.T
 	cancel  context.CancelFunc
 	done    chan struct{}
 	err     error
-	release chan struct{} // end of blocked writes; nil: writes do not block
+	release chan struct{} // blocked writes wait for it; nil: writes do not block
 
 	mu     sync.Mutex
 	text   bytes.Buffer
 	header http.Header
 	lastID string
-	names  []string                            // of the events, in order
+	names  []string                            // names of the events, in order
 	rows   map[string]map[int64]report.Segment // by replica
-	seen   map[string]bool                     // replicas of which this stream has sent rows
+	seen   map[string]bool                     // replicas whose rows this stream has sent
 	passes []report.PartitionPass
 	steps  []report.StepEvent
 	resume bool
@@ -65,7 +65,7 @@ func (c *client) Write(p []byte) (int, error) {
 	}
 }
 
-// received returns the names of the events, and the steps.
+// received returns the names of the received events, and the steps.
 func (c *client) received() (names []string, steps []report.StepEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +156,7 @@ func connect(t *testing.T, h *Hub, before *client, topics ...string) *client {
 	return c
 }
 
-// alive connects a client again if the time of its stream has ended, as browsers do.
+// alive reconnects a client if its stream has reached streamTimeMax, as browsers do.
 func alive(h *Hub, c *client, topics ...string) *client {
 	select {
 	case <-c.done:
@@ -173,7 +173,7 @@ func (c *client) disconnect() {
 	<-c.done
 }
 
-// source is a Source whose rows a test changes.
+// source is a Source whose rows the test changes.
 type source struct {
 	mu       sync.Mutex
 	replicas map[string]report.Segments
@@ -212,7 +212,7 @@ func (s *source) polls() int {
 	return s.calls
 }
 
-// set sets the rows of a replica.
+// set sets a replica's rows.
 func (s *source) set(topic string, broker int32, rows ...report.Segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *source) change(random *rand.Rand) {
 	}
 }
 
-// check compares the rows of a client with those of the source.
+// check compares a client's rows with the source's rows.
 func (s *source) check(t *testing.T, c *client, topics ...string) {
 	t.Helper()
 	want := map[string]map[int64]report.Segment{}
@@ -265,8 +265,8 @@ func (s *source) check(t *testing.T, c *client, topics ...string) {
 	}
 }
 
-// TestClientsSeeEveryChange: three clients have the rows of the source after each poll, while one
-// of them loses its connection again and again and resumes.
+// TestClientsSeeEveryChange checks that three clients have the source's rows after each poll. One
+// of them repeatedly loses its connection and resumes.
 func TestClientsSeeEveryChange(t *testing.T) {
 	for number := range seed.Sequence(t, 5) {
 		synctest.Test(t, func(t *testing.T) {
@@ -309,7 +309,8 @@ func TestClientsSeeEveryChange(t *testing.T) {
 	}
 }
 
-// TestStreamsOfOneTopicPollOnce: ten seconds with several clients need ten polls.
+// TestStreamsOfOneTopicPollOnce checks that there are ten polls in ten seconds, although there are
+// several clients.
 func TestStreamsOfOneTopicPollOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
@@ -342,10 +343,11 @@ func TestStreamsOfOneTopicPollOnce(t *testing.T) {
 	})
 }
 
-// TestWaitingStreamsAreCounted: streams that wait for a poll count, and end with their clients.
+// TestWaitingStreamsAreCounted checks that streams that wait for a poll count towards the limit,
+// and end when their clients disconnect.
 func TestWaitingStreamsAreCounted(t *testing.T) {
 	h := (&source{}).hub()
-	h.polling <- struct{}{} // a poll that does not end
+	h.polling <- struct{}{} // simulates a poll that does not end
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, streamsMax)
 	for range streamsMax {
@@ -374,8 +376,9 @@ func TestWaitingStreamsAreCounted(t *testing.T) {
 	}
 }
 
-// TestPassesAndSteps: steps are sent at once, but of those of kind read at most twenty a second.
-// The snapshot contains running passes. A client without topics receives those of all topics.
+// TestPassesAndSteps checks that steps are sent immediately, but at most twenty steps of kind read
+// per second. The snapshot contains running passes. A client without topics receives the events of
+// all topics.
 func TestPassesAndSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{running: []report.PartitionPass{{ID: 7, Topic: "a", Steps: []report.Step{
@@ -418,7 +421,8 @@ func TestPassesAndSteps(t *testing.T) {
 	})
 }
 
-// TestSlowReaderIsCutOff: a client that does not read loses its stream, and others do not wait.
+// TestSlowReaderIsCutOff checks that the stream of a client that does not read is closed, and that
+// other clients do not wait for it.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := (&source{}).hub()
@@ -440,7 +444,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	})
 }
 
-// TestRingEqualsList compares a ring with the list of all events.
+// TestRingEqualsList compares a ring with a list of all events.
 func TestRingEqualsList(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	var r ring

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// pollInterval is the minimum time between two polls of the rows of segments.
+	// pollInterval is the minimum time between two polls of segment rows.
 	pollInterval = time.Second
-	// lingerTime is how long a hub continues to collect events after its last stream has ended, so
-	// that a client that reconnects misses none.
+	// lingerTime is how long a hub continues to collect events after its last stream has ended. So a
+	// client that reconnects in this time misses no event.
 	lingerTime = 30 * time.Second
-	// readInterval is the minimum time between two steps of kind read of a pass.
+	// readInterval is the minimum time between two steps of kind read in the same pass.
 	readInterval = 50 * time.Millisecond
 	// streamsMax is the maximum number of concurrent streams.
 	streamsMax = 8
@@ -27,47 +27,50 @@ const (
 	topicsMax = 64
 )
 
-// Errors of a stream.
+// Errors of Hub.Serve.
 var (
 	ErrTooManyStreams = errors.New("too many event streams: close one, and try again")
 	ErrTooManyTopics  = errors.New("too many topics in event streams: give fewer topics")
 )
 
-// Source is where a Hub reads the present state. Its functions may be called concurrently.
+// Source contains the functions with which a Hub reads the current state. They may be called
+// concurrently.
 type Source struct {
-	// Segments returns all rows of each replica of a topic on the brokers of this process.
+	// Segments returns the rows of all of a topic's replicas on the brokers of this process.
 	Segments func(topic string) []report.Segments
-	// Running returns the running passes of some topics, or of all if topics is empty, with the
-	// steps so far.
+	// Running returns the running passes on the given topics, or on all topics if topics is empty,
+	// with their steps so far.
 	Running func(topics []string) []report.PartitionPass
 }
 
 // Hub distributes events to streams.
 type Hub struct {
 	source Source
-	epoch  string // of event ids; differs after each start
+	epoch  string // part of event ids; differs after each start
 	// active is set while passes and steps are collected.
 	active atomic.Bool
-	// polling has one element while rows are computed, as a lock that can be awaited with a context.
+	// polling contains one element while rows are computed. It acts as a lock for which a goroutine
+	// can wait with a context.
 	polling chan struct{}
 	mu      struct {
 		sync.Mutex
 		ring    ring
-		added   chan struct{} // closed when an event is added
+		added   chan struct{} // closed when the next event is added
 		streams int
-		idle    time.Time // since when there has been no stream
+		idle    time.Time // time since which there has been no stream
 		polled  time.Time // time of the last poll
 		topics  map[string]*watched
-		reads   map[passKey]float64 // Step.After of the last step of kind read
+		reads   map[passKey]float64 // Step.After of the last step of kind read, by pass
 	}
 }
 
-// watched is a topic whose rows are polled. Hub.mu guards streams and idle, Hub.polling the rest.
+// watched is a topic whose rows are polled. Hub.mu guards streams and idle; Hub.polling guards the
+// other fields.
 type watched struct {
 	since   int64 // number of the last event before the topic was watched
 	rows    map[replicaKey]report.Segments
 	streams int
-	idle    time.Time // since when no stream has asked for the topic
+	idle    time.Time // time since which no stream has requested the topic
 }
 
 type replicaKey struct {
@@ -88,14 +91,14 @@ func NewHub(source Source) *Hub {
 	return h
 }
 
-// Pass adds the event of a pass that has begun or ended. Without streams it does nothing.
+// Pass adds an event for a pass that has begun or ended. If there are no streams, it does nothing.
 func (h *Hub) Pass(pass report.PartitionPass) {
 	if !h.active.Load() {
 		return
 	}
 	data, err := json.Marshal(&pass)
 	if err != nil {
-		return // numbers that are not finite, which a pass does not contain
+		return // only for numbers that are not finite, which a pass does not contain
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +108,7 @@ func (h *Hub) Pass(pass report.PartitionPass) {
 	h.addLocked(report.EventPass, pass.Topic, data)
 }
 
-// Step adds the event of a step. Without streams it does nothing.
+// Step adds an event for a step. If there are no streams, it does nothing.
 func (h *Hub) Step(step report.StepEvent) {
 	if !h.active.Load() {
 		return
@@ -122,7 +125,8 @@ func (h *Hub) Step(step report.StepEvent) {
 	h.addLocked(report.EventStep, step.Topic, data)
 }
 
-// admits reports whether a step of kind read is long enough after the previous one of its pass.
+// admits reports whether enough time has passed between a step of kind read and the previous such
+// step of the same pass.
 func (h *Hub) admits(step *report.StepEvent) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +140,7 @@ func (h *Hub) admits(step *report.StepEvent) bool {
 }
 
 // addLocked adds an event and wakes the streams. If there has been no stream for lingerTime, it
-// stops collecting instead.
+// stops collecting events instead.
 func (h *Hub) addLocked(name, topic string, data []byte) {
 	if h.mu.streams == 0 && time.Since(h.mu.idle) > lingerTime {
 		h.active.Store(false)
@@ -150,8 +154,8 @@ func (h *Hub) addLocked(name, topic string, data []byte) {
 	h.mu.added = make(chan struct{})
 }
 
-// poll adds events for the rows that have changed since the last poll, unless another stream has
-// polled within pollInterval.
+// poll adds events for rows that have changed since the last poll. It does nothing if another
+// stream has polled within pollInterval.
 func (h *Hub) poll(now time.Time) {
 	h.mu.Lock()
 	due := now.Sub(h.mu.polled) >= pollInterval
@@ -166,7 +170,7 @@ func (h *Hub) poll(now time.Time) {
 	case h.polling <- struct{}{}:
 		defer func() { <-h.polling }()
 	default:
-		return // the rows are being computed; a later poll adds what has changed since
+		return // the rows are being computed; a later poll adds later changes
 	}
 	h.mu.Lock()
 	topics := map[string]*watched{}
@@ -183,7 +187,7 @@ func (h *Hub) poll(now time.Time) {
 	}
 }
 
-// pollTopic adds events for the rows of a topic that have changed. The caller holds Hub.polling.
+// pollTopic adds events for a topic's rows that have changed. The caller must hold Hub.polling.
 func (h *Hub) pollTopic(name string, topic *watched) {
 	rows := byReplica(h.source.Segments(name))
 	for _, key := range sortedKeys(rows) {
@@ -221,7 +225,7 @@ func (h *Hub) addSegments(topic string, e *report.SegmentsEvent) {
 	h.addLocked(report.EventSegments, topic, data)
 }
 
-// parts divides rows into parts of report.SegmentsMax rows, at least one.
+// parts divides rows into parts of at most report.SegmentsMax rows. It returns at least one part.
 func parts(rows []report.Segment) [][]report.Segment {
 	if len(rows) == 0 {
 		return [][]report.Segment{{}}

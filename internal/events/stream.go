@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// commentInterval is the time without events after which a comment is sent, so that proxies do
-	// not close the connection.
+	// commentInterval is the time without events after which a comment is sent. Comments keep proxies
+	// from closing the connection.
 	commentInterval = 15 * time.Second
-	// writeTimeout is how long a client may take to receive what is sent to it.
+	// writeTimeout is how long a client may take to receive data.
 	writeTimeout = 10 * time.Second
-	// streamTimeMax is the duration of a stream. Its client connects again, which needs a token that
-	// is still valid.
+	// streamTimeMax is the maximum duration of a stream. After that the client must reconnect, which
+	// requires a token that is still valid.
 	streamTimeMax = 5 * time.Minute
 )
 
@@ -33,8 +33,8 @@ type stream struct {
 	snapshot []report.SegmentsEvent
 }
 
-// open adds a stream. The parameter lastID is the header Last-Event-ID of the request. The stream
-// is counted before it waits for a poll, so that streamsMax also limits the requests that wait.
+// open adds a stream. Parameter lastID is the request's Last-Event-ID header. The stream is counted
+// before it waits for a poll, so streamsMax also limits waiting requests.
 func (h *Hub) open(ctx context.Context, topics []string, lastID string) (*stream, error) {
 	if err := h.enter(topics); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (h *Hub) open(ctx context.Context, topics []string, lastID string) (*stream
 	return s, nil
 }
 
-// enter counts a stream of some topics, and begins to watch them.
+// enter counts a stream for the given topics, and starts to watch them.
 func (h *Hub) enter(topics []string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,8 +96,9 @@ func (h *Hub) enter(topics []string) error {
 	return nil
 }
 
-// resumes sets where the stream begins: after the event with the id lastID if the hub has all
-// events since then, and otherwise at the present. It reports which of them.
+// resumes sets the position where the stream starts, and reports whether the stream resumes. It
+// resumes after the event lastID if the hub still has all events since then. Otherwise it starts
+// with new events.
 func (h *Hub) resumes(s *stream, lastID string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,8 +136,8 @@ func (s *stream) close() {
 	}
 }
 
-// pending returns the events that were not sent yet, and a channel that is closed when there are
-// more. ok is false if the stream has fallen behind the ring.
+// pending returns the events that were not sent yet, and a channel that is closed when more are
+// added. Result ok is false if the stream has fallen behind the ring.
 func (s *stream) pending() (events []event, added <-chan struct{}, ok bool) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -151,8 +152,8 @@ func (s *stream) selects(e *event) bool {
 	return len(s.topics) == 0 && e.name != report.EventSegments || slices.Contains(s.topics, e.topic)
 }
 
-// Serve responds with the events of some topics until the client disconnects or is too slow. It
-// fails, without a response, if there are too many streams.
+// Serve responds with the events for the topics until the client disconnects or is too slow. If
+// there are too many streams, it returns an error and sends no response.
 func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, topics []string) error {
 	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
 	s, err := h.open(r.Context(), topics, r.Header.Get("Last-Event-ID"))
@@ -172,14 +173,14 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, topics []string) err
 	return nil
 }
 
-// begin sends the snapshot.
+// begin sends the stream's snapshot.
 func (s *stream) begin(out *writer) {
 	for i := range s.snapshot {
 		out.json(report.EventSegments, &s.snapshot[i])
 	}
 	s.snapshot = nil
 	if !s.resumed {
-		// A pass that begins now is also in an event, and so may be its steps.
+		// A pass that begins now can also be in an event, and so can its steps.
 		for _, pass := range s.hub.source.Running(s.topics) {
 			out.json(report.EventPass, &pass)
 		}
@@ -197,7 +198,7 @@ func (s *stream) run(ctx context.Context, out *writer) {
 	for out.err == nil {
 		events, added, ok := s.pending()
 		if !ok {
-			return // the client reconnects, and begins with a snapshot
+			return // the client reconnects, and starts with a snapshot
 		}
 		for i := range events {
 			if s.selects(&events[i]) {
@@ -220,21 +221,21 @@ func (s *stream) run(ctx context.Context, out *writer) {
 	}
 }
 
-// writer writes events to a response. After an error it writes nothing.
+// writer writes events to a response. After an error it ignores all writes.
 type writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	epoch   string
-	written bool // since the last flush
+	written bool // true if something was written since the last flush
 	err     error
 }
 
-// text writes text within writeTimeout.
+// text writes a text within writeTimeout.
 func (o *writer) text(text string) {
 	if o.err != nil {
 		return
 	}
-	// fails only if w is not a connection, as in tests
+	// SetWriteDeadline fails only if w is not a connection, as in tests.
 	_ = o.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, o.err = o.w.Write([]byte(text))
 	o.written = true
@@ -245,8 +246,8 @@ func (o *writer) event(name string, data []byte, number int64) {
 	o.text(fmt.Sprintf("id: %s-%d\nevent: %s\ndata: %s\n\n", o.epoch, number, name, data))
 }
 
-// json writes an event of the snapshot. It has no id: a client that loses the connection within the
-// snapshot must begin again.
+// json writes an event of the snapshot. The event has no id, because a client that loses the
+// connection during the snapshot must start again.
 func (o *writer) json(name string, value any) {
 	data, err := json.Marshal(value)
 	if err == nil {

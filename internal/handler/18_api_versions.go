@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ApiVersions (key 18), versions 0-4: returns the API keys and version ranges of table.
+// ApiVersions (key 18), versions 0-4: returns the API keys with their version ranges from table.
 //
 //	1  throttle time
 //	3  flexible, software name and version (KIP-511)
@@ -24,8 +24,8 @@ import (
 // never contains tags. The features are the consumer protocol of groups (KIP-848), which cannot be
 // disabled, and the transaction version (KIP-890).
 
-// groupFeature is Kafka's name for the version of consumer groups. Version 1 is the consumer
-// protocol (KIP-848).
+// groupFeature is Kafka's name for the consumer group feature. Version 1 is the consumer protocol
+// (KIP-848).
 const groupFeature = "group.version"
 
 // groupFeatureLevel is the only level of groupFeature.
@@ -35,16 +35,17 @@ const groupFeatureLevel = 1
 // version 2 once all brokers support it, and version 0 before that.
 const transactionFeature = "transaction.version"
 
-// transactionFeatureLevel is the highest level of transactionFeature.
+// softwareName matches valid names and versions of client software (KIP-511).
 const transactionFeatureLevel = 2
 
 // softwareName matches the valid names and versions of client software (KIP-511).
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
-// apiVersionsShape describes the fields of the request (api.Shape).
+// apiVersionsShape describes the request's fields (api.Shape).
 var apiVersionsShape = api.Shape{api.Text().From(3), api.Text().From(3)}
 
-// apiVersions checks the version first, because a body of an unsupported version cannot be decoded.
+// apiVersions checks the version first, because the body of a request with an unsupported version
+// cannot be decoded.
 func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	if row := h.row(api.KeyAPIVersions); !row.serves(req.Version) {
 		err := fmt.Errorf("%w: ApiVersions %d", api.ErrUnsupportedVersion, req.Version)
@@ -53,7 +54,7 @@ func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Repl
 	return apiVersionsOf(h, ctx, req)
 }
 
-// apiVersionsOf answers a request whose body can be decoded.
+// apiVersionsOf responds to a request whose body can be decoded.
 var apiVersionsOf = api.Decoded(apiVersionsShape, (*Handler).apiVersionsDecoded)
 
 func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
@@ -82,9 +83,9 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	return api.Reply(response, result)
 }
 
-// addFeatures adds the features. The epoch of the finalized features rises with each change of
-// their levels, because the Java client ignores features of an epoch that it knows or that is
-// earlier.
+// addFeatures adds the features to the response. The finalized features' epoch increases with each
+// change of their levels, because the Java client ignores features whose epoch is not newer than
+// the one that it knows.
 func (h *Handler) addFeatures(response *kmsg.ApiVersionsResponse) {
 	add := func(name string, least, most, finalized int16) {
 		response.SupportedFeatures = append(response.SupportedFeatures,
@@ -102,10 +103,10 @@ func (h *Handler) addFeatures(response *kmsg.ApiVersionsResponse) {
 	response.FinalizedFeaturesEpoch = h.features.epochOf(version, time.Now())
 }
 
-// featureEpoch assigns epochs to the level of transactionFeature. An epoch is the time in ms at
-// which this process found the level. So the epoch also increases if the level falls because an
-// older broker registers, and after a restart of this broker, although no epoch is stored. Kafka's
-// epoch is an offset of its metadata log.
+// featureEpoch assigns an epoch to each level of transactionFeature. The epoch is the time in ms at
+// which this process first observed the level. So no epoch has to be stored: the epoch increases
+// after a restart of this broker, and also if the level falls because an older broker registers.
+// Kafka uses an offset in its metadata log as the epoch.
 type featureEpoch struct {
 	mu    sync.Mutex
 	level int16
@@ -121,7 +122,7 @@ func (f *featureEpoch) epochOf(level int16, now time.Time) int64 {
 	return f.epoch
 }
 
-// transactionVersion returns the level of transactionFeature.
+// transactionVersion returns the current level of transactionFeature.
 func (h *Handler) transactionVersion() int16 {
 	return min(h.image().TransactionVersion(), transactionFeatureLevel)
 }

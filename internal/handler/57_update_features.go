@@ -11,14 +11,14 @@ import (
 )
 
 // UpdateFeatures (key 57), versions 0-2 (KIP-584): sets the levels of the cluster's features. Each
-// feature has only one level, or a level that the brokers determine. So a request succeeds only if
-// it sets every feature to its current level. Any other request changes nothing and gets
+// feature either has only one level, or the brokers determine its level. So a request succeeds only
+// if it sets every feature to its current level. Any other request changes nothing and gets
 // INVALID_UPDATE_VERSION, as in Kafka.
 //
 //	1  upgrade type, validation without a change (KIP-778)
 //	2  one error for the whole request (KIP-1022)
 
-// updateFeaturesShape describes the fields of the request (api.Shape).
+// updateFeaturesShape describes the request's fields (api.Shape).
 var updateFeaturesShape = api.Shape{api.Fixed(4), api.Array(api.Text(), api.Fixed(2), api.Fixed(1)),
 	api.Fixed(1).From(1)}
 
@@ -50,8 +50,8 @@ func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// checkFeature returns nil if an update keeps the level of its feature. Parameter current is the
-// level of transactionFeature.
+// checkFeature returns nil if an update keeps its feature's level. Parameter current is the level
+// of transactionFeature.
 func checkFeature(version int16, update *kmsg.UpdateFeaturesRequestFeatureUpdate,
 	current int16) error {
 	reason := ""

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// userStore implements metadata.UserAdmin by the functions that the real stores use.
+// userStore implements metadata.UserAdmin with the functions that the real stores use.
 type userStore struct {
 	b     *broker
 	users map[string]*v1alpha1.LogUser
@@ -69,7 +69,7 @@ func newACL(principal, topic string, pattern kmsg.ACLResourcePatternType,
 		Operation: operation, PermissionType: kmsg.ACLPermissionTypeAllow}
 }
 
-// describedACLs returns the ACLs as text.
+// describedACLs sends DescribeACLs and returns the ACLs as text.
 func (b *broker) describedACLs(change func(*kmsg.DescribeACLsRequest)) (acls []string) {
 	req := kmsg.NewPtrDescribeACLsRequest()
 	req.ResourceType, req.ResourcePatternType = kmsg.ACLResourceTypeAny, 1
@@ -167,7 +167,8 @@ func TestReadOnlyRefusesChangesOfUsers(t *testing.T) {
 	}
 }
 
-// TestSCRAMNeedsAuthentication alters a password of a cluster whose listeners authenticate nobody.
+// TestSCRAMNeedsAuthentication checks that a password cannot be altered in a cluster whose
+// listeners do not authenticate.
 func TestSCRAMNeedsAuthentication(t *testing.T) {
 	b, users := withUsers(t)
 	image := *b.image.Load()

@@ -28,12 +28,12 @@ import (
 // A requested topic that does not exist is created, if the request allows it and the LogCluster
 // allows both auto-creation (autoCreateTopics) and changes by admin requests (adminApi).
 
-// MetadataShape describes the fields of the request (api.Shape).
+// MetadataShape describes the request's fields (api.Shape).
 var MetadataShape = api.Shape{api.Array(api.Fixed(16).From(10), api.Text()), api.Fixed(1).From(4),
 	api.Fixed(1).From(8).To(10), api.Fixed(1).From(8)}
 
-// Metadata handles a Metadata request. It uses one metadata image, so that the brokers and leaders
-// of the response are consistent.
+// Metadata handles a Metadata request. It uses one metadata image for the whole response, so
+// brokers and leaders are consistent.
 func (h *Handler) Metadata(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) wire.Reply {
 	h.autoCreate(ctx, raw, req)
@@ -71,7 +71,7 @@ func (h *Handler) Metadata(ctx context.Context, raw *wire.Request,
 // autoCreate creates the requested topics that do not exist, with the cluster's defaults, and waits
 // until they can be used. It does nothing if the request does not allow auto-creation; requests
 // below version 4 always allow it. If the cluster does not allow auto-creation, it only logs the
-// setting that would. A topic that cannot be created is reported as unknown in the response.
+// setting that would allow it. The response reports a topic that cannot be created as unknown.
 func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) {
 	if req.Version >= 4 && !req.AllowAutoTopicCreation {
@@ -94,7 +94,7 @@ func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 		_, err := h.createWithin(ctx, quotas, false,
 			metadata.NewTopic{Name: name, Partitions: -1, Replicas: -1})
 		switch {
-		// ErrTopicExists: another broker has created the topic
+		// ErrTopicExists: another broker has created the topic.
 		case err == nil || errors.Is(err, metadata.ErrTopicExists):
 			created = append(created, name)
 		default:
@@ -125,8 +125,9 @@ func (h *Handler) creatable(img *metadata.Image, raw *wire.Request,
 	return names
 }
 
-// controller returns the broker to which admin clients send requests. Every broker can serve them,
-// so it is the first broker that is up and has an endpoint on the client's listener.
+// controller returns the broker to which admin clients should send requests. Every broker can serve
+// them, so controller returns the first broker that is up and has an endpoint on the client's
+// listener.
 func controller(img *metadata.Image, listener string) int32 {
 	all := api.Nodes(img, listener)
 	if len(all) == 0 {
@@ -135,21 +136,20 @@ func controller(img *metadata.Image, listener string) int32 {
 	return all[0].ID
 }
 
-// requestedTopic is one topic of a Metadata response. If the topic was not found, err is set in
-// place of found.
+// requestedTopic is one topic in a Metadata response. If the topic was not found, err is set
+// instead of found.
 type requestedTopic struct {
 	answer kmsg.MetadataResponseTopic
 	found  *metadata.Topic
 	err    error
 }
 
-// requestedTopics returns the topics of a request, in the order of the request. If it requests all
-// topics, they are sorted by name.
+// requestedTopics returns the topics for a request, in the order of the request. If the request is
+// for all topics, they are sorted by name.
 func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
 	req *kmsg.MetadataRequest) []requestedTopic {
 	var all []requestedTopic
-	// Null means all topics, except in version 0, which has no null: there an empty array means all
-	// topics.
+	// Null means all topics. Version 0 has no null; there an empty array means all topics.
 	if req.Topics == nil || (req.Version == 0 && len(req.Topics) == 0) {
 		for _, topic := range img.Topics {
 			if h.May(raw, api.DescribeTopic, topic.Name) {
@@ -179,7 +179,7 @@ func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
 }
 
 // authorizeDescribe returns nil if the client may describe a topic that it requested by name or by
-// id. A requested name is authorized even if the topic does not exist, so that the error does not
+// id. It authorizes a requested name even if the topic does not exist, so that the error does not
 // reveal whether the topic exists.
 func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataRequestTopic,
 	found *metadata.Topic) error {
@@ -192,10 +192,9 @@ func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataR
 	return nil
 }
 
-// findTopic returns a requested topic. In version 12 and above, a request with an id ignores the
-// name, because Java's consumer then sends an empty name. The error for an invalid name differs
-// from the error for an unknown name, because clients retry only after the error for an unknown
-// name.
+// findTopic returns a requested topic. In version 12 and above, if the request contains an id,
+// findTopic ignores the name, because Java's consumer sends an empty name. An invalid name and an
+// unknown name cause different errors, because clients retry after the error for an unknown name.
 func findTopic(img *metadata.Image, version int16,
 	requested *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
 	byID := requested.TopicID != [16]byte{}
@@ -220,8 +219,8 @@ func findTopic(img *metadata.Image, version int16,
 	return nil, metadata.ErrTopicNotFound
 }
 
-// fillTopic sets the fields of a topic from the metadata image. A partition whose leader is not up
-// has no leader in the response, because the response contains no address of that broker.
+// fillTopic sets a topic's fields from the metadata image. A partition whose leader is not up is
+// reported without a leader, because the response does not contain that broker's address.
 func fillTopic(answer *kmsg.MetadataResponseTopic, v api.View, topic *metadata.Topic,
 	result *api.Outcome) {
 	answer.Topic, answer.TopicID, answer.IsInternal = &topic.Name, topic.ID, topic.Internal

@@ -12,22 +12,22 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// CreateTopics (key 19), versions 2-7: creates a Topic resource for each topic.
+// CreateTopics (key 19), versions 2-7: creates one Topic resource per topic.
 //
 //	4  clients may send -1 for partitions and replicas: the cluster's default (KIP-464)
 //	5  flexible, settings in the response (KIP-525)
 //	6  the error THROTTLING_QUOTA_EXCEEDED (KIP-599)
 //	7  topic id (KIP-516)
 //
-// The broker accepts -1 in every version, as Kafka does: kafkajs sends it in version 3.
+// The broker accepts -1 in every version, as Kafka does, because kafkajs sends it in version 3.
 
 const (
 	// imageWaitMax limits how long a request waits until a completed change appears in the metadata
-	// image. If it takes longer, the response is sent without waiting further.
+	// image. After that, the response is sent anyway.
 	imageWaitMax = 5 * time.Second
 )
 
-// CreateTopicsShape describes the fields of the request (api.Shape).
+// CreateTopicsShape describes the request's fields (api.Shape).
 var CreateTopicsShape = api.Shape{
 	api.Array(
 		api.Text(), api.Fixed(6),
@@ -37,8 +37,8 @@ var CreateTopicsShape = api.Shape{
 	api.Fixed(5),
 }
 
-// CreateTopics creates the topics one after the other. If one fails, the others remain. If a name
-// occurs twice, both occurrences are rejected, because they may differ.
+// CreateTopics creates the topics one after the other. If one fails, the others remain. If a
+// request contains a name twice, both topics are rejected, because they may differ.
 func (h *Handler) CreateTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateTopicsRequest) wire.Reply {
 	quotas := api.MeterOf(ctx)
@@ -83,16 +83,17 @@ func (h *Handler) CreateTopics(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// awaitImage waits until this broker's metadata image satisfies enough, after a request has made a
-// change. Clients use a new topic at once, and would otherwise get the error that it is unknown.
+// awaitImage waits, after a change, until enough returns true for this broker's metadata image.
+// Clients use a new topic immediately, and without the wait they would get the error that it is
+// unknown.
 func (h *Handler) awaitImage(ctx context.Context, enough func(*metadata.Image) bool) {
 	ctx, cancel := api.WithTimeout(ctx, imageWaitMax)
 	defer cancel()
 	h.Await(ctx, enough)
 }
 
-// allLed reports whether an image contains all given topics, and each of their partitions has a
-// leader that is up.
+// allLed reports whether an image contains all given topics, and all their partitions have a leader
+// that is up.
 func allLed(img *metadata.Image, topics []metadata.ID) bool {
 	for _, id := range topics {
 		topic := img.TopicByID(id)
@@ -108,7 +109,7 @@ func allLed(img *metadata.Image, topics []metadata.ID) bool {
 	return true
 }
 
-// createTopic checks the rules that depend on the version of the request, and creates the topic.
+// createTopic checks the rules that depend on the request's version, and creates the topic.
 // Admin.CreateTopic checks the other rules.
 func (h *Handler) createTopic(ctx context.Context, quotas *api.Meter, req *kmsg.CreateTopicsRequest,
 	requested *kmsg.CreateTopicsRequestTopic) (*metadata.Topic, error) {
@@ -136,14 +137,14 @@ func (h *Handler) createTopic(ctx context.Context, quotas *api.Meter, req *kmsg.
 	return h.createWithin(ctx, quotas, req.Version >= 6, topic)
 }
 
-// createWithin creates a topic within the quota of the client. If strict is set, it fails while the
+// createWithin creates a topic within the client's quota. If strict is set, it fails while the
 // client exceeds the quota.
 func (h *Handler) createWithin(ctx context.Context, quotas *api.Meter, strict bool,
 	topic metadata.NewTopic) (created *metadata.Topic, err error) {
 	if topic.Validate {
 		return h.Topics.CreateTopic(ctx, topic)
 	}
-	charged := max(1, int(topic.Partitions)) // -1: the number is not known yet
+	charged := max(1, int(topic.Partitions)) // -1: the number of partitions is not known yet
 	if err := quotas.Mutate(charged, strict); err != nil {
 		return nil, err
 	}
@@ -155,10 +156,10 @@ func (h *Handler) createWithin(ctx context.Context, quotas *api.Meter, strict bo
 	return created, nil
 }
 
-// manualAssignment returns the replicas that a request assigns to the partitions of a topic, or nil
-// if the request leaves the assignment to the cluster. The partitions may be in any order, but must
-// be consecutive from 0. As in Kafka, the request must not also contain numbers of partitions and
-// replicas. Admin checks the replicas.
+// manualAssignment returns the replicas that a request assigns to a topic's partitions, or nil if
+// the cluster chooses them. The partitions may be in any order, but must be consecutive from 0. As
+// in Kafka, a request with an assignment must not contain numbers of partitions and replicas. Admin
+// checks the replicas.
 func manualAssignment(requested *kmsg.CreateTopicsRequestTopic) ([][]int32, error) {
 	count := len(requested.ReplicaAssignment)
 	switch {
@@ -193,8 +194,8 @@ func manualAssignment(requested *kmsg.CreateTopicsRequestTopic) ([][]int32, erro
 	return assignment, nil
 }
 
-// describeCreated sets the fields of the created topic with its settings, including defaults
-// (KIP-525). The settings are left out if the client may not describe them.
+// describeCreated sets the fields that describe the created topic, and its settings including
+// defaults (KIP-525). It omits the settings if the client may not describe them.
 func describeCreated(answer *kmsg.CreateTopicsResponseTopic, topic *metadata.Topic,
 	img *metadata.Image, configsDenied error) {
 	answer.TopicID = topic.ID

@@ -14,32 +14,32 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteTopics (key 20), versions 1-6: deletes Topic resources. The reclaim policy of a resource
-// determines whether its data is deleted too.
+// DeleteTopics (key 20), versions 1-6: deletes Topic resources. A resource's reclaim policy
+// determines whether its data is also deleted.
 //
 //	4  flexible
 //	5  error message, THROTTLING_QUOTA_EXCEEDED (KIP-599)
 //	6  by id (KIP-516)
 
-// DeleteTopicsShape describes the fields of the request (api.Shape).
+// DeleteTopicsShape describes the request's fields (api.Shape).
 var DeleteTopicsShape = api.Shape{api.PlainArray(api.Text()).To(5), api.Array(api.Text(),
 	api.Fixed(16)).From(6), api.Fixed(4)}
 
-// deletesMax is the number of topics of one request that are deleted at the same time.
+// deletesMax is the maximum number of topics that one request deletes at the same time.
 const deletesMax = 32
 
-// deletion is the deletion of one topic of a request.
+// deletion is the deletion of one topic in a request.
 type deletion struct {
-	name string // of the topic; "" if it is unknown
+	name string // topic name; "" if it is unknown
 	err  error
-	// partitions is the number of partitions that the quota of the client is charged for.
+	// partitions is the number of partitions charged to the client's quota.
 	partitions int
 }
 
 // DeleteTopics deletes the topics, and waits until their ids have disappeared from this broker's
-// metadata image. It waits for ids and not for names, because a topic with the same name may have
-// been created meanwhile. A broker removes deleted topics from the image before it deletes their
-// logs, so the response does not wait for its disk.
+// metadata image. It waits for ids instead of names, because a topic with the same name may have
+// been created in the meantime. A broker removes a deleted topic from the image before it deletes
+// the topic's logs, so the response does not wait for its disk.
 func (h *Handler) DeleteTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteTopicsRequest) wire.Reply {
 	quotas := api.MeterOf(ctx)
@@ -86,8 +86,8 @@ func (h *Handler) DeleteTopics(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// startDeletion returns the deletion of a requested topic, with an error if the client may not
-// delete the topic.
+// startDeletion returns the deletion for a requested topic. The deletion has an error if the client
+// may not delete the topic.
 func (h *Handler) startDeletion(raw *wire.Request, img *metadata.Image,
 	requested *kmsg.DeleteTopicsRequestTopic) (d deletion) {
 	if d.name, d.err = nameToDelete(img, requested); d.err == nil {
@@ -99,7 +99,7 @@ func (h *Handler) startDeletion(raw *wire.Request, img *metadata.Image,
 	return d
 }
 
-// charge charges the partitions of a topic to the quota of the client.
+// charge charges a topic's partitions to the client's quota.
 func (d *deletion) charge(quotas *api.Meter, img *metadata.Image, strict bool) {
 	topic := img.Topic(d.name)
 	if quotas == nil || topic == nil || d.err != nil {
@@ -110,9 +110,9 @@ func (d *deletion) charge(quotas *api.Meter, img *metadata.Image, strict bool) {
 	}
 }
 
-// deleteAll deletes the topics of all deletions without an error. It deletes several at the same
-// time, because the metadata store takes as long for all of them as for one: heartwood dev writes
-// its file once, and the API server handles requests concurrently.
+// deleteAll deletes the topics of all deletions that have no error. It deletes several topics at
+// the same time, because that takes the metadata store as long as deleting one: heartwood dev
+// writes its file once, and the API server handles requests concurrently.
 func (h *Handler) deleteAll(ctx context.Context, deletions []deletion) {
 	var tasks sync.WaitGroup
 	slots := make(chan struct{}, deletesMax)
@@ -129,8 +129,8 @@ func (h *Handler) deleteAll(ctx context.Context, deletions []deletion) {
 	tasks.Wait()
 }
 
-// authorizeDelete returns nil if the client may delete a topic. A client that requested the topic
-// by id must also be allowed to describe it, because the response reveals the topic's name.
+// authorizeDelete returns nil if the client may delete a topic. If the client requested the topic
+// by id, it must also be allowed to describe it, because the response reveals the topic's name.
 func (h *Handler) authorizeDelete(raw *wire.Request, byID bool, name string) error {
 	if byID && h.Authorize(raw, api.DescribeTopic, name) != nil {
 		return api.ErrTopicAuthorization
@@ -138,9 +138,9 @@ func (h *Handler) authorizeDelete(raw *wire.Request, byID bool, name string) err
 	return h.Authorize(raw, api.DeleteTopic, name)
 }
 
-// nameToDelete returns the name of a topic that is requested by name or by id. It returns a name
-// without looking it up in the image, because the metadata store may contain topics that the image
-// does not contain yet.
+// nameToDelete returns the name of a topic that is requested by name or by id. A requested name is
+// not looked up in the image, because the metadata store may contain topics that the image does not
+// contain yet.
 func nameToDelete(img *metadata.Image, requested *kmsg.DeleteTopicsRequestTopic) (string, error) {
 	byID := requested.TopicID != [16]byte{}
 	switch {

@@ -15,23 +15,23 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeConfigs (key 32), versions 1-4: returns the settings of a topic, of a group
-// (group_configs.go) or of this broker (broker_configs.go) under their Kafka names.
+// DescribeConfigs (key 32), versions 1-4: returns the settings of a topic, a group
+// (group_configs.go) or this broker (broker_configs.go) with their Kafka names.
 //
 //	1  synonyms and sources (KIP-226)
 //	3  type and documentation (KIP-569)
 //	4  flexible
 //
-// Java's kafka-configs also requests the settings of brokers and their loggers. It fails without a
-// response for them, but the response may be empty.
+// Java's kafka-configs also requests the settings of brokers and their loggers. It fails if there
+// is no response for them, but accepts an empty response.
 
-// DescribeConfigsShape describes the fields of the request (api.Shape).
+// DescribeConfigsShape describes the request's fields (api.Shape).
 var DescribeConfigsShape = api.Shape{api.Array(api.Fixed(1), api.Text(),
 	api.PlainArray(api.Text())), api.Fixed(1),
 	api.Fixed(1).From(3)}
 
-// DescribeConfigs handles a DescribeConfigs request. If the list of names of settings is null or
-// empty, it returns all settings of the resource.
+// DescribeConfigs handles a DescribeConfigs request. If the list of setting names is null or empty,
+// it returns all settings of the resource.
 func (h *Handler) DescribeConfigs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeConfigsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeConfigsResponse()
@@ -60,8 +60,9 @@ type config struct {
 	topicconfig.Property
 	source   kmsg.ConfigSource
 	readOnly bool
-	null     bool // the setting has no value
-	// synonyms begins with the value in effect and ends with the default.
+	null     bool // true if the setting has no value
+	// synonyms contains the possible values in order of precedence: first the value in effect, and
+	// last the default.
 	synonyms []synonym
 }
 
@@ -71,7 +72,7 @@ type synonym struct {
 	source      kmsg.ConfigSource
 }
 
-// resourceConfigs returns the settings of a resource. A logger has no settings.
+// resourceConfigs returns a resource's settings. A logger has none.
 func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	requested *kmsg.DescribeConfigsRequestResource) ([]config, error) {
 	err := h.authorizeConfigs(raw, api.OpDescribeConfigs, requested.ResourceType,
@@ -107,8 +108,9 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	return nil, fmt.Errorf("%w: resource type %d", api.ErrInvalidRequest, requested.ResourceType)
 }
 
-// authorizeConfigs returns nil if the client may perform an operation on the settings of a
-// resource. Brokers, their loggers and client metrics subscriptions belong to the cluster.
+// authorizeConfigs returns nil if the client may perform an operation on a resource's settings. The
+// operation on brokers, their loggers and client metrics subscriptions is authorized on the
+// cluster.
 func (h *Handler) authorizeConfigs(raw *wire.Request, op api.Operation,
 	kind kmsg.ConfigResourceType,
 	name string) error {
@@ -125,9 +127,9 @@ func (h *Handler) authorizeConfigs(raw *wire.Request, op api.Operation,
 	return nil
 }
 
-// topicConfigs returns the settings of a topic with their sources. The source of a value is the
-// Topic, the LogCluster's topicDefaults (shown as Kafka's dynamic default of all brokers) or
-// Kafka's own default.
+// topicConfigs returns a topic's settings with their sources. A value's source is the Topic, the
+// LogCluster's topicDefaults (reported as Kafka's dynamic default for all brokers), or Kafka's own
+// default.
 func topicConfigs(topic *metadata.Topic, img *metadata.Image) []config {
 	properties, kafkas := topic.Settings.Properties(), topicconfig.Default().Properties()
 	configs := make([]config, 0, len(properties))
@@ -147,7 +149,7 @@ func topicConfigs(topic *metadata.Topic, img *metadata.Image) []config {
 }
 
 // checkBroker returns an error for the id of another broker, as in Kafka, because only that broker
-// has its configuration.
+// knows its configuration.
 func (h *Handler) checkBroker(name string) error {
 	if _, err := strconv.Atoi(name); err != nil {
 		return fmt.Errorf("%w: node id must be an integer, but it is: %s", api.ErrInvalidRequest, name)
@@ -160,14 +162,14 @@ func (h *Handler) checkBroker(name string) error {
 	return nil
 }
 
-// configTypes maps the types of settings to their numbers in the protocol.
+// configTypes maps setting types to their protocol numbers.
 var configTypes = map[string]kmsg.ConfigType{
 	"boolean": kmsg.ConfigTypeBoolean, "string": kmsg.ConfigTypeString, "int": kmsg.ConfigTypeInt,
 	"short": kmsg.ConfigTypeShort,
 	"long":  kmsg.ConfigTypeLong, "double": kmsg.ConfigTypeDouble, "list": kmsg.ConfigTypeList,
 }
 
-// describe returns the setting as a part of the response.
+// describe returns the setting in the format of the response.
 func (c *config) describe(
 	req *kmsg.DescribeConfigsRequest,
 ) kmsg.DescribeConfigsResponseResourceConfig {

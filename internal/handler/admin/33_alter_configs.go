@@ -11,17 +11,17 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// AlterConfigs (key 33), versions 0-2 (KIP-133): sets the properties of the request, and resets all
+// AlterConfigs (key 33), versions 0-2 (KIP-133): sets the properties in the request, and resets all
 // other properties to their defaults. Settings without a Kafka name (compaction.maxGarbagePercent)
-// remain.
+// do not change.
 //
 //	2  flexible
 
-// AlterConfigsShape describes the fields of the request (api.Shape).
+// AlterConfigsShape describes the request's fields (api.Shape).
 var AlterConfigsShape = api.Shape{api.Array(api.Fixed(1), api.Text(), api.Array(api.Text(),
 	api.Text())), api.Fixed(1)}
 
-// AlterConfigs changes the resources one after the other. Each resource is changed completely or
+// AlterConfigs changes the resources one after the other. It changes each resource completely or
 // not at all.
 func (h *Handler) AlterConfigs(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterConfigsRequest) wire.Reply {

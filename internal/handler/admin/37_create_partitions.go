@@ -16,14 +16,14 @@ import (
 //	2  flexible
 //	3  the error THROTTLING_QUOTA_EXCEEDED (KIP-599)
 //
-// The replicas of the new partitions may be assigned, as in CreateTopics.
+// As in CreateTopics, the request may assign the new partitions' replicas.
 
-// CreatePartitionsShape describes the fields of the request (api.Shape).
+// CreatePartitionsShape describes the request's fields (api.Shape).
 var CreatePartitionsShape = api.Shape{api.Array(api.Text(), api.Fixed(4),
 	api.Array(api.PlainArray(api.Fixed(4)))), api.Fixed(5)}
 
-// CreatePartitions waits until all new partitions have a leader, because clients produce to them at
-// once.
+// CreatePartitions adds the partitions and waits until all of them have a leader, because clients
+// produce to new partitions immediately.
 func (h *Handler) CreatePartitions(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreatePartitionsRequest) wire.Reply {
 	quotas := api.MeterOf(ctx)
@@ -75,8 +75,8 @@ func (h *Handler) CreatePartitions(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// growWithin adds partitions within the quota of the client. If strict is set, it fails while the
-// client exceeds the quota.
+// growWithin adds partitions within the client's quota. If strict is set, it fails while the client
+// exceeds the quota.
 func (h *Handler) growWithin(ctx context.Context, quotas *api.Meter, strict bool,
 	more metadata.NewPartitions) error {
 	topic := h.Image().Topic(more.Name)

@@ -16,16 +16,16 @@ import (
 //	1  election type (KIP-460): 0 preferred, 1 unclean
 //	2  flexible
 //
-// This API rejects an unclean election, because it loses records. An administrator must allow it in
-// the Topic: once by the annotation heartwood.dev/accept-data-loss, or always by
-// unclean.leader.election.enable.
+// This API rejects unclean elections, because they lose records. An administrator must allow
+// unclean elections in the Topic: once by the annotation heartwood.dev/accept-data-loss, or always
+// by unclean.leader.election.enable.
 
-// ElectLeadersShape describes the fields of the request (api.Shape).
+// ElectLeadersShape describes the request's fields (api.Shape).
 var ElectLeadersShape = api.Shape{api.Fixed(1).From(1), api.Array(api.Text(),
 	api.PlainArray(api.Fixed(4))), api.Fixed(4)}
 
-// ElectLeaders requests all elections at once and waits for their results. If the request's topics
-// are null, all partitions are requested.
+// ElectLeaders requests all elections at once and waits for their results. If the request's list of
+// topics is null, it requests elections for all partitions.
 func (h *Handler) ElectLeaders(ctx context.Context, raw *wire.Request,
 	req *kmsg.ElectLeadersRequest) wire.Reply {
 	ctx, cancel := api.WithTimeout(ctx, api.AdminWait(req.TimeoutMillis))
