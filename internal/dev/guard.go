@@ -11,8 +11,8 @@ import (
 
 // guard refuses requests that a web page from another site may have caused, because the HTTP port
 // has no authentication. These are requests for an unknown host name (DNS rebinding) and requests
-// that a browser marks as cross-site. Brokers on Kubernetes have no such check, because their clients
-// use many host names.
+// that a browser marks as cross-site. Brokers on Kubernetes have no such check, because their
+// clients use many host names.
 func guard(a address, hosts []string, next http.Handler) http.Handler {
 	known := []string{strings.ToLower(a.host)}
 	for _, host := range hosts {

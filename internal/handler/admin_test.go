@@ -107,14 +107,15 @@ func TestDeleteRecordsAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestDeleteRecordsWaitsForTheISR produces a record that the in-sync broker 3 does not have.
-// Records above the high watermark cannot be deleted, and deleting below offset 0 does not wait.
+// TestDeleteRecordsWaitsForTheISR produces a record that the in-sync broker 3 does not have. It
+// checks that records above the high watermark cannot be deleted, and that deleting below offset 0
+// does not wait.
 func TestDeleteRecordsWaitsForTheISR(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {
 		t.Partitions[0].Replicas, t.Partitions[0].ISR = []int32{self, 3}, []int32{self, 3}
 	})
-	// Broker 3 does not fetch, so the record stays above the high watermark.
+	// Broker 3 does not fetch, so the record remains above the high watermark.
 	b.produce(9, "tickets", batch(t, compress.None, "a"))
 	req := deleteRecordsRequest("tickets", 0)
 	req.TimeoutMillis = 50
@@ -400,8 +401,8 @@ func TestInitProducerIDNeedsIDAndEpochTogether(t *testing.T) {
 }
 
 // TestAdminRequestsOfAPartitionWithoutReplicas sends admin requests for a partition without
-// replicas. An image contains such a partition if its entry is missing although that of a partition
-// with a higher index exists.
+// replicas. An image contains such a partition if the partition's entry is missing although there
+// is an entry for a partition with a higher index.
 func TestAdminRequestsOfAPartitionWithoutReplicas(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/handler/api"
 )
 
-// assigned returns a change of a CreateTopics request as a client makes it that assigns replicas:
-// the numbers of partitions and replicas are -1.
+// assigned returns a function that changes a topic in a CreateTopics request so that it assigns
+// replicas. As clients do, it sets the numbers of partitions and replicas to -1.
 func assigned(replicas map[int32][]int32) func(*kmsg.CreateTopicsRequestTopic) {
 	return func(r *kmsg.CreateTopicsRequestTopic) {
 		r.NumPartitions, r.ReplicationFactor = -1, -1
@@ -26,7 +26,7 @@ func assigned(replicas map[int32][]int32) func(*kmsg.CreateTopicsRequestTopic) {
 	}
 }
 
-// replicasOf returns the replicas of each partition of a topic in the image.
+// replicasOf returns the replicas of each of the topic's partitions in the metadata image.
 func (b *broker) replicasOf(topic string) (all [][]int32) {
 	found := b.image.Load().Topic(topic)
 	if found == nil {
@@ -38,8 +38,9 @@ func (b *broker) replicasOf(topic string) (all [][]int32) {
 	return all
 }
 
-// TestReplicasAreAssignedManually: brokers 1 and 3 are up, 4 is down, and no other broker exists.
-// The codes are those of Kafka's ReplicationControlManager.
+// TestReplicasAreAssignedManually checks manual assignments. Brokers 1 and 3 are up, broker 4 is
+// down, and no other broker exists. The error codes must be the same as in Kafka's
+// ReplicationControlManager.
 func TestReplicasAreAssignedManually(t *testing.T) {
 	everyVersion(t, api.KeyCreateTopics, func(t *testing.T, b *broker, version int16) {
 		got := b.create(version, "placed", assigned(map[int32][]int32{2: {1, 3}, 0: {3, 1}, 1: {4, 3}}))
@@ -121,8 +122,8 @@ func TestReplicasOfAddedPartitionsAreAssignedManually(t *testing.T) {
 	})
 }
 
-// TestLogNamesTheSettingThatCreatesTopics: a client that requests a missing topic again and again
-// causes one message per minute.
+// TestLogNamesTheSettingThatCreatesTopics checks that a client that repeatedly requests a missing
+// topic causes only one log message per minute.
 func TestLogNamesTheSettingThatCreatesTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

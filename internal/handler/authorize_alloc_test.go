@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// TestAuthorizationAllocatesNothing authorizes the operations of produce and fetch, with and
-// without ACLs: both run for each partition of a request.
+// TestAuthorizationAllocatesNothing authorizes the operations for produce and fetch, with and
+// without ACLs. They must not allocate memory, because both are authorized for each partition in a
+// request.
 func TestAuthorizationAllocatesNothing(t *testing.T) {
 	alice := wire.Principal{Type: "User", Name: "alice"}
 	matcher := authz.New([]authz.ACL{
@@ -46,7 +47,7 @@ func TestAuthorizationAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkAuthorizedProduce compares a produce of one batch with its authorization, by the ACLs of
+// BenchmarkAuthorizedProduce compares producing one batch with authorizing it against the ACLs of
 // 5,000 users. docs/bench/security.md contains the results.
 func BenchmarkAuthorizedProduce(b *testing.B) {
 	var acls []authz.ACL
@@ -86,7 +87,7 @@ func BenchmarkAuthorizedProduce(b *testing.B) {
 	b.Run("produce", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			copy(body, encoded) // the append changes the batch
+			copy(body, encoded) // appending modifies the batch
 			if _, err := with.Handle(b.Context(), &wire.Request{Key: api.KeyProduce, Version: 9,
 				Body: body, Address: address, Session: session}); err != nil {
 				b.Fatal(err)

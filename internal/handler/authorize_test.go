@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// authorizer stores every action that it is asked for. It denies the actions for which deny returns
+// authorizer records the actions that it decides on. It denies the actions for which deny returns
 // true.
 type authorizer struct {
 	asked []api.Action
@@ -28,8 +28,8 @@ func (a *authorizer) authorize(action api.Action) bool {
 }
 
 // withAuthorizer returns a broker with an authorizer that allows everything until the test sets
-// deny. The broker has the topics "orders", which contains a record, and "bills". Group "group" has
-// a committed offset in each topic.
+// deny. The broker has a topic "orders", which contains a record, and a topic "bills". Group
+// "group" has a committed offset in each topic.
 func withAuthorizer(t *testing.T) (*broker, *authorizer) {
 	b := newBroker(t)
 	b.topic("orders", nil)
@@ -44,7 +44,7 @@ func withAuthorizer(t *testing.T) (*broker, *authorizer) {
 	return b, a
 }
 
-// commitOffset commits offset 0 for partition 0 of a topic in group "group".
+// commitOffset commits offset 0 in partition 0 of a topic for group "group".
 func (b *broker) commitOffset(topic string) {
 	b.t.Helper()
 	req := commitRequestFor(topic)
@@ -64,8 +64,8 @@ func commitRequestFor(topic string) *kmsg.OffsetCommitRequest {
 	return req
 }
 
-// sample is a request that uses resources, and the error of its answer when every operation is
-// denied. Without an error, the answer leaves out the resources.
+// sample is a request that uses resources. If every operation is denied, its response has the given
+// error or, without an error, omits the resources.
 type sample struct {
 	version int16
 	request kmsg.Request
@@ -79,7 +79,7 @@ const (
 	txnDenied     = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 )
 
-// samples returns requests of every API with required operations. Together, they require every
+// samples returns requests for every API with required operations. Together, they require every
 // operation that the table lists.
 func samples(t *testing.T, b *broker) []sample {
 	orders := b.image.Load().Topic("orders").ID
@@ -286,8 +286,8 @@ func clusterSamples() []sample {
 	}
 }
 
-// answerTo handles a request of the client alice. It returns the decoded response and the
-// response's first error.
+// answerTo handles a request from client alice. It returns the decoded response and its first
+// error.
 func (b *broker) answerTo(s sample) (response kmsg.Response, name string) {
 	b.t.Helper()
 	s.request.SetVersion(s.version)
@@ -308,7 +308,7 @@ func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 			open = append(open, row.name)
 		}
 	}
-	// The APIs of SASL and delegation tokens are answered with an error only.
+	// The SASL and delegation token APIs are only answered with an error.
 	want := []string{"SaslHandshake", "ApiVersions", "SaslAuthenticate", "CreateDelegationToken",
 		"RenewDelegationToken", "ExpireDelegationToken",
 		"DescribeDelegationToken", "DescribeCluster"}
@@ -317,9 +317,10 @@ func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 	}
 }
 
-// TestHandlersAuthorizeAllRequiredOperations sends every sample once with all operations allowed,
-// and then once for each required operation, which it denies. Denying makes handlers ask for the
-// alternatives: a client without CREATE on the cluster may have CREATE on the topic.
+// TestHandlersAuthorizeAllRequiredOperations sends every sample once with all operations allowed.
+// Then it sends the sample once for each required operation, with that operation denied. After a
+// denial, a handler must ask for the alternative: a client without CREATE on the cluster may have
+// CREATE on the topic.
 func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
 	asked := map[int16]map[api.RequiredOperation]bool{}
 	for _, denied := range append([]api.RequiredOperation{{}}, allRequired()...) {
@@ -351,7 +352,7 @@ func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
 	}
 }
 
-// allRequired returns the required operations of the table, without duplicates.
+// allRequired returns the required operations in the table, without duplicates.
 func allRequired() (all []api.RequiredOperation) {
 	for _, row := range table {
 		for _, required := range row.required {
@@ -440,7 +441,7 @@ func TestFetchSessionObeysRevokedACLs(t *testing.T) {
 }
 
 // TestDeniedFollowerFetchNamesTheTopics denies CLUSTER_ACTION and fetches as a follower. The
-// response must contain an error for each partition, under the id of its topic.
+// response must contain an error for each partition, under its topic's id.
 func TestDeniedFollowerFetchNamesTheTopics(t *testing.T) {
 	b, a := withAuthorizer(t)
 	a.deny = func(action api.Action) bool { return action.RequiredOperation == api.ClusterAction }

@@ -21,8 +21,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// describedBroker returns the settings of a broker, or with an empty name those of all brokers, as
-// text: value, source, whether it is read-only, and synonyms.
+// describedBroker returns a broker's settings as text: value, source, whether it is read-only, and
+// synonyms. With an empty name, it returns the settings of all brokers.
 func (b *broker) describedBroker(version int16, name string) map[string]string {
 	b.t.Helper()
 	req := kmsg.NewPtrDescribeConfigsRequest()
@@ -52,7 +52,8 @@ func (b *broker) describedBroker(version int16, name string) map[string]string {
 	return described
 }
 
-// TestBrokerSettingsHaveKafkasSources compares with what Kafka 4.3.1 returns for the same steps.
+// TestBrokerSettingsHaveKafkasSources compares the responses with those of Kafka 4.3.1 for the same
+// steps.
 func TestBrokerSettingsHaveKafkasSources(t *testing.T) {
 	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
 		b.cluster = &v1alpha1.LogCluster{}
@@ -197,8 +198,8 @@ func TestBrokerSettingsAreReplaced(t *testing.T) {
 	})
 }
 
-// TestDescribedDefaultsAreInEffect compares the defaults in package brokerconfig with those in the
-// code. Packages replica and logstore compare their own.
+// TestDescribedDefaultsAreInEffect compares the defaults in package brokerconfig with the defaults
+// in the code. Packages replica and logstore compare their own defaults.
 func TestDescribedDefaultsAreInEffect(t *testing.T) {
 	groups := group.Config{}.WithDefaults()
 	for name, value := range map[string]int64{

@@ -24,14 +24,14 @@ func setQuota(key string, value float64) kmsg.AlterClientQuotasRequestEntryOp {
 	return kmsg.AlterClientQuotasRequestEntryOp{Key: key, Value: value}
 }
 
-// alterError sends a request with one entry, and returns the error of the entry.
+// alterError sends a request with one entry, and returns the error for that entry.
 func (b *broker) alterError(req *kmsg.AlterClientQuotasRequest) (int16, string) {
 	b.t.Helper()
 	response := ask[*kmsg.AlterClientQuotasResponse](b, 1, req)
 	return response.Entries[0].ErrorCode, textOf(response.Entries[0].ErrorMessage)
 }
 
-// describedQuotas returns the entries that a filter selects as text.
+// describedQuotas returns the entries that a filter selects, as text.
 func (b *broker) describedQuotas(strict bool,
 	components ...kmsg.DescribeClientQuotasRequestComponent) (all []string) {
 	b.t.Helper()
@@ -111,7 +111,8 @@ func TestQuotasAreStoredInLogUsers(t *testing.T) {
 	}
 }
 
-// TestInvalidQuotasAreRefused: the codes and texts are those of Kafka where Kafka refuses too.
+// TestInvalidQuotasAreRefused checks the error codes and texts for invalid quotas. They are the
+// same as in Kafka if Kafka refuses them too.
 func TestInvalidQuotasAreRefused(t *testing.T) {
 	b, users := withUsers(t)
 	for _, c := range []struct {
@@ -163,7 +164,8 @@ func TestInvalidQuotasAreRefused(t *testing.T) {
 	}
 }
 
-// TestRepeatedEntityIsRefused: the first of two entries for a user is applied.
+// TestRepeatedEntityIsRefused checks that only the first of two entries for the same user is
+// applied.
 func TestRepeatedEntityIsRefused(t *testing.T) {
 	b, users := withUsers(t)
 	req := alterQuotas("alice", setQuota("producer_byte_rate", 1))
@@ -196,7 +198,7 @@ func TestReadOnlyRefusesQuotas(t *testing.T) {
 	}
 }
 
-// TestInvalidQuotaFiltersAreRefused sends the filters that Kafka refuses.
+// TestInvalidQuotaFiltersAreRefused checks that filters that Kafka refuses are refused.
 func TestInvalidQuotaFiltersAreRefused(t *testing.T) {
 	b, _ := withUsers(t)
 	name := "alice"

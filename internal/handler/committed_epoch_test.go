@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/handler/api"
 )
 
-// TestCommittedEpochAboveThePartitionsIsLeftOut: a committed leader epoch above that of the
-// partition, which is 2, as in offsets that were copied from another cluster, is returned as
-// unknown. The offset itself stays.
+// TestCommittedEpochAboveThePartitionsIsLeftOut commits a leader epoch above the partition's leader
+// epoch, which is 2. Such epochs occur in offsets that were copied from another cluster. The epoch
+// must be returned as unknown, and the offset unchanged.
 func TestCommittedEpochAboveThePartitionsIsLeftOut(t *testing.T) {
 	everyVersion(t, api.KeyOffsetFetch, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b)
@@ -27,7 +27,7 @@ func TestCommittedEpochAboveThePartitionsIsLeftOut(t *testing.T) {
 	})
 }
 
-// commitEpoch commits the offset 7 of the first partition of tickets with a leader epoch.
+// commitEpoch commits offset 7 with the given leader epoch in the first partition of tickets.
 func (b *broker) commitEpoch(epoch int32) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetCommitRequest()
@@ -42,8 +42,7 @@ func (b *broker) commitEpoch(epoch int32) {
 	}
 }
 
-// fetchedEpoch returns the committed offset of the first partition of tickets with its leader
-// epoch.
+// fetchedEpoch returns the committed offset and its leader epoch in the first partition of tickets.
 func (b *broker) fetchedEpoch(version int16) (offset int64, epoch int32) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()

@@ -12,9 +12,9 @@ import (
 )
 
 // inTransaction writes transactional records into a topic's log, as a transaction coordinator
-// would. Offset 0 is a record without a transaction. Producer 1 writes offsets 1 and 3 and aborts
-// them with the marker at offset 4. Producer 2 writes offset 2, and its transaction stays open.
-// Offset 5 is a record without a transaction.
+// would. Offsets 0 and 5 are records without a transaction. Producer 1 writes offsets 1 and 3, and
+// aborts them with the marker at offset 4. Producer 2 writes offset 2, and its transaction stays
+// open.
 func inTransaction(t *testing.T, b *broker, topic string) *logstore.Log {
 	t.Helper()
 	log := b.store.Log(logstore.PartitionID{Topic: topic})
@@ -35,9 +35,9 @@ func inTransaction(t *testing.T, b *broker, topic string) *logstore.Log {
 	return log
 }
 
-// TestQuirk7FetchOfCommittedRecords: a fetch with read_committed returns only records below the
-// last stable offset, and lists the aborted transactions whose records the client must skip
-// (KIP-98).
+// TestQuirk7FetchOfCommittedRecords checks a fetch with read_committed. It must return only records
+// below the last stable offset, and list the aborted transactions whose records the client must
+// skip (KIP-98).
 func TestQuirk7FetchOfCommittedRecords(t *testing.T) {
 	for _, version := range []int16{4, 11, 12} {
 		b := newBroker(t)
@@ -65,7 +65,7 @@ func TestQuirk7FetchOfCommittedRecords(t *testing.T) {
 			}
 		}
 		want(fetch(0, 0), 6, 2, 0)
-		want(fetch(0, 1), 2, 2, 1) // offset 1 is below the last stable offset and aborted
+		want(fetch(0, 1), 2, 2, 1) // offset 1 is below the last stable offset, but aborted
 		_, err := log.AppendControl(logstore.EndTxn{ProducerID: 2, Commit: true}, time.Now())
 		must(t, err)
 		b.mustProduce("t", "last") // advances the high watermark

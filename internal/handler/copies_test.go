@@ -19,15 +19,16 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// copyTrace stores the memory ranges into which sockets were read, and the ranges from which data
+// copyTrace records the memory ranges into which sockets were read, and the ranges from which data
 // files were written. If a file is written from the same memory into which a socket was read, no
-// code has copied the bytes in between: only the kernel has copied them, once for each system call.
+// code has copied the bytes in between. Only the kernel has copied them, once for each of the two
+// system calls.
 type copyTrace struct {
 	mu            sync.Mutex
 	read, written []span
 }
 
-// span is the range of memory [from, to).
+// span is the memory range [from, to).
 type span struct{ from, to uintptr }
 
 func spanOf(p []byte) span {
@@ -47,15 +48,15 @@ func (c *copyTrace) writes(p []byte) {
 	c.written = append(c.written, spanOf(p))
 }
 
-// reset discards the stored ranges, because their memory may be used for other bytes by now.
+// reset discards the recorded ranges, because their memory may be reused for other bytes.
 func (c *copyTrace) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read, c.written = nil, nil
 }
 
-// result returns how many bytes were written, and how many of them came from memory into which no
-// socket was read.
+// result returns the number of bytes written to files, and how many of them came from memory into
+// which no socket was read.
 func (c *copyTrace) result() (written, elsewhere int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +79,7 @@ func (c *copyTrace) result() (written, elsewhere int) {
 	return written, elsewhere
 }
 
-// tracedListener accepts connections whose reads are stored in a trace.
+// tracedListener accepts connections and records their reads in a trace.
 type tracedListener struct {
 	net.Listener
 	trace *copyTrace
@@ -100,7 +101,7 @@ func (s tracedSocket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tracedDisk stores the writes of data files in a trace. It is below all code of the log store.
+// tracedDisk records the writes to data files in a trace. It is below all code of the log store.
 type tracedDisk struct {
 	vfs.FS
 	trace *copyTrace
@@ -124,9 +125,9 @@ func (f tracedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// TestByteIsCopiedTwiceFromSocketToFile tests the whole data path of a produce: a server of package
-// wire, the handler, replicas and logs. It sends compressed and uncompressed batches on one
-// connection, in requests that are small, as large as a pooled buffer, or larger.
+// TestByteIsCopiedTwiceFromSocketToFile tests the whole data path of a produce request: a server of
+// package wire, the handler, replicas and logs. It sends compressed and uncompressed batches on one
+// connection. The requests are small, as large as a pooled buffer, or larger.
 func TestByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 	const partitions = 5
 	trace := &copyTrace{}
@@ -190,7 +191,7 @@ func serve(t *testing.T, opts wire.Options) {
 	server := wire.NewServer(opts)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(t.Context()) }()
-	// Serve has returned, because the test's context ends before its cleanups
+	// Serve returns, because the test's context ends before its cleanups run.
 	t.Cleanup(func() { must(t, <-served) })
 }
 
@@ -202,7 +203,8 @@ func dial(t *testing.T, listener net.Listener) rawClient {
 	return rawClient{socket}
 }
 
-// produce sends a request in version 8, and fails the test if the response contains an error.
+// produce sends a Produce request in version 8, and fails the test if the response contains an
+// error.
 func (c rawClient) produce(t *testing.T, req *kmsg.ProduceRequest) {
 	t.Helper()
 	_, err := c.Write(frameOf(req))
@@ -210,7 +212,7 @@ func (c rawClient) produce(t *testing.T, req *kmsg.ProduceRequest) {
 	c.wantProduced(t)
 }
 
-// frameOf encodes a request in version 8.
+// frameOf encodes a Produce request in version 8.
 func frameOf(req *kmsg.ProduceRequest) []byte {
 	req.SetVersion(8)
 	frame := make([]byte, 4)
@@ -223,7 +225,7 @@ func frameOf(req *kmsg.ProduceRequest) []byte {
 	return frame
 }
 
-// wantProduced waits for a response, and fails the test if the response contains an error.
+// wantProduced waits for a Produce response, and fails the test if it contains an error.
 func (c rawClient) wantProduced(t *testing.T) {
 	t.Helper()
 	var size [4]byte

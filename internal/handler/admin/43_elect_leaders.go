@@ -72,8 +72,8 @@ func (h *Handler) ElectLeaders(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// requestedElections returns the partitions of a request. If it requests all partitions, those that
-// are already led by their preferred replica are left out, as in Kafka.
+// requestedElections returns the partitions in a request. If the request is for all partitions, it
+// omits those that their preferred replica already leads, as in Kafka.
 func (h *Handler) requestedElections(req *kmsg.ElectLeadersRequest) (refs []metadata.PartitionRef) {
 	if req.Topics == nil {
 		img := h.Image()
@@ -96,7 +96,7 @@ func (h *Handler) requestedElections(req *kmsg.ElectLeadersRequest) (refs []meta
 }
 
 // awaitElections waits until the metadata image shows the results of the elections. An election
-// that takes longer gets REQUEST_TIMED_OUT, and may still complete later.
+// that takes longer gets REQUEST_TIMED_OUT, but may still complete later.
 func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionRef,
 	faults []error) {
 	elected := func(img *metadata.Image, ref metadata.PartitionRef) bool {

@@ -16,19 +16,19 @@ import (
 )
 
 // IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets or deletes properties of a Topic
-// or LogCluster resource, or appends to or subtracts from a list. The settings of groups are in the
-// LogCluster, too.
+// or LogCluster resource, or appends to or subtracts from a list. Group settings are also in the
+// LogCluster.
 //
 //	1  flexible
 //
-// Settings of brokers are fields of the LogCluster (broker_configs.go).
+// Broker settings are fields of the LogCluster (broker_configs.go).
 
 // IncrementalAlterConfigsShape describes the fields of the request (api.Shape).
 var IncrementalAlterConfigsShape = api.Shape{api.Array(api.Fixed(1), api.Text(),
 	api.Array(api.Text(), api.Fixed(1), api.Text())),
 	api.Fixed(1)}
 
-// IncrementalAlterConfigs changes the resources one after the other. Each resource is changed
+// IncrementalAlterConfigs changes the resources one after the other. It changes each resource
 // completely or not at all.
 func (h *Handler) IncrementalAlterConfigs(ctx context.Context, raw *wire.Request,
 	req *kmsg.IncrementalAlterConfigsRequest) wire.Reply {
@@ -69,8 +69,8 @@ func resourceKey(kind kmsg.ConfigResourceType, name string) string {
 	return strconv.Itoa(int(kind)) + " " + name
 }
 
-// checkUnique returns an error for a resource that occurs more than once in a request, because its
-// occurrences may request different changes.
+// checkUnique returns an error for a resource that a request contains more than once, because the
+// request may contain different changes for it.
 func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name string) error {
 	if duplicates[resourceKey(kind, name)] {
 		return fmt.Errorf("%w: resource %q is named more than once", api.ErrInvalidRequest, name)
@@ -78,8 +78,8 @@ func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name 
 	return nil
 }
 
-// alterConfigsOf changes the settings of a topic, of a group or of all brokers. For a logger it
-// returns an error, unless the request only deletes settings.
+// alterConfigsOf changes the settings of a topic, a group or all brokers. For a logger it returns
+// an error, unless the request only deletes settings.
 func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	kind kmsg.ConfigResourceType,
 	change metadata.TopicChange) error {
@@ -111,8 +111,8 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	return fmt.Errorf("%w: resource type %d", api.ErrInvalidRequest, kind)
 }
 
-// alterTopic changes the settings of a topic. It waits until the metadata image contains the
-// change: until the settings differ from the previous settings, or contain the requested values.
+// alterTopic changes a topic's settings. It waits until the metadata image contains the change,
+// i.e. until the settings differ from the previous ones or contain the requested values.
 func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) error {
 	ctx, cancel := api.WithTimeout(ctx, api.AdminWaitMax)
 	defer cancel()
@@ -138,11 +138,11 @@ func matchesChange(topic *metadata.Topic, change metadata.TopicChange) bool {
 		}
 		if isLevel := strings.HasSuffix(p.Name, ".level"); !isLevel &&
 			!slices.Contains(topic.Own, p.Name) {
-			return false // default value, which remains if the level of another codec is set
+			return false // the default, which remains if another codec's level is set
 		}
 		if target.Set(p.Name, p.Value) != nil {
-			// Set fails, for example, for the level of a codec that a later property sets. The store has
-			// accepted the change, so the change is valid.
+			// Set fails, for example, for the level of a codec that a later property sets. The metadata
+			// store has accepted the change, so it is valid.
 			return true
 		}
 	}

@@ -67,8 +67,8 @@ func (h *Handler) AlterReassignments(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// showsTargets reports whether an image contains the targets of all reassignments that were
-// accepted. It ignores requests that cancel a reassignment.
+// showsTargets reports whether an image contains the targets of all accepted reassignments. It
+// ignores requests that cancel a reassignment.
 func showsTargets(img *metadata.Image, moves []metadata.Move, faults []error) bool {
 	for i, move := range moves {
 		_, p, err := img.Partition(metadata.PartitionRef{Topic: move.Topic,

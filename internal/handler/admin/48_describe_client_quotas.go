@@ -23,21 +23,21 @@ import (
 var DescribeClientQuotasShape = api.Shape{api.Array(api.Text(), api.Fixed(1), api.Text()),
 	api.Fixed(1)}
 
-// The types of entities that have quotas in Kafka.
+// The entity types that can have quotas in Kafka.
 const (
 	entityUser     = "user"
 	entityClientID = "client-id"
 	entityIP       = "ip"
 )
 
-// The match types of a component of a filter.
+// The match types of a filter component.
 const (
 	matchExact     = 0
 	matchDefault   = 1
 	matchSpecified = 2
 )
 
-// DescribeClientQuotas answers requests of DescribeClientQuotas (key 48).
+// DescribeClientQuotas handles a DescribeClientQuotas request (key 48).
 func (h *Handler) DescribeClientQuotas(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeClientQuotasRequest) wire.Reply {
 	response, result := kmsg.NewPtrDescribeClientQuotasResponse(), h.Outcome()
@@ -53,7 +53,7 @@ func (h *Handler) DescribeClientQuotas(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// checkQuotaFilter returns the errors of Kafka, with its texts.
+// checkQuotaFilter returns the same errors as Kafka, with the same texts.
 func checkQuotaFilter(components []kmsg.DescribeClientQuotasRequestComponent) error {
 	seen := map[string]bool{}
 	for i := range components {
@@ -81,7 +81,7 @@ func checkQuotaFilter(components []kmsg.DescribeClientQuotasRequestComponent) er
 }
 
 // describedQuotas returns the entities that a filter selects, sorted by name. It never returns nil,
-// which is the value of a failed request.
+// because nil in a response means that the request failed.
 func describedQuotas(security *metadata.Security,
 	req *kmsg.DescribeClientQuotasRequest) []kmsg.DescribeClientQuotasResponseEntry {
 	all := []kmsg.DescribeClientQuotasResponseEntry{}
@@ -97,7 +97,8 @@ func describedQuotas(security *metadata.Security,
 	return all
 }
 
-// selectsUser reports whether a component of a filter selects a user or the default of all users.
+// selectsUser reports whether a filter component selects a user. The user "*" is the default for
+// all users.
 func selectsUser(c *kmsg.DescribeClientQuotasRequestComponent, user string) bool {
 	switch {
 	case c.EntityType != entityUser:

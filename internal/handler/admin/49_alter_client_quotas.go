@@ -14,15 +14,15 @@ import (
 //
 //	1  flexible
 //
-// A user without a LogUser gets one of type External. The default of all users is the LogUser *.
-// Quotas of client ids and of IP addresses are refused. Values are whole numbers; Kafka also
-// accepts fractions of percents and of partitions.
+// If a user has no LogUser, the request creates one of type External. The default for all users is
+// the LogUser "*". Quotas for client ids and IP addresses are refused. Values are integers; Kafka
+// also accepts fractions of a percent and of a partition.
 
 // AlterClientQuotasShape describes the fields of the request (api.Shape).
 var AlterClientQuotasShape = api.Shape{api.Array(api.Array(api.Text(), api.Text()),
 	api.Array(api.Text(), api.Fixed(9))), api.Fixed(1)}
 
-// AlterClientQuotas answers requests of AlterClientQuotas (key 49).
+// AlterClientQuotas handles an AlterClientQuotas request (key 49).
 func (h *Handler) AlterClientQuotas(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterClientQuotasRequest) wire.Reply {
 	response, result := kmsg.NewPtrAlterClientQuotasResponse(), h.Outcome()
@@ -58,7 +58,8 @@ func (h *Handler) AlterClientQuotas(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// quotaChange returns the change of one entity, with the checks and texts of Kafka.
+// quotaChange returns the change for one entity. Its checks and error texts are the same as in
+// Kafka.
 func quotaChange(requested *kmsg.AlterClientQuotasRequestEntry) (change metadata.UserChange,
 	err error) {
 	if change.Name, err = quotaEntity(requested.Entity); err != nil {
@@ -82,7 +83,7 @@ func quotaChange(requested *kmsg.AlterClientQuotasRequestEntry) (change metadata
 	return change, nil
 }
 
-// quotaEntity returns the name of the user of an entity; without a name it is the default of all
+// quotaEntity returns the user name in an entity. An entity without a name is the default for all
 // users.
 func quotaEntity(entity []kmsg.AlterClientQuotasRequestEntryEntity) (name string, err error) {
 	if len(entity) == 0 {
@@ -111,7 +112,8 @@ func quotaEntity(entity []kmsg.AlterClientQuotasRequestEntryEntity) (name string
 	return name, nil
 }
 
-// alterQuotas changes the LogUser, and returns once this broker's image contains the change.
+// alterQuotas changes the LogUser, and returns when this broker's metadata image contains the
+// change.
 func (h *Handler) alterQuotas(ctx context.Context, raw *wire.Request,
 	change metadata.UserChange) error {
 	if err := h.Users.ChangeUser(ctx, change); err != nil {
@@ -130,7 +132,7 @@ func (h *Handler) alterQuotas(ctx context.Context, raw *wire.Request,
 	return nil
 }
 
-// hasQuotas reports whether the users have the quotas of a change.
+// hasQuotas reports whether the users already have the quotas that a change sets.
 func hasQuotas(security *metadata.Security, change *metadata.UserChange) bool {
 	var present map[string]int64
 	if security != nil {

@@ -23,7 +23,7 @@ const (
 // DescribeClusterShape describes the fields of the request (api.Shape).
 var DescribeClusterShape = api.Shape{api.Fixed(1), api.Fixed(1).From(1), api.Fixed(1).From(2)}
 
-// DescribeCluster returns the brokers and the controller of one metadata image, as Metadata does.
+// DescribeCluster returns the brokers and the controller in one metadata image, as Metadata does.
 func (h *Handler) DescribeCluster(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeClusterRequest) wire.Reply {
 	img := h.Image()
@@ -51,8 +51,8 @@ func (h *Handler) DescribeCluster(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// checkEndpoint returns an error for a request for controllers. Version 0 has no endpoint type and
-// means brokers.
+// checkEndpoint returns an error if the request is for controllers. Version 0 has no endpoint type
+// and means brokers.
 func checkEndpoint(req *kmsg.DescribeClusterRequest) error {
 	switch {
 	case req.Version < 1 || req.EndpointType == endpointBrokers:

@@ -23,7 +23,7 @@ import (
 // ListConfigResourcesShape describes the fields of the request (api.Shape).
 var ListConfigResourcesShape = api.Shape{api.PlainArray(api.Fixed(1)).From(1)}
 
-// configResourceTypes are the types that a request without types lists, in Kafka's order.
+// configResourceTypes contains the types that a request without types lists, in Kafka's order.
 var configResourceTypes = []kmsg.ConfigResourceType{
 	kmsg.ConfigResourceTypeGroupConfig, kmsg.ConfigResourceTypeClientMetrics,
 	kmsg.ConfigResourceTypeBrokerLogger, kmsg.ConfigResourceTypeBroker,
@@ -55,7 +55,7 @@ func (h *Handler) ListConfigResources(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// requestedTypes returns the types of resources that a request lists, each once and in the order of
+// requestedTypes returns the resource types that a request lists, each once and in the order of
 // configResourceTypes.
 func requestedTypes(req *kmsg.ListConfigResourcesRequest) ([]kmsg.ConfigResourceType, error) {
 	switch {
@@ -78,8 +78,8 @@ func requestedTypes(req *kmsg.ListConfigResourcesRequest) ([]kmsg.ConfigResource
 	return types, nil
 }
 
-// configResources returns the names of the resources of a type. A group is listed if it has
-// settings of its own; a client metrics subscription never exists.
+// configResources returns the names of all resources of a type. A group is listed if it has its own
+// settings; a client metrics subscription never exists.
 func configResources(img *metadata.Image, kind kmsg.ConfigResourceType) (names []string) {
 	switch kind {
 	case kmsg.ConfigResourceTypeGroupConfig:

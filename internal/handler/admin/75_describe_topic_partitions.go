@@ -13,12 +13,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeTopicPartitions (key 75), version 0 (KIP-966): describes topics like Metadata, but in
-// pages. Java's describeTopics tries this API first.
+// DescribeTopicPartitions (key 75), version 0 (KIP-966): describes topics like Metadata, but page
+// by page. Java's describeTopics tries this API first.
 //
 // Topics are sorted by name, and the cursor is the first partition of the next page. The two lists
-// of eligible leaders outside the ISR are always empty, because the last member of an ISR stays in
-// it (ADR 0136). The schema allows null lists, but they crash Java's client.
+// of eligible leaders outside the ISR are always empty, because the last member never leaves the
+// ISR (ADR 0136). The schema allows null lists, but they crash Java's client.
 
 // DescribePartitionsMax is the maximum number of partitions in a response (Kafka's
 // max.request.partition.size.limit).
@@ -28,8 +28,8 @@ const DescribePartitionsMax = 2000
 var DescribePartitionsShape = api.Shape{api.Array(api.Text()), api.Fixed(4),
 	api.Optional(api.Text(), api.Fixed(4))}
 
-// DescribePartitions describes partitions of one metadata image. If the list of topics is empty,
-// all topics are requested.
+// DescribePartitions describes partitions in one metadata image. If the list of topics is empty, it
+// describes all topics.
 func (h *Handler) DescribePartitions(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeTopicPartitionsRequest) wire.Reply {
 	img := h.Image()
@@ -88,8 +88,8 @@ func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 	return slices.Compact(names)
 }
 
-// describePage describes at most limit partitions of a topic, beginning with index first. Result
-// next is the first partition that is left out, or -1 if there is none.
+// describePage describes at most limit partitions of a topic, starting with index first. Result
+// next is the first omitted partition, or -1 if none was omitted.
 func (h *Handler) describePage(raw *wire.Request, v api.View, name string, first int32, limit int,
 	result *api.Outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()

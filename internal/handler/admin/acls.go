@@ -13,14 +13,14 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeAcls (key 29), CreateAcls (30) and DeleteAcls (31), versions 1-3. Without authorization
-// they are answered with SECURITY_DISABLED, as by a Kafka broker without an authorizer.
+// DescribeAcls (key 29), CreateAcls (30) and DeleteAcls (31), versions 1-3. Without authorization,
+// the response is SECURITY_DISABLED, as from a Kafka broker without an authorizer.
 //
 //	2  flexible
 //	3  user resources (KIP-373)
 //
-// ACLs are part of LogUsers. CreateAcls adds an ACL to the LogUser of its principal, and creates a
-// LogUser of type External if there is none. DeleteAcls removes ACLs from LogUsers.
+// ACLs are part of LogUsers. CreateAcls adds an ACL to its principal's LogUser. If there is none,
+// it creates a LogUser of type External. DeleteAcls removes ACLs from LogUsers.
 
 // The shapes describe the fields of the requests (api.Shape).
 var (
@@ -32,7 +32,7 @@ var (
 		api.Text(), api.Fixed(2))}
 )
 
-// matcher returns the present ACLs, or ErrNoAuthorizer.
+// matcher returns the current ACLs, or ErrNoAuthorizer without authorization.
 func (h *Handler) matcher() (*authz.Matcher, error) {
 	if m := h.Image().Security.Matcher(); m != nil {
 		return m, nil
@@ -40,7 +40,7 @@ func (h *Handler) matcher() (*authz.Matcher, error) {
 	return nil, api.ErrNoAuthorizer
 }
 
-// DescribeACLs answers requests of DescribeAcls.
+// DescribeACLs handles a DescribeAcls request.
 func (h *Handler) DescribeACLs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeACLsRequest) wire.Reply {
 	response, result := kmsg.NewPtrDescribeACLsResponse(), h.Outcome()
@@ -90,7 +90,7 @@ func describedACLs(acls []authz.ACL,
 	return all
 }
 
-// CreateACLs answers requests of CreateAcls.
+// CreateACLs handles a CreateAcls request.
 func (h *Handler) CreateACLs(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateACLsRequest) wire.Reply {
 	response, result := kmsg.NewPtrCreateACLsResponse(), h.Outcome()
@@ -113,7 +113,7 @@ func (h *Handler) CreateACLs(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// aclsWritable returns nil if a client may change ACLs.
+// aclsWritable returns nil if the client may change ACLs.
 func (h *Handler) aclsWritable(raw *wire.Request) error {
 	if err := h.Authorize(raw, api.AlterCluster, api.ClusterName); err != nil {
 		return err
@@ -142,9 +142,9 @@ func creation(c *kmsg.CreateACLsRequestCreation) (authz.ACL, error) {
 	return a, nil
 }
 
-// changeUsers changes the ACLs of each principal that has an ACL without a fault. If the change of
-// a principal fails, it sets the fault of the principal's ACLs. It returns once this broker's image
-// contains the changes.
+// changeUsers changes the ACLs of each principal that has an ACL without a fault. If changing a
+// principal fails, it sets the fault for all of the principal's ACLs. It returns when this broker's
+// metadata image contains the changes.
 func (h *Handler) changeUsers(ctx context.Context, raw *wire.Request, acls []authz.ACL,
 	faults []error, change func(name string, listed []authz.ACL) metadata.UserChange) {
 	byName := map[string][]int{}
@@ -171,7 +171,7 @@ func (h *Handler) changeUsers(ctx context.Context, raw *wire.Request, acls []aut
 	}
 }
 
-// contains reports whether an image contains a change of ACLs.
+// contains reports whether a metadata image contains a change of ACLs.
 func contains(img *metadata.Image, change *metadata.UserChange) bool {
 	acls := img.Security.Matcher().ACLs()
 	for i := range change.Add {
@@ -187,7 +187,7 @@ func contains(img *metadata.Image, change *metadata.UserChange) bool {
 	return true
 }
 
-// DeleteACLs answers requests of DeleteAcls.
+// DeleteACLs handles a DeleteAcls request.
 func (h *Handler) DeleteACLs(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteACLsRequest) wire.Reply {
 	response, result := kmsg.NewPtrDeleteACLsResponse(), h.Outcome()
@@ -214,7 +214,7 @@ func (h *Handler) DeleteACLs(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// deleteMatching deletes the ACLs that a filter selects.
+// deleteMatching deletes the ACLs that a filter selects, and returns the result for the response.
 func (h *Handler) deleteMatching(ctx context.Context, raw *wire.Request, acls []authz.ACL,
 	filter *authz.Filter, result *api.Outcome) (all []kmsg.DeleteACLsResponseResultMatchingACL) {
 	var selected []authz.ACL

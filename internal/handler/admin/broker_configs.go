@@ -16,12 +16,12 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// This file describes and changes the settings of brokers. They are fields of the LogCluster, which
-// all brokers share. In terms of Kafka, a field that is set is the dynamic default of all brokers:
-// the resource of type BROKER with an empty name. Kafka allows fewer of these settings to be
-// changed while brokers run, because it reads some of them only at startup.
+// This file describes and changes broker settings. They are fields of the LogCluster, which all
+// brokers share. In Kafka's terms, a field that is set is a dynamic default for all brokers: the
+// resource of type BROKER with an empty name. Kafka allows fewer of these settings to change while
+// brokers run, because it reads some of them only at startup.
 
-// brokerConfigs returns all settings of this broker.
+// brokerConfigs returns all of this broker's settings.
 func (h *Handler) brokerConfigs(img *metadata.Image) []config {
 	configs := h.ownConfigs(img)
 	for _, v := range brokerconfig.Describe(img.ClusterProperties) {
@@ -35,7 +35,7 @@ func (h *Handler) brokerConfigs(img *metadata.Image) []config {
 		if v.Set {
 			c.synonyms = append(c.synonyms, synonym{v.Name, v.Value, c.source})
 		}
-		if v.Fallback != nil && !v.Null { // Kafka returns no synonyms of a null value
+		if v.Fallback != nil && !v.Null { // Kafka returns no synonyms for a null value
 			c.synonyms = append(c.synonyms, synonym{v.Fallback.Name, v.Fallback.Value,
 				kmsg.ConfigSourceDefaultConfig})
 		}
@@ -65,7 +65,7 @@ func (h *Handler) ownConfigs(img *metadata.Image) (configs []config) {
 	var advertised, protocols []string
 	for entry := range strings.SplitSeq(string(self.Endpoints), ",") {
 		if name, address, ok := strings.Cut(entry, "://"); ok {
-			name = strings.ToUpper(name) // as in Kafka
+			name = strings.ToUpper(name) // Kafka also uses upper case
 			advertised = append(advertised, name+"://"+address)
 			protocols = append(protocols, name+":PLAINTEXT")
 		}
@@ -82,7 +82,7 @@ func (h *Handler) ownConfigs(img *metadata.Image) (configs []config) {
 		{brokerconfig.NodeID, id},
 	} {
 		c := brokerConfig(brokerconfig.Find(own.name), own.value)
-		if c.null = own.value == ""; !c.null { // a broker may have no rack
+		if c.null = own.value == ""; !c.null { // a broker can have no rack
 			c.source = kmsg.ConfigSourceStaticBrokerConfig
 			c.synonyms = []synonym{{own.name, own.value, c.source}}
 		}
@@ -91,7 +91,7 @@ func (h *Handler) ownConfigs(img *metadata.Image) (configs []config) {
 	return configs
 }
 
-// brokerConfig returns a setting whose value is the default.
+// brokerConfig returns a setting with its default as the value.
 func brokerConfig(p *brokerconfig.Property, value string) config {
 	return config{
 		Property: topicconfig.Property{Name: p.Name, Value: value, Type: p.Type, Doc: p.Doc},
@@ -99,16 +99,15 @@ func brokerConfig(p *brokerconfig.Property, value string) config {
 	}
 }
 
-// throttles are the settings with which kafka-reassign-partitions --throttle limits the replication
-// of a broker while it moves partitions. They are accepted without effect, so that the tool works:
-// spec.replication.catchUpRate of the LogCluster already limits replicas that copy.
+// throttles are the settings with which kafka-reassign-partitions --throttle limits a broker's
+// replication while it moves partitions. They are accepted without effect, so that the tool works.
+// The LogCluster's spec.replication.catchUpRate already limits replicas that copy records.
 var throttles = []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate",
 	"replica.alter.log.dirs.io.max.bytes.per.second"}
 
-// alterBroker changes settings of all brokers, if the name of the resource is empty. It returns an
-// error for a single broker, because no setting applies to a single broker. Requests that only
-// delete settings or set throttles succeed without effect, because tools set throttles and delete
-// them.
+// alterBroker changes settings of all brokers if the resource's name is empty. For a single broker
+// it returns an error, because no setting applies to only one broker. Requests that only delete
+// settings or set throttles succeed without effect, because tools set throttles and delete them.
 func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) error {
 	if change.Name == "" {
 		return h.alterCluster(ctx, metadata.ClusterChange{Properties: change.Properties,
@@ -137,8 +136,8 @@ func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) 
 	return nil
 }
 
-// alterCluster changes settings of the LogCluster. It waits until the metadata image contains the
-// change: until the settings differ from the previous settings, or contain the requested values.
+// alterCluster changes settings in the LogCluster. It waits until the metadata image contains the
+// change, i.e. until the settings differ from the previous ones or contain the requested values.
 func (h *Handler) alterCluster(ctx context.Context, change metadata.ClusterChange) error {
 	ctx, cancel := api.WithTimeout(ctx, api.AdminWaitMax)
 	defer cancel()

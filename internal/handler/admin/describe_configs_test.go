@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// TestDescribeConfigsReportsSources: the Topic is the source of each value that it sets, and the
-// LogCluster of each default that it sets, also of those that equal the value they override.
+// TestDescribeConfigsReportsSources checks that the Topic is the source of each value that it sets,
+// and the LogCluster the source of each default that it sets. This also holds for values that equal
+// the value that they override.
 func TestDescribeConfigsReportsSources(t *testing.T) {
 	topic := &metadata.Topic{Settings: topicconfig.Default(),
 		Own: []string{"retention.ms", "segment.ms"}}

@@ -13,11 +13,11 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// This file contains the configs of groups (KIP-848), which the LogCluster stores, and of client
-// metrics subscriptions (KIP-714). No such subscription exists, because the broker does not collect
-// metrics of clients.
+// This file contains the configs of groups (KIP-848) and of client metrics subscriptions (KIP-714).
+// The LogCluster stores group configs. Client metrics subscriptions never exist, because the broker
+// does not collect client metrics.
 
-// configsOfGroup returns the configs of a group. The group need not exist, as in Kafka.
+// configsOfGroup returns a group's configs. As in Kafka, the group does not have to exist.
 func configsOfGroup(img *metadata.Image, group string) ([]config, error) {
 	if group == "" {
 		return nil, fmt.Errorf("%w: group name must not be empty", api.ErrInvalidRequest)
@@ -30,7 +30,7 @@ func configsOfGroup(img *metadata.Image, group string) ([]config, error) {
 	return configs, nil
 }
 
-// groupConfig returns a config of a group with its sources: the group, the LogCluster and Kafka's
+// groupConfig returns a group config with its sources: the group, the LogCluster and Kafka's
 // default.
 func groupConfig(c *metadata.GroupConfig) config {
 	var from []synonym
@@ -48,8 +48,8 @@ func groupConfig(c *metadata.GroupConfig) config {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// alterGroup changes the configs of a group. It waits until the metadata image contains the change:
-// until the group's settings differ from the previous ones, or equal the requested ones.
+// alterGroup changes a group's configs. It waits until the metadata image contains the change, i.e.
+// until the group's settings differ from the previous ones or equal the requested ones.
 func (h *Handler) alterGroup(ctx context.Context, change metadata.TopicChange) error {
 	if change.Name == "" {
 		return fmt.Errorf("%w: default group resources are not allowed", api.ErrInvalidRequest)
@@ -74,8 +74,8 @@ func (h *Handler) alterGroup(ctx context.Context, change metadata.TopicChange) e
 	return nil
 }
 
-// configsOfClientMetrics returns Kafka's defaults of the configs of a client metrics subscription.
-// Kafka returns them for a subscription that does not exist.
+// configsOfClientMetrics returns Kafka's default configs for a client metrics subscription. Kafka
+// returns them for a subscription that does not exist.
 func configsOfClientMetrics(name string) ([]config, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: client metrics subscription name must not be empty",

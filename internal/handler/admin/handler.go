@@ -7,12 +7,12 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Handler answers the requests that describe and change the cluster, its topics, settings and
+// Handler handles the requests that describe and change the cluster, its topics, settings and
 // users.
 type Handler struct {
 	*api.Access
 	Image func() *metadata.Image // returns the current metadata image; never nil
-	// Await waits until the current image satisfies enough, or until ctx ends.
+	// Await waits until enough returns true for the current metadata image, or until ctx ends.
 	Await   func(ctx context.Context, enough func(*metadata.Image) bool)
 	Topics  metadata.Admin
 	Alterer metadata.Alterer
@@ -23,7 +23,7 @@ type Handler struct {
 	missing logLimit // requested topics that do not exist; all have the same key
 }
 
-// Broker contains the properties of this broker that its settings show.
+// Broker contains the properties of this broker that appear in its settings.
 type Broker struct {
 	NodeID  int32
 	DataDir string

@@ -7,24 +7,24 @@ import (
 )
 
 // logInterval is the minimum time between two log messages with the same key. A client that waits
-// for a topic requests it every 100 ms, and one start of a sarama producer with a transactional id
-// sends 50 requests.
+// for a topic requests it every 100 ms. A sarama producer with a transactional id sends 50 requests
+// when it starts.
 const logInterval = time.Minute
 
-// logKeysMax is the maximum number of keys that are logged in one logInterval. It bounds the memory
-// and the messages that clients with changing keys can cause.
+// logKeysMax is the maximum number of keys that are logged within logInterval. It bounds the memory
+// and the number of messages if clients use ever-changing keys.
 const logKeysMax = 100
 
-// logLimit limits the log messages of one kind that requests cause. The zero value is ready for
-// use.
+// logLimit limits the number of log messages of one kind that requests cause. The zero value is
+// ready for use.
 type logLimit struct {
 	mu       sync.Mutex
 	loggedAt map[string]time.Time // time of the last message, by key
 	omitted  int                  // requests since the last message that were not logged
 }
 
-// due reports whether a request is to be logged now. If so, it stores that the request was logged,
-// and returns the number of requests that were not logged since the previous message.
+// due reports whether a request must be logged now. If so, due records the time, and returns the
+// number of requests that were not logged since the previous message.
 func (l *logLimit) due(key string, now time.Time) (omitted int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

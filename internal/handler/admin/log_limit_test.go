@@ -27,8 +27,8 @@ func TestRequestsWithOneKeyAreLoggedOncePerMinute(t *testing.T) {
 	}
 }
 
-// Requests alternate between more than logKeysMax keys. Each key is logged at most once in a
-// minute, and logKeysMax keys at most.
+// TestLoggedKeysAreBounded alternates between more than logKeysMax keys. Each key may be logged at
+// most once per minute, and at most logKeysMax keys may be logged.
 func TestLoggedKeysAreBounded(t *testing.T) {
 	var l logLimit
 	begin := time.Now()

@@ -7,16 +7,16 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// logMissing logs that a client has requested topics that do not exist, and the setting that would
-// create them. The client's request allows auto-creation. Clients show only that a topic is
-// unknown.
+// logMissing logs that a client has requested topics that do not exist, and the setting with which
+// they would be created. The client's request allows auto-creation. The message is useful because
+// clients only report that a topic is unknown.
 func (h *Handler) logMissing(raw *wire.Request, policy metadata.AdminPolicy, topics []string) {
 	omitted, due := h.missing.due("", time.Now())
 	if !due {
 		return
 	}
 	setting := "spec.autoCreateTopics: true"
-	if policy.AutoCreate { // then admin requests are rejected
+	if policy.AutoCreate { // auto-creation is on, but admin requests are rejected
 		setting = "spec.adminApi: ReadWrite"
 	}
 	h.Logger.Warn("client requested a topic that does not exist and is not created automatically",

@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeUserScramCredentials (key 50) and AlterUserScramCredentials (51), version 0 (KIP-554).
-// The password that an admin client sets arrives salted. DescribeUserScramCredentials returns only
+// DescribeUserScramCredentials (key 50) and AlterUserScramCredentials (51), version 0 (KIP-554). An
+// admin client sends a new password only in salted form. DescribeUserScramCredentials returns only
 // the mechanisms and the iterations.
 
 // The shapes describe the fields of the requests (api.Shape).
@@ -29,23 +29,23 @@ var (
 	}
 )
 
-// Errors of SCRAM credentials.
+// Values and errors for SCRAM credentials.
 var (
 	mechanismNames         = map[int8]string{1: sasl.ScramSHA256, 2: sasl.ScramSHA512}
 	mechanismOfDescription = []int8{1, 2}
 )
 
-// unacceptableError is ErrUnacceptable with a text of Kafka.
+// unacceptableError is ErrUnacceptable with Kafka's error text.
 type unacceptableError struct{ text string }
 
 func (e *unacceptableError) Error() string { return e.text }
 
 func (e *unacceptableError) Unwrap() error { return api.ErrUnacceptable }
 
-// saltedBytesMax limits salts and salted passwords of admin clients.
+// saltedBytesMax is the maximum size of salts and salted passwords from admin clients.
 const saltedBytesMax = 1024
 
-// DescribeSCRAM answers requests of DescribeUserScramCredentials.
+// DescribeSCRAM handles a DescribeUserScramCredentials request.
 func (h *Handler) DescribeSCRAM(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeUserSCRAMCredentialsRequest) wire.Reply {
 	response, result := kmsg.NewPtrDescribeUserSCRAMCredentialsResponse(), h.Outcome()
@@ -82,7 +82,8 @@ func (h *Handler) DescribeSCRAM(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// describedUsers returns the requested users once each; without a list, all users with a password.
+// describedUsers returns the requested users, each once. If the request has no list, it returns all
+// users with a password.
 func describedUsers(security *metadata.Security,
 	req *kmsg.DescribeUserSCRAMCredentialsRequest) (names []string) {
 	seen := map[string]bool{}
@@ -103,7 +104,7 @@ func describedUsers(security *metadata.Security,
 	return names
 }
 
-// AlterSCRAM answers requests of AlterUserScramCredentials.
+// AlterSCRAM handles an AlterUserScramCredentials request.
 func (h *Handler) AlterSCRAM(ctx context.Context, raw *wire.Request,
 	req *kmsg.AlterUserSCRAMCredentialsRequest) wire.Reply {
 	response, result := kmsg.NewPtrAlterUserSCRAMCredentialsResponse(), h.Outcome()
@@ -129,14 +130,14 @@ func (h *Handler) AlterSCRAM(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// scramChange is a requested change and the reason why it is invalid.
+// scramChange is a requested change. If the change is invalid, it contains the reason.
 type scramChange struct {
 	metadata.ScramChange
 	fault error
 }
 
 // scramChanges returns the users in the order of the request, and their changes. As in Kafka, a
-// request may not change a mechanism of a user twice.
+// request may not change the same mechanism of a user twice.
 func scramChanges(req *kmsg.AlterUserSCRAMCredentialsRequest) (names []string,
 	byName map[string][]scramChange) {
 	byName = map[string][]scramChange{}
@@ -200,7 +201,8 @@ func checkScramName(name string) error {
 	return nil
 }
 
-// changeScram makes the changes of one user, and waits until this broker's image contains them.
+// changeScram makes the changes for one user, and waits until this broker's metadata image contains
+// them.
 func (h *Handler) changeScram(ctx context.Context, raw *wire.Request, changes []scramChange) error {
 	for i := range changes {
 		if changes[i].fault != nil {

@@ -16,22 +16,22 @@ type auditKey struct {
 	api       int16
 }
 
-// auditLog limits the logging of equal denials.
+// auditLog limits how often equal denials are logged.
 type auditLog struct {
 	mu   sync.Mutex
 	fold outage.Fold[auditKey]
 }
 
-// due reports whether a denial must be logged, and the number of equal denials that were not logged
-// before.
+// due reports whether a denial must be logged. Result folded is the number of earlier equal denials
+// that were not logged.
 func (l *auditLog) due(key auditKey, now time.Time) (folded int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fold.Add(key, now)
 }
 
-// AuditDenied logs that a client was denied an operation on a resource that it has named. Checks
-// that only filter a list, or that list the authorized operations, are not logged.
+// AuditDenied logs that a client was denied an operation on a resource that it has named. It must
+// not be called for checks that only filter a list or list the authorized operations.
 func (a *Access) AuditDenied(req *wire.Request, required RequiredOperation, name string) {
 	key := auditKey{req.Principal(), required, name, req.Key}
 	folded, due := a.audit.due(key, time.Now())
@@ -50,7 +50,7 @@ func (a *Access) AuditDenied(req *wire.Request, required RequiredOperation, name
 		req.Remote, "clientID", req.ClientID, "rule", rule, "deniedAndNotLogged", folded)
 }
 
-// AuditWrite logs an administrative change of security.
+// AuditWrite logs an administrative change of security settings.
 func (a *Access) AuditWrite(req *wire.Request, args ...any) {
 	api, _ := a.Row(req.Key)
 	a.Logger.Info("user changed", append([]any{"audit", true, "principal",

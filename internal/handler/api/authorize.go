@@ -31,7 +31,7 @@ const (
 // ResourceType is a kind of resource.
 type ResourceType = authz.ResourceType
 
-// The types of resources that handlers authorize operations on.
+// The types of resources on which handlers authorize operations.
 const (
 	ResourceTopic           = authz.ResourceTopic
 	ResourceGroup           = authz.ResourceGroup
@@ -42,13 +42,13 @@ const (
 const (
 	// ClusterName is the name of the only resource of type cluster, as in Kafka.
 	ClusterName = authz.ClusterName
-	// AnyName is the name in an Action that asks whether the principal may perform the operation on
-	// at least one resource of the type (KIP-679).
+	// AnyName is the name in an Action that asks for any resource: whether the principal may perform
+	// the operation on at least one resource of the type (KIP-679).
 	AnyName = ""
 )
 
-// RequiredOperation is an operation and the type of the resources that it acts on. Each row of
-// table lists the operations that a client must be allowed to perform for its requests to succeed.
+// RequiredOperation is an operation and the type of its resources. Each row in the handler's table
+// lists the operations that a client must be allowed to perform for its requests to succeed.
 type RequiredOperation struct {
 	Operation Operation
 	Type      ResourceType
@@ -83,15 +83,15 @@ var (
 	DescribeTransactionalID = RequiredOperation{OpDescribe, ResourceTransactionalID}
 )
 
-// Action is what the authorizer allows or denies: an operation of a principal on one resource.
+// Action is what the authorizer decides on: a principal's operation on one resource.
 type Action struct {
 	Principal wire.Principal
-	Address   netip.Addr // IP address of the client, in the form of authz.Canonical
+	Address   netip.Addr // IP address of the client, in the form that authz.Canonical returns
 	RequiredOperation
-	Name string // name of the resource; "" stands for any resource of the type
+	Name string // name of the resource; "" means any resource of the type
 }
 
-// errDenied maps the type of a resource to the error of a client that may not use the resource.
+// errDenied maps a resource type to the error for a client that may not use the resource.
 var errDenied = map[ResourceType]error{
 	ResourceTopic:           ErrTopicAuthorization,
 	ResourceGroup:           errGroupAuthorization,
@@ -99,33 +99,35 @@ var errDenied = map[ResourceType]error{
 	ResourceTransactionalID: ErrTransactionalIDAuthorization,
 }
 
-// errUnlistedOperation is the error for an operation that the API's row of table does not list. It
-// is a fault of the handler's code, and the operation is denied.
+// errUnlistedOperation means that a handler has authorized an operation that its row in the table
+// does not list. This is a bug in the handler, and the operation is denied.
 var errUnlistedOperation = errors.New("handler authorizes an operation that table.go does not list")
 
-// Access decides what clients may do. It logs denials, and faults of the broker. The handlers of
-// all APIs contain it.
+// Access decides what clients may do. It also logs denials, and errors caused by faults of the
+// broker. The handlers of all APIs contain it.
 type Access struct {
 	// Authorizer reports whether a client may perform an action. If it is nil, every client may
 	// perform every action.
 	Authorizer func(Action) bool
-	// Explain returns the reason why an action was denied, for the audit log; nil: none is logged.
+	// Explain returns the reason why an action was denied, for the audit log; nil: no reason is
+	// logged.
 	Explain func(Action) string
-	// PlainPeers reports whether clients of a listener may act as brokers without authentication;
-	// nil: none may.
+	// PlainPeers reports whether a listener's clients may act as brokers without authentication; nil:
+	// they may not.
 	PlainPeers func(listener string) bool
 	Logger     *slog.Logger
-	// Row returns the name of an API and the operations that its handler authorizes; none for an
-	// API that is not served.
+	// Row returns an API's name and the operations that its handler authorizes. If the API is not
+	// served, it returns no operations.
 	Row   func(key int16) (name string, required []RequiredOperation)
 	audit auditLog
 }
 
-// Authorize returns nil if the client may perform an operation on the named resource, otherwise the
-// error of the resource's type.
+// Authorize returns nil if the client may perform an operation on the named resource, and otherwise
+// the error for the resource's type.
 //
 // A handler calls Authorize once for each resource, before it uses the resource, and returns the
-// error for that resource only. A request that acts on the whole cluster passes ClusterName.
+// error only for that resource. For a request that acts on the whole cluster, the handler passes
+// ClusterName.
 func (a *Access) Authorize(req *wire.Request, required RequiredOperation, name string) error {
 	ok, err := a.probe(req, required, name)
 	if err == nil && !ok {
@@ -135,15 +137,16 @@ func (a *Access) Authorize(req *wire.Request, required RequiredOperation, name s
 	return err
 }
 
-// May reports whether the client may perform an operation on a resource that it has not named: for
-// a list that contains only some resources, or before an alternative operation is authorized. Such
-// a denial is not an attempt to use the resource, so it is not in the audit log.
+// May reports whether the client may perform an operation on a resource that it has not named.
+// Handlers use it for a list that contains only some resources, and before they authorize an
+// alternative operation. Such a denial is not an attempt to use the resource, so it does not appear
+// in the audit log.
 func (a *Access) May(req *wire.Request, required RequiredOperation, name string) bool {
 	ok, err := a.probe(req, required, name)
 	return ok && err == nil
 }
 
-// probe calls allowed, after a check that the API's row in table lists the operation.
+// probe checks that the API's row in the table lists the operation, and then calls allowed.
 func (a *Access) probe(req *wire.Request, required RequiredOperation, name string) (bool, error) {
 	if a.Authorizer == nil {
 		return true, nil
@@ -154,15 +157,15 @@ func (a *Access) probe(req *wire.Request, required RequiredOperation, name strin
 	return a.allowed(req, required, name), nil
 }
 
-// allowed reports whether the client may perform an operation on the named resource. Only allowed
-// calls the authorizer. Without an authorizer, every client may perform every operation.
+// allowed reports whether the client may perform an operation on the named resource. No other
+// function calls the authorizer. Without an authorizer, every client may perform every operation.
 func (a *Access) allowed(req *wire.Request, required RequiredOperation, name string) bool {
 	if required == ClusterAction {
 		if s := req.Session; s != nil && s.Role == wire.RoleBroker {
-			return true // the certificate proves that the client is a broker of this cluster
+			return true // the client's certificate proves that it is a broker of this cluster
 		}
 		if a.PlainPeers != nil && a.PlainPeers(req.Listener) {
-			return true // some brokers have no certificate yet
+			return true // some brokers do not have a certificate yet
 		}
 	}
 	return a.Authorizer == nil || a.Authorizer(Action{
@@ -171,8 +174,8 @@ func (a *Access) allowed(req *wire.Request, required RequiredOperation, name str
 	})
 }
 
-// AuthorizeCreate returns nil if the client may create the named topic. OpCreate suffices on the
-// cluster or on the topic, as in Kafka.
+// AuthorizeCreate returns nil if the client may create the named topic. As in Kafka, OpCreate on
+// either the cluster or the topic suffices.
 func (a *Access) AuthorizeCreate(req *wire.Request, name string) error {
 	if a.May(req, CreateCluster, ClusterName) {
 		return nil
@@ -180,7 +183,7 @@ func (a *Access) AuthorizeCreate(req *wire.Request, name string) error {
 	return a.Authorize(req, CreateTopic, name)
 }
 
-// operations lists the operations that Kafka defines for each type of resource (KIP-430).
+// operations lists the operations that Kafka defines for each resource type (KIP-430).
 var operations = map[ResourceType][]Operation{
 	ResourceTopic: {OpRead, OpWrite, OpCreate, OpDelete, OpAlter, OpDescribe, OpDescribeConfigs,
 		OpAlterConfigs},
@@ -189,12 +192,12 @@ var operations = map[ResourceType][]Operation{
 		OpAlterConfigs, OpIdempotentWrite},
 }
 
-// OperationsOmitted is the bit field of a response whose request did not ask for the authorized
+// OperationsOmitted is the bit field in a response if the request did not ask for the authorized
 // operations (KIP-430).
 const OperationsOmitted = -1 << 31
 
 // AuthorizedOperations returns the operations that the client may perform on a resource, as the bit
-// field of KIP-430: bit n stands for the AclOperation with number n.
+// field of KIP-430: bit n represents the AclOperation with number n.
 func (a *Access) AuthorizedOperations(req *wire.Request, kind ResourceType,
 	name string) (bits int32) {
 	for _, op := range operations[kind] {

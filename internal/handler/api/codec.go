@@ -9,14 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Decoded returns the handler of an API whose bodies are decoded by kmsg. A body that cannot be
+// Decoded returns the handler for an API whose request bodies kmsg decodes. A body that cannot be
 // decoded closes the connection, as in Kafka.
 //
 // The decoded strings are copies, but byte fields and unknown tags alias the frame. A handler must
-// clone the bytes that it needs after the response. If the request has no byte fields, Decoded
-// releases the frame before it calls the handler: a handler may wait, for example for a commit, and
-// a waiting request must not occupy the memory budget for frames (ADR 0170). Therefore a handler
-// that is passed to Decoded must not use unknown tags.
+// clone bytes that it needs after the response. If the request has no byte fields, Decoded releases
+// the frame before it calls the handler. The reason is that a handler may wait, for example for a
+// commit, and a waiting request must not occupy the memory budget for frames (ADR 0170). Therefore
+// a handler that is passed to Decoded must not use unknown tags.
 func Decoded[H any, P interface {
 	*T
 	kmsg.Request
@@ -35,7 +35,7 @@ func Decoded[H any, P interface {
 	}
 }
 
-// Decode checks a request's body against a shape, and then decodes it.
+// Decode checks a request's body against a shape and then decodes it.
 func Decode(s Shape, req *wire.Request, into kmsg.Request) error {
 	into.SetVersion(req.Version)
 	err := s.Check(req.Version, into.IsFlexible(), req.Body)
@@ -48,11 +48,11 @@ func Decode(s Shape, req *wire.Request, into kmsg.Request) error {
 	return nil
 }
 
-// Reply encodes a response. Reply.Error is the first error of the outcome.
+// Reply encodes a response. The reply's Error is the outcome's first error.
 func Reply(response kmsg.Response, result Outcome) wire.Reply {
 	return wire.Reply{
-		// The header of an ApiVersions response never contains tags, because its client does not
-		// know yet whether the broker supports flexible versions.
+		// The header of an ApiVersions response never contains tags, because the client does not know yet
+		// whether the broker supports flexible versions.
 		Flexible: response.IsFlexible() && response.Key() != KeyAPIVersions,
 		Chunks:   []wire.Chunk{{Bytes: response.AppendTo(nil)}},
 		Error:    result.Name,

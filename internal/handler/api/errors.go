@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// Errors that this package itself finds in requests. Other errors in kafkaErrors come from the
-// packages that it calls.
+// Errors that this package itself detects in requests. The other errors in kafkaErrors come from
+// the packages that it calls.
 var (
 	ErrInvalidRequest      = errors.New("invalid request")
 	ErrUnsupportedVersion  = errors.New("unsupported version")
@@ -41,7 +41,7 @@ var (
 	ErrTransactionalIDAuthorization = errors.New("not authorized to use the transactional id")
 )
 
-// kafkaError is an error of the Kafka protocol.
+// kafkaError is an error in the Kafka protocol.
 type kafkaError struct {
 	Code int16
 	name string // name in Kafka's class Errors, for metrics
@@ -52,7 +52,7 @@ var (
 	unknownError = kafkaError{-1, "UNKNOWN_SERVER_ERROR"}
 )
 
-// Errors of APIs that the broker refuses. Their texts are sent to clients if the response has a
+// Errors for APIs that the broker refuses. Their texts are sent to clients if the response has a
 // field for them.
 var (
 	ErrNoTransactions = errors.New("transactions are not supported yet")
@@ -62,7 +62,7 @@ var (
 	ErrNoUsers        = Unsupported("no listener authenticates clients")
 )
 
-// Errors of SCRAM credentials.
+// Errors for SCRAM credentials.
 var (
 	//nolint:staticcheck // text of Kafka
 	ErrNotDescribed = errors.New("Attempt to describe a user credential that does not exist")
@@ -73,14 +73,14 @@ var (
 	ErrUnsupportedSASL   = errors.New("unknown SCRAM mechanism")
 )
 
-// errReadOnly is the error for all changes by admin requests if the LogCluster allows changes by
-// manifests only.
+// errReadOnly is the error for all changes by admin requests if the LogCluster allows only changes
+// by manifests.
 var errReadOnly = fmt.Errorf(
 	"%w: the LogCluster has adminApi: ReadOnly; change its resources with kubectl or by manifest",
 	metadata.ErrPolicy,
 )
 
-// Unsupported returns an error that maps to UNSUPPORTED_VERSION.
+// Unsupported returns an error that is sent as UNSUPPORTED_VERSION.
 func Unsupported(text string) error { return &unsupportedError{text} }
 
 type unsupportedError struct{ text string }
@@ -88,7 +88,7 @@ type unsupportedError struct{ text string }
 func (e *unsupportedError) Error() string { return e.text }
 func (e *unsupportedError) Unwrap() error { return ErrUnsupportedVersion }
 
-// Invalid returns an error that maps to INVALID_REQUEST.
+// Invalid returns an error that is sent as INVALID_REQUEST.
 func Invalid(text string) error { return &invalidError{text} }
 
 type invalidError struct{ text string }
@@ -96,13 +96,13 @@ type invalidError struct{ text string }
 func (e *invalidError) Error() string { return e.text }
 func (e *invalidError) Unwrap() error { return ErrInvalidRequest }
 
-// kafkaErrors maps errors to the codes that clients receive. The first row that matches is used.
-// Therefore the order of the rows matters for an error that wraps errors of two rows.
+// kafkaErrors maps errors to the codes that clients receive. The first matching row is used, so the
+// order of the rows matters for an error that wraps errors from two rows.
 var kafkaErrors = []struct {
 	err error
 	kafkaError
 }{
-	// Coordinators. These errors wrap errors of the coordinator's partition, so their rows come
+	// Coordinators. These errors wrap errors of the coordinator's partition, so their rows must come
 	// first.
 	{coordinator.ErrNotCoordinator, kafkaError{16, "NOT_COORDINATOR"}},
 	{coordinator.ErrLoading, kafkaError{14, "COORDINATOR_LOAD_IN_PROGRESS"}},
@@ -141,7 +141,8 @@ var kafkaErrors = []struct {
 	{logstore.ErrInvalidProducerEpoch, kafkaError{47, "INVALID_PRODUCER_EPOCH"}},
 	{logstore.ErrOutOfOrderSequence, kafkaError{45, "OUT_OF_ORDER_SEQUENCE_NUMBER"}},
 	{logstore.ErrInvalidTxnState, kafkaError{48, "INVALID_TXN_STATE"}},
-	// The producer repeats the batch, and the leader verifies the transaction again.
+	// On this error, the producer sends the batch again, and the leader verifies the transaction
+	// again.
 	{logstore.ErrVerificationOutdated, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
 	{logstore.ErrCoordinatorFenced, kafkaError{52, "TRANSACTION_COORDINATOR_FENCED"}},
 	// Errors of transactional ids.
@@ -171,10 +172,10 @@ var kafkaErrors = []struct {
 	{replica.ErrNotEnoughReplicasAfterAppend, kafkaError{20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}},
 	{replica.ErrNotLeader, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	{replica.ErrNotEnoughReplicas, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
-	// The error that every client retries, without a new request for metadata.
+	// Every client retries after this error, without new Metadata requests.
 	{pressure.ErrRejected, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
-	// Errors of the verification of a transaction. They may wrap ErrNotEnoughReplicas or
-	// ErrInvalidTxnState, whose rows come first.
+	// Errors when a transaction is verified. They may wrap ErrNotEnoughReplicas or ErrInvalidTxnState,
+	// whose rows come first.
 	{replica.ErrNotInTransaction, kafkaError{120, "TRANSACTION_ABORTABLE"}},
 	{replica.ErrConcurrentTransactions, kafkaError{51, "CONCURRENT_TRANSACTIONS"}},
 	{replica.ErrInvalidProducerIDMapping, kafkaError{49, "INVALID_PRODUCER_ID_MAPPING"}},
@@ -182,7 +183,7 @@ var kafkaErrors = []struct {
 	{replica.ErrUnknownLeaderEpoch, kafkaError{75, "UNKNOWN_LEADER_EPOCH"}},
 	{context.Canceled, kafkaError{7, "REQUEST_TIMED_OUT"}},
 	{context.DeadlineExceeded, kafkaError{7, "REQUEST_TIMED_OUT"}},
-	// Errors of metadata and of changes to it.
+	// Errors of metadata and of metadata changes.
 	{metadata.ErrTopicExists, kafkaError{36, "TOPIC_ALREADY_EXISTS"}},
 	{metadata.ErrTopicNotFound, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
 	{metadata.ErrInvalidTopicName, kafkaError{17, "INVALID_TOPIC_EXCEPTION"}},
@@ -196,7 +197,7 @@ var kafkaErrors = []struct {
 	{metadata.ErrNoReassignment, kafkaError{85, "NO_REASSIGNMENT_IN_PROGRESS"}},
 	{metadata.ErrElectionNotNeeded, kafkaError{84, "ELECTION_NOT_NEEDED"}},
 	{metadata.ErrPreferredUnavailable, kafkaError{80, "PREFERRED_LEADER_NOT_AVAILABLE"}},
-	{metadata.ErrUnavailable, kafkaError{7, "REQUEST_TIMED_OUT"}}, // a retriable error
+	{metadata.ErrUnavailable, kafkaError{7, "REQUEST_TIMED_OUT"}}, // clients retry after this error
 	// Errors of the request.
 	{ErrInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
 	{ErrUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},
@@ -227,8 +228,8 @@ var kafkaErrors = []struct {
 	{ErrTransactionalIDAuthorization, kafkaError{53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}},
 }
 
-// kafkaError returns the Kafka error for err. If no row of kafkaErrors matches, this is a fault of
-// the broker: the error is logged, and the client receives UNKNOWN_SERVER_ERROR.
+// kafkaError returns the Kafka error for err. If no row of kafkaErrors matches, the broker has a
+// bug: kafkaError logs the error, and the client receives UNKNOWN_SERVER_ERROR.
 func (a *Access) kafkaError(err error) kafkaError {
 	if err == nil {
 		return noError
@@ -242,18 +243,19 @@ func (a *Access) kafkaError(err error) kafkaError {
 	return unknownError
 }
 
-// Outcome maps the errors of one request to codes, and stores the first error for the metrics.
+// Outcome maps the errors of one request to codes, and keeps the first error for the metrics.
 type Outcome struct {
 	access *Access
 	Err    error
 	Name   string
 }
 
-// Outcome returns the outcome of a request that has not failed yet.
+// Outcome returns the Outcome of a request without errors so far.
 func (a *Access) Outcome() Outcome { return Outcome{access: a} }
 
-// Code returns the code for an error; 0 for nil. Handlers call it once for each part of a response:
-// the first error becomes the request's error in the metrics, and every unmapped error is logged.
+// Code returns the code for an error, and 0 for nil. Handlers call it once for each part of a
+// response. The first error becomes the request's error in the metrics, and every unmapped error is
+// logged.
 func (o *Outcome) Code(err error) int16 {
 	k := o.access.kafkaError(err)
 	if o.Err == nil {
@@ -262,7 +264,7 @@ func (o *Outcome) Code(err error) int16 {
 	return k.Code
 }
 
-// HasCode reports whether an error has a row in the table with this code.
+// HasCode reports whether kafkaErrors maps an error to this code.
 func HasCode(err error, code int16) bool {
 	for i := range kafkaErrors {
 		if kafkaErrors[i].Code == code && errors.Is(err, kafkaErrors[i].err) {
@@ -272,7 +274,8 @@ func HasCode(err error, code int16) bool {
 	return false
 }
 
-// Message returns the text of an error, for responses that have a field for it; nil for no error.
+// Message returns an error's text for a response that has a field for it, or nil if there is no
+// error.
 func Message(err error) *string {
 	if err == nil {
 		return nil

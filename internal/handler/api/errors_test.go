@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TestErrorTableMatchesKafka checks that each row of kafkaErrors has a code and a name of Kafka, as
-// franz-go lists them, and that the row is also found for a wrapped error.
+// TestErrorTableMatchesKafka checks that each row in kafkaErrors has a code and a name from Kafka,
+// as listed by franz-go. It also checks that a wrapped error finds the same row.
 func TestErrorTableMatchesKafka(t *testing.T) {
 	h := &Access{Logger: slog.New(slog.DiscardHandler)}
 	for _, row := range kafkaErrors {

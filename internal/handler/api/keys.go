@@ -61,5 +61,5 @@ const (
 	KeyDescribePartitions      int16 = 75
 )
 
-// PeerAddVersion is the first version of AddPartitionsToTxn that brokers send each other.
+// PeerAddVersion is the first AddPartitionsToTxn version that brokers send to each other.
 const PeerAddVersion = 4

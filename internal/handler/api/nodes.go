@@ -4,15 +4,15 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Node is a broker with the endpoint that clients of one listener use.
+// Node is a broker with its endpoint on one listener.
 type Node struct {
 	ID int32
 	metadata.Endpoint
 	Rack string
 }
 
-// NodeOn returns a broker with its endpoint on a listener. The result ok is false if the broker has
-// no endpoint on that listener, so that clients of the listener cannot reach it.
+// NodeOn returns a broker with its endpoint on a listener. Result ok is false if the broker has no
+// endpoint on that listener, so that the listener's clients cannot connect to it.
 func NodeOn(b *metadata.Broker, listener string) (n Node, ok bool) {
 	endpoint, ok := b.Endpoints.On(listener)
 	return Node{ID: b.ID, Endpoint: endpoint, Rack: b.Rack}, ok
@@ -29,7 +29,7 @@ func Nodes(img *metadata.Image, listener string) []Node {
 	return all
 }
 
-// NullableRack returns the rack, or nil for a broker without a rack: clients would treat an empty
+// NullableRack returns the rack, or nil for a broker without a rack. Clients would take an empty
 // string as the name of a rack.
 func (n *Node) NullableRack() *string {
 	if n.Rack == "" {
@@ -38,16 +38,15 @@ func (n *Node) NullableRack() *string {
 	return &n.Rack
 }
 
-// View is a metadata image together with the listener of the client that receives a response from
-// it.
+// View is a metadata image as seen through the listener of the client that receives the response.
 type View struct {
 	Image    *metadata.Image
 	Listener string
-	// ListenerError is set if the client understands LISTENER_NOT_FOUND (Metadata 6 and above).
+	// ListenerError is set if the client knows the error LISTENER_NOT_FOUND (Metadata 6 and above).
 	ListenerError bool
 }
 
-// CheckLeader returns nil if the client can connect to the leader of a partition, otherwise an
+// CheckLeader returns nil if the client can connect to the partition's leader, and otherwise an
 // error with the reason.
 func (v *View) CheckLeader(p *metadata.Partition) error {
 	leader, up := v.Image.Broker(p.Leader)

@@ -18,27 +18,30 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Quotas of users (KIP-13, KIP-124, KIP-219, KIP-599). A request is charged when it is answered.
-// The response contains the throttle time. Package wire handles no further request of the
-// connection before that time has passed. A user without quotas costs one lookup for each request.
+// Quotas of users (KIP-13, KIP-124, KIP-219, KIP-599). A request is charged when its response is
+// ready. The response contains the throttle time, and package wire handles no further request on
+// the connection until that time has passed. For users without quotas, the cost is one lookup per
+// request.
 //
-// Differences from Kafka: a Fetch response that puts the user into debt is sent with its records,
-// where Kafka discards them and reads them again after the throttle. So a batch that is larger than
-// the quota permits in 10 s can be fetched. While the user is in debt, responses contain no
-// records, as in Kafka. The processing time ends when a request begins to wait, and sending the
-// response is not part of it.
+// Differences from Kafka: a Fetch response that puts the user into debt is sent with its records.
+// Kafka discards the records and reads them again after the throttle. So here, a batch that is
+// larger than the quota permits in 10 s can be fetched. While the user is in debt, responses
+// contain no records, as in Kafka. The processing time of a request ends when it begins to wait,
+// and does not include sending the response.
 
-// ThrottleMax limits one throttle. The debt remains, so the next request is throttled again. During
-// a throttle the connection occupies its slot and at most one request that has arrived, and reads
-// nothing more. Kafka does not limit the throttle for bytes, but closes a muted connection when it
-// has been idle for that long (connections.max.idle.ms). A much shorter limit would let a client
-// that sends large requests exceed a low quota: one request in each throttle.
+// ThrottleMax limits one throttle. The remaining debt is kept, so the next request is throttled
+// again. During a throttle, the connection occupies its slot and at most one request that has
+// already arrived, and the broker reads nothing more from it. Kafka does not limit the throttle for
+// bytes, but closes a muted connection that has been idle for that long (connections.max.idle.ms).
+// With a much shorter limit, a client that sends large requests could exceed a low quota by sending
+// one request per throttle.
 const ThrottleMax = 10 * time.Minute
 
-// errThrottled is the error of a change of partitions while the user is in debt (KIP-599).
+// errThrottled is the error for creating or deleting partitions while the user is in debt
+// (KIP-599).
 var errThrottled = errors.New("the throttling quota has been exceeded")
 
-// Quotas contains the charges of all users.
+// Quotas charges requests to the quotas of their users.
 type Quotas struct {
 	Image      func() *metadata.Image
 	PlainPeers func(listener string) bool // optional
@@ -49,8 +52,8 @@ type Quotas struct {
 	requests, seconds [quota.Kinds]prometheus.Counter
 }
 
-// Register creates the metrics. Their label is the kind of the quota and never the user, because
-// there may be any number of users.
+// Register registers the metrics. Their label is the kind of quota and never the user, because the
+// number of users is unlimited.
 func (q *Quotas) Register(registry prometheus.Registerer) {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "heartwood_broker_throttled_requests_total",
@@ -69,24 +72,24 @@ func (q *Quotas) Register(registry prometheus.Registerer) {
 	}
 }
 
-// Meter measures one request of a user with quotas. It is the context of the request, so that a
-// call of Done marks the beginning of the wait.
+// Meter measures one request of a user with quotas. It is the request's context, so that it notices
+// by a call of Done when the request begins to wait.
 type Meter struct {
 	context.Context
 	quotas *Quotas
 	user   string
 	limits *quota.Limits
 	Begun  time.Time
-	// Processed is the processing time in ns if the request has waited, else 0.
+	// Processed is the processing time in ns if the request has waited, otherwise 0.
 	Processed atomic.Int64
-	// mutation is the throttle for created and deleted partitions.
+	// mutation is the throttle time for created and deleted partitions.
 	mutation time.Duration
-	// Exempt is set for a request of another broker, which is not charged.
+	// Exempt is set for a request from another broker, which is not charged.
 	Exempt bool
 }
 
-// Meter returns the meter of a request, or nil if the user has no quotas. Brokers and the operator
-// have no quotas. Neither has a client that has not authenticated yet; it may only send
+// Meter returns a request's meter, or nil if the user has no quotas. Brokers and the operator have
+// no quotas. A client that has not authenticated yet has none either, and may send only
 // ApiVersions.
 func (q *Quotas) Meter(ctx context.Context, req *wire.Request) *Meter {
 	security := q.Image().Security
@@ -105,30 +108,31 @@ func (q *Quotas) Meter(ctx context.Context, req *wire.Request) *Meter {
 		Begun: time.Now()}
 }
 
-// plainPeerRequest reports whether a request may be one that a broker without a certificate sends
-// for transactions. A quota of anonymous clients must not delay transactions.
+// plainPeerRequest reports whether a request may come from a broker without a certificate that
+// coordinates transactions. A quota for anonymous clients must not delay transactions.
 func (q *Quotas) plainPeerRequest(req *wire.Request) bool {
 	between := req.Key == KeyWriteTxnMarkers ||
 		req.Key == KeyAddPartitionsToTxn && req.Version >= PeerAddVersion
 	return between && q.PlainPeers != nil && q.PlainPeers(req.Listener)
 }
 
-// Exempt exempts a request of another broker from its charge. Parameter ctx is the context of the
-// request, as for MeterOf.
+// Exempt exempts a request from another broker from being charged. Parameter ctx is the request's
+// context, as for MeterOf.
 func Exempt(ctx context.Context) {
 	if m := MeterOf(ctx); m != nil {
 		m.Exempt = true
 	}
 }
 
-// MeterOf returns the meter of a request, or nil. Parameter ctx must be the context that the
-// handler received, not a derived one.
+// MeterOf returns a request's meter, or nil. Parameter ctx must be the context that the handler
+// received, not a derived context.
 func MeterOf(ctx context.Context) *Meter {
 	m, _ := ctx.(*Meter)
 	return m
 }
 
-// Done implements context.Context. The first call ends the processing time: the request waits.
+// Done implements context.Context. The first call ends the processing time, because the request
+// then begins to wait.
 func (m *Meter) Done() <-chan struct{} {
 	m.waits()
 	return m.Context.Done()
@@ -138,9 +142,10 @@ func (m *Meter) waits() {
 	m.Processed.CompareAndSwap(0, max(1, int64(time.Since(m.Begun))))
 }
 
-// WithTimeout derives a context with a timeout from the context that a handler received. Package
-// context calls Done of the parent at once, which would end the processing time of a meter. So the
-// result has the parent of the meter, and only its own Done ends the processing time.
+// WithTimeout derives a context with a timeout from the context that a handler received. A context
+// derived with package context would call the meter's Done immediately, which would end the
+// processing time. The result is therefore derived from the meter's parent, and only its own Done
+// ends the processing time.
 func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	m := MeterOf(ctx)
 	if m == nil {
@@ -150,8 +155,8 @@ func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 	return &meteredWait{limited, m}, cancel
 }
 
-// meteredWait is a context with a timeout. A call of its Done notifies a meter that the request
-// waits.
+// meteredWait is a context with a timeout. When its Done is called, it notifies a meter that the
+// request begins to wait.
 type meteredWait struct {
 	context.Context
 	meter *Meter
@@ -162,7 +167,7 @@ func (w *meteredWait) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// Handle answers a request and charges it to its user.
+// Handle handles a request and charges it to its user.
 func (m *Meter) Handle(req *wire.Request,
 	handle func(context.Context, *wire.Request) (wire.Reply, error)) (wire.Reply, error) {
 	received := len(req.Body) // before the handler releases the body
@@ -198,7 +203,7 @@ func replyBytesOf(r *wire.Reply) (n int) {
 	return n
 }
 
-// charge charges the units of a request to the user. It returns the longest of the throttles, at
+// charge charges a request's units to the user. It returns the longest of the throttle times, at
 // most ThrottleMax.
 func (m *Meter) charge(units *quota.Limits) time.Duration {
 	now := time.Now()
@@ -222,9 +227,9 @@ func (m *Meter) charge(units *quota.Limits) time.Duration {
 	return throttle
 }
 
-// LimitFetch applies the quota to a fetch. The fetch of a follower is exempt. The response to a
-// consumer contains at most the bytes that the quota permits at once, and no records while the user
-// is in debt.
+// LimitFetch applies the quota to a fetch. A follower's fetch is exempt. The response to a consumer
+// contains at most as many bytes as the quota permits at once, and no records while the user is in
+// debt.
 func (m *Meter) LimitFetch(want *replica.FetchRequest) {
 	if m == nil {
 		return
@@ -245,8 +250,9 @@ func (m *Meter) debt(kind quota.Kind) time.Duration {
 	return m.quotas.Users.Debt(m.user, m.limits, kind, time.Now())
 }
 
-// Mutate charges created or deleted partitions. A strict request fails if the user is in debt,
-// because its API version has an error for this case. Other requests are only throttled.
+// Mutate charges created or deleted partitions. If strict is set, it fails if the user is in debt,
+// because the request's API version has an error for this case. Otherwise the request is only
+// throttled.
 func (m *Meter) Mutate(partitions int, strict bool) error {
 	if m == nil || m.limits[quota.Mutation] <= 0 {
 		return nil
@@ -261,7 +267,8 @@ func (m *Meter) Mutate(partitions int, strict bool) error {
 	return nil
 }
 
-// Adjust corrects a charge of Mutate. A negative number undoes the charge of a change that failed.
+// Adjust corrects a charge made by Mutate. A negative number undoes the charge for a change that
+// failed.
 func (m *Meter) Adjust(partitions int, strict bool) {
 	if m == nil || m.limits[quota.Mutation] <= 0 {
 		return
@@ -274,14 +281,14 @@ func (m *Meter) Adjust(partitions int, strict bool) {
 	}
 }
 
-// SetThrottle sets the throttle time in an encoded response. It decodes only the responses of
-// throttled clients. A response without the field stays as it is.
+// SetThrottle sets the throttle time in an encoded response. It decodes only responses to throttled
+// clients. It does not change a response without that field.
 func SetThrottle(req *wire.Request, answer *wire.Reply) {
 	if answer.None || len(answer.Chunks) == 0 {
 		return
 	}
 	millis := int32(min(math.Ceil(answer.Throttle.Seconds()*1000), math.MaxInt32))
-	if req.Key == KeyFetch { // its records are not in memory
+	if req.Key == KeyFetch { // the records are not in memory
 		binary.BigEndian.PutUint32(answer.Chunks[0].Bytes, uint32(millis))
 		return
 	}

@@ -11,7 +11,7 @@ import (
 // timeout is longer.
 const AdminWaitMax = time.Minute
 
-// AdminWait returns a client's timeout, but at most AdminWaitMax.
+// AdminWait returns the client's timeout, limited to AdminWaitMax.
 func AdminWait(millis int32) time.Duration {
 	return min(time.Duration(max(0, millis))*time.Millisecond, AdminWaitMax)
 }
@@ -32,12 +32,12 @@ func TopicName(img *metadata.Image, id metadata.ID) (string, error) {
 	return "", ErrUnknownTopicID
 }
 
-// PartitionRef returns the id of a partition.
+// PartitionRef returns the PartitionID for a topic and an index.
 func PartitionRef(topic string, index int32) replica.PartitionID {
 	return replica.PartitionID{Topic: topic, Index: index}
 }
 
-// OrEmpty returns the string, or "" for null; OrNull does the reverse.
+// OrEmpty returns the string, or "" for null. OrNull does the opposite.
 func OrEmpty(text *string) string {
 	if text == nil {
 		return ""

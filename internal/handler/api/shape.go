@@ -9,42 +9,42 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// The decoders of kmsg do not check counts before they use them. With a wrong count, a tag section
-// of six bytes occupies a decoder for half a minute, and an array length makes a decoder allocate
-// 64 times the remaining bytes (ADR 0036).
+// kmsg's decoders do not check counts before they use them. With a wrong count, a tag section of
+// six bytes occupies a decoder for half a minute, and an array length makes a decoder allocate 64
+// times the remaining bytes (ADR 0036).
 //
-// Therefore the handler first walks through each body by means of the API's shape. The walk checks
-// that the body contains all fields, that each array has as many elements as its length says, and
-// that all arrays together have at most ElementsMax elements.
+// Therefore the handler first walks through each body with the help of the API's shape. The walk
+// checks that the body contains all fields, that each array has as many elements as its length
+// says, and that all arrays together have at most ElementsMax elements.
 
-// ElementsMax limits the number of topics, partitions, settings and other array elements of one
-// request, as their sum.
+// ElementsMax limits the total number of array elements in one request, such as topics, partitions
+// and settings.
 const ElementsMax = 20_000
 
 var errMalformed = errors.New("malformed body")
 
-// ErrTooManyElements is the error of a body with more than ElementsMax array elements.
+// ErrTooManyElements means that a body contains more than ElementsMax array elements.
 var ErrTooManyElements = fmt.Errorf("more than %d elements in a body", ElementsMax)
 
-// Shape lists the fields of a struct in the order of the protocol. In flexible versions each struct
-// is followed by tagged fields.
+// Shape lists the fields of a struct in the protocol's order. In flexible versions, tagged fields
+// follow each struct.
 type Shape []Field
 
-// Field is one field of a struct. A field without a tag sets exactly one of size, text, blob, list
-// and optional.
+// Field is one field of a struct. If tag is 0, exactly one of size, text, blob, list and optional
+// is set.
 type Field struct {
 	since, until int16 // first and last version with the field; until 0: no last version
-	size         int   // size in bytes of a field whose size is fixed
-	text         bool  // a string; in a flexible version also bytes
-	blob         bool  // bytes, preceded by their length
+	size         int   // size in bytes of a fixed-size field
+	text         bool  // a string; in flexible versions also bytes
+	blob         bool  // bytes preceded by their length
 	list         bool  // an array of structs (elements) or of plain values (plain)
 	elements     Shape
 	plain        *Field
-	optional     bool // a struct (elements), preceded by a byte that is negative for null
+	optional     bool // a struct (elements) preceded by a byte, which is negative for null
 	tag          int  // number of a tagged field plus 1; 0: not a tagged field
 }
 
-// Fixed returns a field of a fixed size in bytes.
+// Fixed returns a field with a fixed size in bytes.
 func Fixed(size int) Field { return Field{size: size} }
 
 // Text returns a field for a string.
@@ -59,24 +59,24 @@ func Array(elements ...Field) Field { return Field{list: true, elements: element
 // PlainArray returns a field for an array of plain values.
 func PlainArray(element Field) Field { return Field{list: true, plain: &element} }
 
-// From returns the field with a first version.
+// From returns the field with version as its first version.
 func (f Field) From(version int16) Field { f.since = version; return f }
 
-// To returns the field with a last version.
+// To returns the field with version as its last version.
 func (f Field) To(version int16) Field { f.until = version; return f }
 
 // Optional returns a field for a struct that may be null.
 func Optional(fields ...Field) Field { return Field{optional: true, elements: fields} }
 
-// Tagged returns a tagged field that contains a struct. It is used for the tagged fields that kmsg
-// decodes, because their contents must be checked too.
+// Tagged returns a tagged field that contains a struct. It is necessary only for tagged fields that
+// kmsg decodes, because their contents must be checked too.
 func Tagged(tag int, fields ...Field) Field { return Field{tag: tag + 1, elements: fields} }
 
 func (f *Field) in(version int16) bool {
 	return f.since <= version && (f.until == 0 || version <= f.until)
 }
 
-// HasBlobs reports whether the shape contains byte fields. When kmsg has decoded such a field, it
+// HasBlobs reports whether the shape contains byte fields. After kmsg has decoded such a field, it
 // aliases the body.
 func (s Shape) HasBlobs() bool {
 	for i := range s {
@@ -87,7 +87,7 @@ func (s Shape) HasBlobs() bool {
 	return false
 }
 
-// Walk is the state of one walk through one body.
+// Walk is the state of a walk through one body.
 type Walk struct {
 	kbin.Reader
 	Version  int16
@@ -95,8 +95,8 @@ type Walk struct {
 	elements int
 }
 
-// Check walks through a body. It returns ErrTooManyElements or errMalformed if the body is invalid.
-// The memory that it allocates does not depend on the counts in the body.
+// Check walks through a body. If the body is invalid, it returns ErrTooManyElements or
+// errMalformed. The memory that it allocates does not depend on the counts in the body.
 func (s Shape) Check(version int16, flexible bool, body []byte) error {
 	w := Walk{Reader: kbin.Reader{Src: body}, Version: version, Flexible: flexible}
 	w.Structure(s)
@@ -110,8 +110,8 @@ func (s Shape) Check(version int16, flexible bool, body []byte) error {
 	return nil
 }
 
-// Structure walks through the fields of a struct that exist in the version, and then through the
-// tagged fields. The depth of the recursion depends only on the shape, and not on the body.
+// Structure walks through a struct's fields that exist in the version, and then through the tagged
+// fields. The depth of the recursion depends only on the shape, not on the body.
 func (w *Walk) Structure(s Shape) {
 	for i := range s {
 		if s[i].tag == 0 && s[i].in(w.Version) {
@@ -153,8 +153,8 @@ func (w *Walk) text() {
 }
 
 // array walks through an array. A null array (-1) has no elements. The walk stops at the first
-// invalid byte and at the limit. So its duration depends on the bytes that exist, even if the count
-// is 2^31-1.
+// invalid byte and at the limit. So even if the count is 2^31-1, its duration depends only on the
+// bytes that exist.
 func (w *Walk) array(f *Field) {
 	var n int32
 	if w.Flexible {
@@ -175,10 +175,10 @@ func (w *Walk) array(f *Field) {
 	}
 }
 
-// tags walks through the tagged fields of a struct. It checks the contents of those that the shape
-// lists, and skips the others.
+// tags walks through a struct's tagged fields. It checks the contents of the tagged fields that the
+// shape lists, and skips the others.
 func (w *Walk) tags(s Shape) {
-	// the last field of a shape is a tagged field, if it has any
+	// If a shape has tagged fields, its last field is one.
 	if len(s) == 0 || s[len(s)-1].tag == 0 {
 		wire.SkipTags(&w.Reader)
 		return
@@ -202,5 +202,5 @@ func (w *Walk) taggedField(f *Field, content []byte) {
 	}
 }
 
-// PartitionsOfTopics is a list of topics by name, each with the numbers of partitions.
+// PartitionsOfTopics is a list of topics by name, each with a list of partition indexes.
 var PartitionsOfTopics = Array(Text(), PlainArray(Fixed(4)))

@@ -18,8 +18,8 @@ import (
 
 // Produce (key 0), versions 0-13.
 //
-//	0-2     answered with UNSUPPORTED_VERSION, because they use message formats below batches v2;
-//	        advertised, because librdkafka below 2.11 disables compression otherwise (KAFKA-18659)
+//	0-2     advertised, because librdkafka below 2.11 otherwise disables compression (KAFKA-18659);
+//	        refused with UNSUPPORTED_VERSION, because their message formats are older than batches v2
 //	3       batches v2, transactional id (KIP-98)
 //	5       log start offset
 //	7       zstd (KIP-110)
@@ -29,15 +29,17 @@ import (
 //	11, 12  transactions, part 2 (KIP-890)
 //	13      topic ids (KIP-516)
 //
-// A request with acks=0 has no response. If it fails, the connection is closed, because the client
-// can detect nothing else. Batches alias the frame, and the log modifies them there.
+// A request with acks=0 has no response. If such a request fails, the broker closes the connection,
+// because the client can detect nothing else. Batches alias the frame, and the log modifies them in
+// place.
 
-// produceWaitMax limits how long a client's timeout can make a request wait for in-sync replicas.
+// produceWaitMax limits how long a request waits for in-sync replicas, even if the client's timeout
+// is longer.
 const produceWaitMax = 5 * time.Minute
 
-// Produce appends the batches that pass checkProduce, and answers for every partition. An invalid
-// batch does not affect other partitions. An error closes the connection: the body cannot be
-// decoded, or a request with acks=0 failed.
+// Produce appends the batches that pass checkProduce, and returns a result for every partition. An
+// invalid batch does not affect other partitions. If Produce returns an error, the connection is
+// closed: either the body cannot be decoded, or a request with acks=0 failed.
 func (h *Handler) Produce(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	p, err := decodeProduce(req.Version, req.Body)
 	if err != nil {
@@ -58,9 +60,9 @@ func (h *Handler) Produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	return api.Reply(response, result), nil
 }
 
-// appendBatches appends the batches that pass checkProduce. The result failures contains one entry
-// per partition, in the order of the request: the error if the batch was not appended, otherwise
-// nil. After the call, p no longer refers to the frame.
+// appendBatches appends the batches that pass checkProduce. Result failures contains one entry per
+// partition in the order of the request: an error if the batch was not appended, otherwise nil.
+// After the call, p no longer refers to the frame.
 func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *wire.Request,
 	p *produceRequest) (failures []error, produced *replica.PendingProduce) {
 	failures = make([]error, len(p.partitions))
@@ -99,8 +101,8 @@ func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *w
 	return failures, produced
 }
 
-// checkProduce checks the rules that do not concern the batch alone, such as those of the request's
-// version. The log checks the batch itself.
+// checkProduce checks the rules that involve more than the batch, such as the rules for the
+// request's version. The log checks the batch itself.
 func checkProduce(p *produceRequest, part *producePartition) error {
 	if metadata.InternalTopic(part.id.Topic) {
 		return api.ErrInternalTopic
@@ -122,9 +124,9 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	return nil
 }
 
-// produceResponse returns the response with all partitions, in the order of the request. The
-// argument results contains the results of the partitions whose entry in failures is nil, in the
-// same order.
+// produceResponse returns the response with all partitions, in the order of the request. Parameter
+// results contains, in the same order, the results for those partitions whose entry in failures is
+// nil.
 func (h *Handler) produceResponse(
 	img *metadata.Image, listener string, p *produceRequest, failures []error,
 	results []replica.ProduceResult,
@@ -179,7 +181,7 @@ func producePartitionResponse(id replica.PartitionID, answer *replica.ProduceRes
 	out.ErrorMessage = api.Message(answer.Err)
 	var batch *record.BatchError
 	if errors.As(answer.Err, &batch) {
-		// Clients print these texts without the partition.
+		// Add the partition to the texts, because clients print them without it.
 		*out.ErrorMessage += fmt.Sprintf(" in topic partition %s-%d", id.Topic, id.Index)
 		for _, r := range batch.Records {
 			text := fmt.Sprintf("%s in topic partition %s-%d", r.Message, id.Topic, id.Index)

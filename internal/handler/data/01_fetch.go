@@ -32,15 +32,16 @@ import (
 //	17  directory id (KIP-853), ignored
 //	18  the follower's high watermark (KIP-1166)
 //
-// Records are sent as file ranges, and only the bytes around them are encoded (fetch_response.go).
-// Brokers replicate with this API, in sessions, with a replica state and private tagged fields
-// (docs/replication.md).
+// Records are sent as file ranges, and only the other bytes are encoded (fetch_response.go).
+// Brokers also replicate with this API. They use sessions, the replica state, and private tagged
+// fields (docs/replication.md).
 
 const (
-	// fetchWaitMax limits how long a fetch waits. It is below the 10 min after which wire.Server
+	// fetchWaitMax limits how long a fetch waits. It must be below 10 min, because wire.Server then
 	// closes a connection on which the client sends nothing.
 	fetchWaitMax = 5 * time.Minute
-	// FetchBytesMax limits the records of one response, in bytes (Kafka's fetch.max.bytes).
+	// FetchBytesMax limits the size of the records in one response, in bytes (Kafka's
+	// fetch.max.bytes).
 	FetchBytesMax = 55 << 20
 )
 
@@ -63,9 +64,9 @@ var FetchShape = api.Shape{
 	api.Tagged(1, api.Fixed(12)), // replica state
 }
 
-// Fetch handles a Fetch request. It limits the request's sizes and wait, and treats negative values
-// as 0. It releases the frame before it waits, but after it has read the tagged fields, which alias
-// the frame.
+// Fetch handles a Fetch request. It limits the request's sizes and maximum wait, and treats
+// negative values as 0. It releases the frame before it waits, but after it has read the tagged
+// fields, because they alias the frame.
 func (h *Handler) Fetch(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrFetchRequest()
 	if err := api.Decode(FetchShape, from, req); err != nil {
@@ -89,7 +90,7 @@ func (h *Handler) Fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	switch {
 	case req.Version >= 15 && req.ReplicaState.ID >= 0:
 		if !h.isFollower(from, req.ReplicaState.ID) {
-			// Kafka returns this error too, although the cluster is denied
+			// Kafka also returns this error, although the client lacks a permission on the cluster.
 			answer.results = failedFetch(req, api.ErrTopicAuthorization)
 			return encodeFetch(&answer), nil
 		}
@@ -125,10 +126,10 @@ func (h *Handler) Fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	return encodeFetch(&answer), nil
 }
 
-// fetchPartitions adds the partitions of a request to want, and the partitions that the request
-// removes from the session. It does not add partitions that the client may not read: result denied
-// contains them with an error, and the fetch then returns without a wait. In version 13 and above
-// topics are identified by id. The name for an unknown id is empty, and the fetch of its partitions
+// fetchPartitions adds to want the request's partitions, and the partitions that the request
+// removes from the session. It omits partitions that the client may not read. Result denied
+// contains those with an error, and makes the fetch return without a wait. In version 13 and above,
+// topics are identified by id. An unknown id has an empty name, and the fetch of its partitions
 // fails later.
 func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	want *replica.FetchRequest) (denied []replica.FetchResult) {
@@ -163,8 +164,8 @@ func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 }
 
 // authorizeRead returns nil if the client may read a topic. A follower may read every topic,
-// because Fetch has authorized it for the cluster. A topic with an empty name is not authorized
-// here, because its fetch fails as unknown.
+// because Fetch has already authorized it on the cluster. A topic with an empty name is not
+// authorized here, because fetching it fails as unknown.
 func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string) error {
 	if follower || topic == "" {
 		return nil
@@ -172,9 +173,9 @@ func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string)
 	return h.Authorize(from, api.ReadTopic, topic)
 }
 
-// withholdDenied replaces the results of topics that the client may not read by errors. Such
-// results exist, because a fetch session contains partitions of earlier requests, and because an
-// ACL may be revoked during a long poll.
+// withholdDenied replaces the results for topics that the client may not read by errors. Such
+// results exist because a fetch session contains partitions from earlier requests, and because an
+// ACL can be revoked during a long poll.
 func (h *Handler) withholdDenied(from *wire.Request, follower bool, results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]
@@ -212,7 +213,7 @@ func unfetched(id replica.PartitionID, err error) replica.FetchResult {
 	}
 }
 
-// failedFetch returns results with the same error for all partitions of a request.
+// failedFetch returns results with the same error for all partitions in a request.
 func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResult) {
 	for i := range req.Topics {
 		for _, part := range req.Topics[i].Partitions {
@@ -225,9 +226,9 @@ func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResu
 	return results
 }
 
-// withholdZstd removes zstd batches from a response, for clients that cannot read them (Fetch below
-// version 10). Such a client gets the batches before the first zstd batch. If there are none, it
-// gets an error.
+// withholdZstd removes zstd batches from a response to clients that cannot read them (Fetch below
+// version 10). Such a client gets the batches before the first zstd batch, or an error if there are
+// none.
 func withholdZstd(results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]
@@ -249,8 +250,7 @@ func withholdZstd(results []replica.FetchResult) {
 	}
 }
 
-// bytesBeforeZstd returns the size of the batches before the first one that is compressed with
-// zstd.
+// bytesBeforeZstd returns the total size of the batches before the first zstd batch.
 func bytesBeforeZstd(slice *logstore.Slice) (int, error) {
 	header := make([]byte, record.HeaderBytes)
 	for position := 0; position < slice.Length; {

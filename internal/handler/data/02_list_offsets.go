@@ -24,10 +24,10 @@ import (
 //	9   -5, latest tiered (KIP-1005)
 //	11  -6, earliest pending upload (KIP-1023)
 //
-// There is no tiered storage. So the earliest local offset is the earliest offset, and the offsets
-// of tiered storage are unknown (-1), as in Kafka without tiered storage.
+// Heartwood has no tiered storage. So the earliest local offset is the earliest offset, and the
+// tiered storage offsets are unknown (-1), as in Kafka without tiered storage.
 
-// Negative timestamps, which stand for a position in the log.
+// Negative timestamps, which mean positions in the log.
 const (
 	timestampLatest          = -1
 	timestampEarliest        = -2
@@ -37,14 +37,14 @@ const (
 	timestampEarliestPending = -6
 )
 
-// timestampSince maps negative timestamps to the first version of ListOffsets that has them.
+// timestampSince maps negative timestamps to the first ListOffsets version that has them.
 var timestampSince = map[int64]int16{
 	timestampLatest: 1, timestampEarliest: 1, timestampMax: 7, timestampEarliestLocal: 8,
 	timestampLatestTiered:    9,
 	timestampEarliestPending: 11,
 }
 
-// offsetUnknown is the result if no record matches. It is not an error.
+// offsetUnknown is the result if no record matches, which is not an error.
 var offsetUnknown = logstore.TimestampOffset{Timestamp: -1, Offset: -1, LeaderEpoch: -1}
 
 // ListOffsetsShape describes the fields of the request (api.Shape).
@@ -54,7 +54,7 @@ var ListOffsetsShape = api.Shape{
 	api.Fixed(4).From(10),
 }
 
-// ListOffsets handles a ListOffsets request. An error of one partition does not affect the others.
+// ListOffsets handles a ListOffsets request. An error in one partition does not affect the others.
 func (h *Handler) ListOffsets(_ context.Context, raw *wire.Request,
 	req *kmsg.ListOffsetsRequest) wire.Reply {
 	response := kmsg.NewPtrListOffsetsResponse()
@@ -77,13 +77,15 @@ func (h *Handler) ListOffsets(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// offsetAt returns the offset for one partition, or offsetUnknown and nil if no record matches.
-// Only records below the high watermark match, or below the last stable offset if the client reads
-// committed records: an offset above could be lost or could not be fetched.
+// offsetAt returns the offset for one partition. If no record matches, it returns offsetUnknown and
+// no error. Only records below the high watermark match or, if the client reads committed records,
+// below the last stable offset. A record above these offsets could be lost, or could not be
+// fetched.
 func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topic string,
 	requested *kmsg.ListOffsetsRequestTopicPartition) (logstore.TimestampOffset, error) {
-	// Coordinators ask for the end offsets of all topics, for the lag of groups. The certificate
-	// proves that the client is a broker of this cluster.
+	// Brokers need no permission on the topic, because group coordinators request the end offsets of
+	// all topics to compute the lag of groups. The certificate proves that the client is a broker of
+	// this cluster.
 	if s := raw.Session; s == nil || s.Role != wire.RoleBroker {
 		if err := h.Authorize(raw, api.DescribeTopic, topic); err != nil {
 			return offsetUnknown, err
@@ -100,7 +102,7 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 		return offsetUnknown, err
 	}
 	if requested.Timestamp == timestampLatest || requested.Timestamp >= 0 {
-		// A new leader may not know its predecessor's high watermark yet. It could return an end
+		// A new leader may not know its predecessor's high watermark yet, so it could return an end
 		// offset below one that a client has already received (KIP-207).
 		if err := h.Replicas.CheckEndOffset(id); errors.Is(err,
 			replica.ErrOffsetNotAvailable) &&
@@ -135,11 +137,11 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 	return found, nil
 }
 
-// leaderEpoch returns the current leader epoch of a partition, which is the epoch of the next
-// record that is appended.
+// leaderEpoch returns a partition's current leader epoch. The next appended record will have this
+// epoch.
 func (h *Handler) leaderEpoch(topic string, index int32) int32 {
 	if t := h.Image().Topic(topic); t != nil && int(index) < len(t.Partitions) {
 		return t.Partitions[index].LeaderEpoch
 	}
-	return -1 // the topic was deleted after its log was found
+	return -1 // the topic was deleted in the meantime
 }

@@ -13,24 +13,24 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteRecords (key 21), versions 0-2 (KIP-107): raises the log start offset of partitions. The
-// leader raises its log start offset first, and followers raise theirs with their next fetch. The
-// request waits for the in-sync followers: otherwise one of them could become leader and return the
+// DeleteRecords (key 21), versions 0-2 (KIP-107): raises partitions' log start offsets. The leader
+// raises its log start offset first, and followers raise theirs with their next fetch. The request
+// waits for the in-sync followers, because otherwise one of them could become leader and return the
 // deleted records.
 //
 //	2  flexible
 //
-// As in Kafka, offset -1 stands for the high watermark. A topic whose cleanup policy is only
-// compact is rejected with POLICY_VIOLATION. Internal topics are rejected too.
+// As in Kafka, offset -1 means the high watermark. If a topic's cleanup policy is only compact, the
+// request is rejected with POLICY_VIOLATION. Requests for internal topics are rejected too.
 
 // DeleteRecordsShape describes the fields of the request (api.Shape).
 var DeleteRecordsShape = api.Shape{api.Array(api.Text(), api.Array(api.Fixed(4), api.Fixed(8))),
 	api.Fixed(4)}
 
-// offsetHighWatermark is the offset in a request to delete all records below the high watermark.
+// offsetHighWatermark is the offset in a request that deletes all records below the high watermark.
 const offsetHighWatermark = -1
 
-// DeleteRecords handles a DeleteRecords request. An error of one partition does not affect the
+// DeleteRecords handles a DeleteRecords request. An error in one partition does not affect the
 // others.
 func (h *Handler) DeleteRecords(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteRecordsRequest) wire.Reply {
@@ -56,8 +56,8 @@ func (h *Handler) DeleteRecords(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// deleteBefore deletes the records of a partition below an offset. It returns the lowest log start
-// offset of the in-sync replicas, or -1 with an error.
+// deleteBefore deletes a partition's records below an offset. It returns the lowest log start
+// offset of the in-sync replicas, or -1 and an error.
 func (h *Handler) deleteBefore(ctx context.Context, raw *wire.Request, id replica.PartitionID,
 	offset int64) (low int64, err error) {
 	if err := h.Authorize(raw, api.DeleteTopic, id.Topic); err != nil {

@@ -16,9 +16,9 @@ import (
 //	3  replica id
 //	4  flexible
 //
-// The response contains the end offset of a leader epoch. If a consumer has read records of that
-// epoch beyond the end offset, those records were lost, and the consumer continues at the end
-// offset. Followers use Fetch for the same purpose.
+// The response contains a leader epoch's end offset. If a consumer has read records with that epoch
+// beyond the end offset, those records were lost, and the consumer continues at the end offset.
+// Followers use Fetch for the same purpose.
 
 // OffsetForEpochShape describes the fields of the request (api.Shape).
 var OffsetForEpochShape = api.Shape{
@@ -27,7 +27,7 @@ var OffsetForEpochShape = api.Shape{
 }
 
 // OffsetForEpoch handles an OffsetForLeaderEpoch request. If the requested epoch is above all
-// epochs in the log, the response has epoch and end offset -1, which is not an error.
+// epochs in the log, the response contains -1 as epoch and end offset, and no error.
 func (h *Handler) OffsetForEpoch(_ context.Context, raw *wire.Request,
 	req *kmsg.OffsetForLeaderEpochRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetForLeaderEpochResponse()

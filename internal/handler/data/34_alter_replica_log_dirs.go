@@ -14,7 +14,7 @@ import (
 
 // AlterReplicaLogDirs (key 34), versions 1-2 (KIP-113): moves replicas of this broker to another of
 // its data directories. A broker has only one data directory. A move to this directory has no
-// effect, and any other directory gets LOG_DIR_NOT_FOUND, as in Kafka.
+// effect. For any other directory, the response is LOG_DIR_NOT_FOUND, as in Kafka.
 //
 //	2  flexible
 
@@ -22,7 +22,7 @@ import (
 var AlterLogDirsShape = api.Shape{api.Array(api.Text(), api.Array(api.Text(),
 	api.PlainArray(api.Fixed(4))))}
 
-// AlterReplicaLogDirs answers requests of AlterReplicaLogDirs (key 34).
+// AlterReplicaLogDirs handles an AlterReplicaLogDirs request (key 34).
 func (h *Handler) AlterReplicaLogDirs(_ context.Context, raw *wire.Request,
 	req *kmsg.AlterReplicaLogDirsRequest) wire.Reply {
 	response, result := kmsg.NewPtrAlterReplicaLogDirsResponse(), h.Outcome()

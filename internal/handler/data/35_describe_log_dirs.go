@@ -18,12 +18,12 @@ import (
 //	4  size of the volume (KIP-827)
 //	5  whether the directory is cordoned, which means that it gets no new logs (KIP-1066)
 //
-// A broker has only one data directory, so no log moves between directories.
+// A broker has only one data directory, so logs never move between directories.
 
 // DescribeLogDirsShape describes the fields of the request (api.Shape).
 var DescribeLogDirsShape = api.Shape{api.Array(api.Text(), api.PlainArray(api.Fixed(4)))}
 
-// DescribeLogDirs returns the sizes of the open logs of this broker. If the request's topics are
+// DescribeLogDirs returns the sizes of this broker's open logs. If the request's list of topics is
 // null, it returns all logs.
 func (h *Handler) DescribeLogDirs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeLogDirsRequest) wire.Reply {

@@ -10,14 +10,14 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeProducers (key 61), version 0: lists the producers that the log of a partition knows,
-// with their open transactions (KIP-664). Each replica answers, as in Kafka:
-// `kafka-transactions find-hanging --broker-id` asks one broker about all its replicas.
+// DescribeProducers (key 61), version 0: lists the producers in a partition's log with their open
+// transactions (KIP-664). As in Kafka, followers respond too, because `kafka-transactions
+// find-hanging --broker-id` asks one broker about all its replicas.
 
 // DescribeProducersShape describes the fields of the request (api.Shape).
 var DescribeProducersShape = api.Shape{api.PartitionsOfTopics}
 
-// DescribeProducers answers requests of DescribeProducers (key 61).
+// DescribeProducers handles a DescribeProducers request (key 61).
 func (h *Handler) DescribeProducers(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeProducersRequest) wire.Reply {
 	response, result := kmsg.NewPtrDescribeProducersResponse(), h.Outcome()

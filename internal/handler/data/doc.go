@@ -1,4 +1,5 @@
-// Package data answers the Kafka requests for records and logs: Produce, Fetch, also of followers,
-// ListOffsets, DeleteRecords, OffsetForLeaderEpoch, log directories and active producers. It calls
-// internal/replica. There is one file for each API, named by its key.
+// Package data handles the Kafka requests for records and logs: Produce, Fetch (also from
+// followers), ListOffsets, DeleteRecords, OffsetForLeaderEpoch, log directories and active
+// producers. It calls internal/replica. There is one file for each API, whose name contains the API
+// key.
 package data

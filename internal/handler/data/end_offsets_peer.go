@@ -8,14 +8,14 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Group coordinators ask the leaders of partitions for end offsets, to compute the lag of groups.
-// They send ListOffsets for the latest offset with isolation level read_uncommitted, which is the
+// Group coordinators request end offsets from partition leaders to compute the lag of groups. They
+// send ListOffsets for the latest offset with isolation level read_uncommitted. The result is the
 // high watermark.
 
 // endOffsetsVersion is the first version with the flexible encoding.
 const endOffsetsVersion = 6
 
-// EndOffsetsMax is the maximum number of partitions of one EndOffsetsCall.
+// EndOffsetsMax is the maximum number of partitions in one EndOffsetsCall.
 const EndOffsetsMax = api.ElementsMax / 4
 
 // endOffsetsResponseShape describes the fields of the response to a broker.
@@ -25,15 +25,15 @@ var endOffsetsResponseShape = api.Shape{
 		api.Fixed(4))),
 }
 
-// EndOffset is a question for the end offset of a partition in the leader epoch of the sender's
+// EndOffset identifies a requested end offset: the partition, and its leader epoch in the sender's
 // metadata image.
 type EndOffset struct {
 	ID          replica.PartitionID
 	LeaderEpoch int32
 }
 
-// EndOffsetsCall returns the ListOffsets request for partitions, at most EndOffsetsMax, which are
-// sorted by topic.
+// EndOffsetsCall returns a ListOffsets request for at most EndOffsetsMax partitions. Parameter
+// requested must be sorted by topic.
 func EndOffsetsCall(requested []EndOffset) wire.Call {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.Version, req.ReplicaID = endOffsetsVersion, -1
@@ -53,9 +53,9 @@ func EndOffsetsCall(requested []EndOffset) wire.Call {
 		Append: req.AppendTo}
 }
 
-// DecodeEndOffsets returns the end offsets in the response to an EndOffsetsCall. It omits the
-// partitions that the broker has answered with an error, for example because it does not lead them
-// in the requested epoch.
+// DecodeEndOffsets returns the end offsets in the response to an EndOffsetsCall. It omits
+// partitions with an error, for example because the broker does not lead them in the requested
+// epoch.
 func DecodeEndOffsets(body []byte) (map[replica.PartitionID]int64, error) {
 	if err := endOffsetsResponseShape.Check(endOffsetsVersion, true, body); err != nil {
 		return nil, err

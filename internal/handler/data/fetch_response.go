@@ -14,22 +14,23 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// fetchAnswer is the content of a response to a Fetch request.
+// fetchAnswer is the content of a Fetch response.
 type fetchAnswer struct {
 	api.Outcome
 	image    *metadata.Image
 	replicas *replica.Set
-	// listener is the client's listener. The response contains endpoints on this listener.
+	// listener is the client's listener. The response contains the brokers' endpoints on this
+	// listener.
 	listener    string
 	request     *kmsg.FetchRequest
 	results     []replica.FetchResult
 	session     int32
-	changedOnly bool // leave out unchanged partitions; set for followers only
+	changedOnly bool // omit unchanged partitions; set only for followers
 }
 
-// fetchEncoder encodes a Fetch response, with gaps in place of the records, which are sent as file
-// ranges. kmsg is not used, because it cannot leave gaps and compares tagged structs by reflection
-// for each partition.
+// fetchEncoder encodes a Fetch response. It leaves gaps for the records, which are sent as file
+// ranges. kmsg is not used, because it cannot leave gaps, and because it compares tagged structs by
+// reflection for each partition.
 type fetchEncoder struct {
 	*fetchAnswer
 	version  int16
@@ -40,7 +41,8 @@ type fetchEncoder struct {
 	leaders  leaders
 }
 
-// gap is the place of a file range in the response: after position bytes of fetchEncoder.out.
+// gap is the place of a file range in the response: after the first position bytes of
+// fetchEncoder.out.
 type gap struct {
 	position int
 	data     *logstore.Slice
@@ -54,7 +56,7 @@ func encodeFetch(answer *fetchAnswer) wire.Reply {
 		answer.results = slices.DeleteFunc(answer.results,
 			func(r replica.FetchResult) bool { return !r.MustRespond() })
 	}
-	// The results of a session are ordered by the time of their last change. The partitions of a
+	// The results of a session are ordered by the time of their last change, but the partitions of a
 	// topic must be adjacent.
 	if answer.session != 0 {
 		slices.SortStableFunc(answer.results,
@@ -72,7 +74,7 @@ func encodeFetch(answer *fetchAnswer) wire.Reply {
 	return e.reply()
 }
 
-// topicRun returns how many of the first results belong to the same topic.
+// topicRun returns how many results at the beginning belong to the same topic.
 func topicRun(results []replica.FetchResult) int {
 	n := 1
 	for n < len(results) && results[n].Topic == results[0].Topic &&
@@ -82,7 +84,7 @@ func topicRun(results []replica.FetchResult) int {
 	return n
 }
 
-// topicRuns returns the number of runs of results that belong to the same topic.
+// topicRuns returns the number of runs of adjacent results with the same topic.
 func topicRuns(results []replica.FetchResult) (n int) {
 	for ; len(results) > 0; n++ {
 		results = results[topicRun(results):]
@@ -90,7 +92,7 @@ func topicRuns(results []replica.FetchResult) (n int) {
 	return n
 }
 
-// topic encodes one topic with its partitions.
+// topic encodes one topic and its partitions.
 func (e *fetchEncoder) topic(results []replica.FetchResult) {
 	if e.version >= 13 {
 		e.out = append(e.out, results[0].Topic[:]...)
@@ -104,8 +106,8 @@ func (e *fetchEncoder) topic(results []replica.FetchResult) {
 	e.tags()
 }
 
-// fetchFailed encodes a response to a request that failed as a whole, with an error code and no
-// partitions.
+// fetchFailed encodes the response to a request that failed as a whole. It contains an error code
+// and no partitions.
 func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
 	e := newFetchEncoder(answer, 0)
 	e.head(code)
@@ -115,7 +117,7 @@ func fetchFailed(answer *fetchAnswer, code int16) wire.Reply {
 }
 
 // newFetchEncoder returns an encoder with enough memory for the given number of partitions, so that
-// most responses need a single allocation.
+// most responses need only one allocation.
 func newFetchEncoder(answer *fetchAnswer, partitions int) *fetchEncoder {
 	version := answer.request.Version
 	return &fetchEncoder{
@@ -164,8 +166,8 @@ func (e *fetchEncoder) partition(r *replica.FetchResult) {
 	e.partitionTags(r)
 }
 
-// partitionTags encodes the tagged fields of a partition: the diverging epoch (KIP-595), the
-// current leader (KIP-951), and the private fields for followers (follower_fetch.go).
+// partitionTags encodes a partition's tagged fields: the diverging epoch (KIP-595), the current
+// leader (KIP-951), and the private fields for followers (follower_fetch.go).
 func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	if !e.flexible {
 		return
@@ -204,8 +206,8 @@ func (e *fetchEncoder) partitionTags(r *replica.FetchResult) {
 	}
 }
 
-// endpoints encodes the endpoints of the leaders that the response names, so that the client can
-// connect to brokers that it does not know yet (KIP-951).
+// endpoints encodes the endpoints of the leaders in the response, so that the client can connect to
+// brokers that it does not know yet (KIP-951).
 func (e *fetchEncoder) endpoints() {
 	named := e.leaders.in(e.image, e.listener)
 	if e.version < 16 || e.follower || len(named) == 0 {
@@ -226,7 +228,7 @@ func (e *fetchEncoder) endpoints() {
 	e.out = append(e.out, list...)
 }
 
-// aborted encodes the list of aborted transactions, whose records the client must skip (KIP-98). If
+// aborted encodes the list of aborted transactions whose records the client must skip (KIP-98). If
 // the client reads uncommitted records, the list is null.
 func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 	if data == nil || !committed {
@@ -241,9 +243,9 @@ func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 	}
 }
 
-// reply returns the encoded bytes, split at the gaps, with the file ranges between them. It must be
-// the last call, because the chunks alias e.out, which a further append could move. The file ranges
-// are released after the reply was sent.
+// reply returns the encoded bytes, split at the gaps, with the file ranges between them. No other
+// method may be called afterwards, because the chunks alias e.out, and another append could move
+// it. The file ranges are released after the reply was sent.
 func (e *fetchEncoder) reply() wire.Reply {
 	chunks := make([]wire.Chunk, 0, 2*len(e.gaps)+1)
 	from := 0
@@ -291,7 +293,7 @@ func (e *fetchEncoder) nullableArrayLen(n int, null bool) {
 	e.out = kbin.AppendNullableArrayLen(e.out, n, null)
 }
 
-// bytesLen encodes the length of a field of bytes, which the caller appends.
+// bytesLen encodes the length of a bytes field. The caller appends the bytes.
 func (e *fetchEncoder) bytesLen(n int) {
 	if e.flexible {
 		e.out = kbin.AppendUvarint(e.out, uint32(n)+1)

@@ -16,33 +16,32 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Brokers replicate with Fetch. Private fields, which Kafka's schema does not have, are sent as the
-// following tagged fields. Only Heartwood brokers understand them; other software skips them.
+// Brokers replicate with Fetch. They add private fields, which Kafka's schema does not have, as the
+// following tagged fields. Other software skips them.
 //
-//	followerTag in the request, empty: the response may leave out partitions that have not changed
+//	followerTag in the request, empty: the response may omit partitions that have not changed
 //	followerTag in a partition of the request: the follower's durable end offset and tombstone-clean
-//	    offset, the replicated cleaning progress that the follower has received last, and the replica
-//	    incarnation id of its log
+//	    offset, the last replicated cleaning progress that the follower has received, and its log's
+//	    replica incarnation id
 //	followerTag in a partition of the response: the leader's log start offset and log end offset,
 //	    also if the partition has an error, and the replicated cleaning progress
 
-// followerFetchVersion is the version of Fetch that followers use.
+// followerFetchVersion is the Fetch version that followers use.
 const followerFetchVersion = 18
 
-// followerTag is far above the tag numbers that Kafka uses, so that Kafka will not define the same
+// followerTag is far above the tag numbers that Kafka uses, so Kafka is unlikely to define the same
 // number soon.
 const followerTag = 0x4857
 
 const (
-	// durable end offset, tombstone-clean offset, replicated cleaning progress; the incarnation id
-	// follows them
+	// size of the durable end offset, the tombstone-clean offset and the replicated cleaning progress;
+	// the incarnation id follows them
 	requestOffsetsBytes = 24
 	incarnationBytesMax = 64
 	responseTagBytes    = 24 // log start offset, log end offset, replicated cleaning progress
 )
 
-// readFollowerTags reads the private fields of one partition of a follower's request into the
-// argument want.
+// readFollowerTags reads the private fields for one partition in a follower's request into want.
 func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
 	tags.Each(func(tag uint32, value []byte) {
 		if tag == followerTag && requestOffsetsBytes <= len(value) &&
@@ -55,9 +54,9 @@ func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
 	})
 }
 
-// isFollower reports whether a client may fetch as the follower with an id. Kafka checks that the
-// client may perform ClusterAction, whatever the id. Here a broker must prove its own id by its
-// certificate, once all brokers have one (CVE-2018-1288).
+// isFollower reports whether a client may fetch as the follower with the given id. Kafka only
+// checks that the client may perform ClusterAction, whatever the id is. Here, once all brokers have
+// certificates, a broker must prove its own id by its certificate (CVE-2018-1288).
 func (h *Handler) isFollower(req *wire.Request, id int32) bool {
 	if s := req.Session; s != nil && s.Role == wire.RoleBroker {
 		if s.Broker == id {
@@ -92,7 +91,7 @@ func hasFollowerTags(req *kmsg.FetchRequest) bool {
 	return found
 }
 
-// omitsUnchanged reports whether the request allows a response without the partitions that have not
+// omitsUnchanged reports whether a request permits a response without the partitions that have not
 // changed.
 func omitsUnchanged(req *kmsg.FetchRequest) (omits bool) {
 	req.UnknownTags.Each(func(tag uint32, _ []byte) { omits = omits || tag == followerTag })
@@ -105,13 +104,12 @@ func FollowerFetchCall(fetch *replica.FollowerFetch) wire.Call {
 		Append: func(out []byte) []byte { return appendFollowerFetch(out, fetch) }}
 }
 
-// InterruptCall returns a request with little work (ApiVersions). When it arrives behind a
-// follower's fetch that waits, the leader answers the fetch at once.
+// InterruptCall returns a request that needs little work (ApiVersions). When it arrives after a
+// follower's waiting fetch, the leader responds to the fetch immediately.
 func InterruptCall() wire.Call { return wire.Call{Key: api.KeyAPIVersions} }
 
-// appendFollowerFetch appends the body of a follower's fetch. The first fetch of a session names
-// all partitions of a leader. Therefore the body is encoded here without allocations, and not by
-// kmsg.
+// appendFollowerFetch appends the body of a follower's fetch. It is used instead of kmsg because it
+// does not allocate memory: the first fetch of a session contains all partitions of a leader.
 func appendFollowerFetch(out []byte, fetch *replica.FollowerFetch) []byte {
 	out = kbin.AppendInt32(out, int32(fetch.Wait.Milliseconds()))
 	out = kbin.AppendInt32(out, 1) // minimum number of bytes
@@ -159,8 +157,8 @@ func appendFollowerPartition(out []byte, partition *replica.FollowerPartition) [
 	return append(out, partition.ReplicaIncarnation...)
 }
 
-// appendForgotten appends the partitions to remove from the session. Each is encoded as a topic
-// with one partition, because there are few.
+// appendForgotten appends the partitions to remove from the session. It encodes each partition as a
+// separate topic, because there are few.
 func appendForgotten(out []byte, forgotten []session.Key) []byte {
 	out = kbin.AppendCompactArrayLen(out, len(forgotten))
 	for i := range forgotten {
@@ -172,7 +170,7 @@ func appendForgotten(out []byte, forgotten []session.Key) []byte {
 	return out
 }
 
-// topicPrefix returns how many of the first partitions belong to the same topic.
+// topicPrefix returns how many partitions at the beginning belong to the same topic.
 func topicPrefix(partitions []replica.FollowerPartition) int {
 	n := 1
 	for n < len(partitions) && partitions[n].Topic == partitions[0].Topic {
@@ -181,7 +179,7 @@ func topicPrefix(partitions []replica.FollowerPartition) int {
 	return n
 }
 
-// topicPrefixes returns the number of runs of partitions that belong to the same topic.
+// topicPrefixes returns the number of runs of adjacent partitions with the same topic.
 func topicPrefixes(partitions []replica.FollowerPartition) (n int) {
 	for ; len(partitions) > 0; n++ {
 		partitions = partitions[topicPrefix(partitions):]
@@ -189,12 +187,11 @@ func topicPrefixes(partitions []replica.FollowerPartition) (n int) {
 	return n
 }
 
-// errPeer is the error for all error codes that followers do not distinguish.
+// errPeer is the error for all codes that followers do not distinguish.
 var errPeer = errors.New("fetch rejected by the leader")
 
 // DecodeFollowerFetch decodes the response to a follower's fetch. The records in the result alias
-// body. Parameter topics contains the names of the requested topics; partitions of other topics are
-// left out.
+// body. Parameter topics contains the names of the requested topics; other topics are omitted.
 func DecodeFollowerFetch(body []byte, topics map[metadata.ID]string) (replica.FollowerResponse,
 	error) {
 	var got replica.FollowerResponse
@@ -259,8 +256,8 @@ func peerError(code int16) error {
 	return fmt.Errorf("%w: error code %d", errPeer, code)
 }
 
-// fetchResponseShape describes the fields of the response (api.Shape). The bytes from a leader are
-// untrusted too.
+// fetchResponseShape describes the fields of the response (api.Shape), because bytes from a leader
+// are also untrusted.
 var fetchResponseShape = api.Shape{
 	api.Fixed(4), api.Fixed(2), api.Fixed(4),
 	api.Array(

@@ -77,7 +77,7 @@ func TestFollowerFetchDecodesWithKmsg(t *testing.T) {
 	}
 }
 
-// FuzzDecodeFollowerFetch checks that arbitrary bytes decode to a response or an error, since the
+// FuzzDecodeFollowerFetch checks that arbitrary bytes decode to a response or an error, because
 // bytes from a peer are untrusted.
 func FuzzDecodeFollowerFetch(f *testing.F) {
 	id := metadata.NewID()
@@ -105,8 +105,8 @@ func FuzzDecodeFollowerFetch(f *testing.F) {
 	})
 }
 
-// TestFollowerTagOfAnotherLengthIsIgnored: the offsets in a tag count only if it has all of them,
-// and an incarnation id of an allowed length.
+// TestFollowerTagOfAnotherLengthIsIgnored checks that a tag is ignored unless it contains all
+// offsets, and an incarnation id of a permitted length.
 func TestFollowerTagOfAnotherLengthIsIgnored(t *testing.T) {
 	untagged := replica.FetchPartition{DurableEnd: -1}
 	for length, want := range map[int]replica.FetchPartition{

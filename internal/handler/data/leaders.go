@@ -9,10 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// A response to a request that was sent to the wrong broker, or with an old leader epoch, names the
-// current leader (KIP-951). The client then needs no Metadata request to find it.
+// If a request was sent to the wrong broker or has an old leader epoch, the response names the
+// current leader (KIP-951). So the client needs no Metadata request to find it.
 
-// leaderHint is the leader of a partition and the leader epoch.
+// leaderHint is a partition's leader and leader epoch.
 type leaderHint struct {
 	id, epoch int32
 }
@@ -22,10 +22,10 @@ func isLeaderError(err error) bool {
 	return errors.Is(err, replica.ErrNotLeader) || errors.Is(err, replica.ErrFencedLeaderEpoch)
 }
 
-// hint returns the leader of a partition. While an image is applied, replicas already have the
-// roles of that image, but img is still the previous image. So the later leader epoch of the two is
-// used, because a client backs off if the response names the earlier leader. The result ok is false
-// if the partition does not exist or its leader is not up.
+// hint returns a partition's leader. While an image is being applied, replicas already have the
+// roles in that image, but img is still the previous image. So hint uses the source with the higher
+// leader epoch, because a client backs off if the response names an earlier leader. Result ok is
+// false if the partition does not exist or its leader is not up.
 func hint(img *metadata.Image, replicas *replica.Set, id replica.PartitionID) (leader leaderHint,
 	ok bool) {
 	topic := img.Topic(id.Topic)
@@ -42,7 +42,7 @@ func hint(img *metadata.Image, replicas *replica.Set, id replica.PartitionID) (l
 	return leader, up
 }
 
-// leaders contains the ids of the leaders that a response names.
+// leaders contains the ids of the leaders in a response.
 type leaders []int32
 
 func (l *leaders) add(id int32) {

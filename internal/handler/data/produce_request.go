@@ -9,23 +9,23 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// produceRequest is a decoded Produce request. Produce requests may be large, so they are not
-// decoded by kmsg: decodeProduce allocates only a fixed number of bytes for each partition.
+// produceRequest is a decoded Produce request. Produce requests can be large, so they are not
+// decoded with kmsg: decodeProduce allocates only a fixed number of bytes per partition.
 type produceRequest struct {
 	version       int16
 	acks          int16
 	timeoutMillis int32
 	// transactionalID is nil if the producer is not transactional.
 	transactionalID *string
-	partitions      []producePartition // of all topics, in the order of the request
+	partitions      []producePartition // partitions of all topics, in the order of the request
 	topics          []produceTopic
 }
 
 type produceTopic struct {
 	name string
-	id   metadata.ID // topic id, in place of the name in version 13 and above
-	// count is the number of the topic's partitions, at least 0. In produceRequest.partitions they
-	// follow the partitions of the previous topics.
+	id   metadata.ID // topic id, which replaces the name in version 13 and above
+	// count is the number of the topic's partitions in the request, at least 0. In
+	// produceRequest.partitions, they follow the partitions of the previous topics.
 	count int
 }
 
@@ -35,9 +35,9 @@ type producePartition struct {
 	records []byte      // the batch; aliases the frame; nil after the append
 }
 
-// decodeProduce decodes the body of a Produce request of any served version. It fails if the body
-// ends early or has more than ElementsMax elements. The number of partitions is the sum of the
-// topics' counts.
+// decodeProduce decodes the body of a Produce request in any supported version. It fails if the
+// body ends early or contains more than ElementsMax elements. The number of partitions is the sum
+// of the topics' counts.
 func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	d := produceDecoder{Reader: kbin.Reader{Src: body}, flexible: version >= 9}
 	p := &produceRequest{version: version}
@@ -54,7 +54,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 			topic.name = d.string()
 		}
 		count := d.arrayLen()
-		// The count is untrusted, so its limit is checked before the loop.
+		// The count is untrusted, so check its limit before the loop.
 		if len(p.topics)+len(p.partitions)+count > api.ElementsMax {
 			return nil, api.ErrTooManyElements
 		}
@@ -77,7 +77,7 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	return p, nil
 }
 
-// produceDecoder reads each field in the format of flexible or of other versions. After a wrong
+// produceDecoder reads each field in the format of flexible or other versions. After an invalid
 // length, kbin.Reader is invalid and returns zeros.
 type produceDecoder struct {
 	kbin.Reader
@@ -112,7 +112,7 @@ func (d *produceDecoder) tags() {
 	}
 }
 
-// arrayLen returns the number of elements of an array. kbin has checked that at least as many bytes
+// arrayLen returns the number of elements in an array. kbin has checked that at least as many bytes
 // follow.
 func (d *produceDecoder) arrayLen() int {
 	var n int32

@@ -11,12 +11,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Versions of Produce that a transactional producer uses (KIP-890).
+// Produce versions that matter for transactional producers (KIP-890).
 const (
-	// abortableVersion is the first version whose clients know TRANSACTION_ABORTABLE.
+	// abortableVersion is the first version whose clients know the error TRANSACTION_ABORTABLE.
 	abortableVersion = 11
-	// implicitAddVersion is the first version whose batches add their partitions to the
-	// transaction. Clients use it with transaction version 2.
+	// implicitAddVersion is the first version in which a batch adds its partition to the transaction.
+	// Clients use it with transaction version 2.
 	implicitAddVersion = 12
 )
 
@@ -26,9 +26,9 @@ func isTransactional(part *producePartition) bool {
 	return err == nil && b.Transactional() && !b.Control()
 }
 
-// checkTransactional checks the rules for the transactional batches of a request. Unlike Kafka, it
-// refuses them with acks other than -1: the leader would acknowledge a batch that a failover may
-// remove from a transaction that is committed afterwards.
+// checkTransactional checks the rules for the transactional batches in a request. Unlike Kafka, it
+// refuses them if acks is not -1. Otherwise the leader would acknowledge a batch that a failover
+// can remove from a transaction that is committed later.
 func (h *Handler) checkTransactional(req *wire.Request, p *produceRequest) error {
 	if p.transactionalID != nil {
 		if err := h.Authorize(req, api.WriteTransactionalID, *p.transactionalID); err != nil {
@@ -47,8 +47,8 @@ func (h *Handler) checkTransactional(req *wire.Request, p *produceRequest) error
 	return nil
 }
 
-// transactionError returns the error that a client of the given version of Produce understands:
-// older clients do not know the errors of KIP-890.
+// transactionError returns an error that clients of the given Produce version know. Older clients
+// do not know the errors of KIP-890.
 func transactionError(version int16, err error) error {
 	switch {
 	case err == nil:
