@@ -96,8 +96,8 @@ func (r *Reader) open() (err error) {
 	return err
 }
 
-// classify wraps err in ErrCorrupt, unless the source itself failed. If the source ends too early,
-// the data are corrupt.
+// classify returns an error of the source unchanged, and wraps other errors in ErrCorrupt or
+// ErrTooLarge. If the source ends too early, the data are corrupt.
 func (r *Reader) classify(err error) error {
 	switch {
 	case err == nil,

@@ -86,8 +86,8 @@ func stale(d runtime.Delta, topic string, id [16]byte) bool {
 	}
 }
 
-// Measure implements runtime.Machine. Counting the groups by phase takes a visit of every group, so
-// Measure does it only if sample is set.
+// Measure implements runtime.Machine. It counts the groups by phase only if sample is set, because
+// this visits every group.
 func (s *groupShard) Measure(sample bool) {
 	s.offsets.Store(int64(s.Offsets()))
 	expired := s.Expired()

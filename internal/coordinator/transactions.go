@@ -45,7 +45,7 @@ type Peer interface {
 	// Verify sends an AddPartitionsToTxn request in the form that brokers use. It returns one error
 	// for each partition in each question.
 	Verify(ctx context.Context, questions []replica.Verification) ([][]error, error)
-	// KnownProducers requests the other broker's Transactions.KnownHere.
+	// KnownProducers returns the result of Transactions.KnownHere on the other broker.
 	KnownProducers(ctx context.Context, producers []int64) (KnownProducers, error)
 	Close() error
 }

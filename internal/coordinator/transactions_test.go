@@ -28,7 +28,7 @@ type txnBroker struct {
 	mu      sync.Mutex
 	markers []PartitionMarker // all markers that were sent, including refused ones
 	to      []int32           // broker to which each element of markers was sent
-	refuse  error             // answer to markers; nil if they are written
+	refuse  error             // error that refuses markers; nil if they are written
 	stuck   string            // topic whose markers time out
 	asked   []replica.Verification
 	answer  error // answer to verifications

@@ -59,8 +59,8 @@ func (s *txnShard) configure(img *metadata.Image) {
 	}
 }
 
-// Measure implements runtime.Machine. Counting the transactional ids by phase takes a visit of all
-// of them, so Measure does it only if sample is set.
+// Measure implements runtime.Machine. It counts the transactional ids by phase only if sample is
+// set, because this visits all of them.
 func (s *txnShard) Measure(sample bool) {
 	s.transactions.metrics.count(s.ended, s.Ended())
 	s.ended = s.Ended()

@@ -26,7 +26,7 @@ type UserChange struct {
 	Quotas map[string]*int64
 }
 
-// Grants reports whether the change adds an ACL or a quota. A LogUser must then exist.
+// Grants reports whether the change adds an ACL or sets a quota. A LogUser must then exist.
 func (c *UserChange) Grants() bool {
 	for _, value := range c.Quotas {
 		if value != nil {

@@ -53,7 +53,7 @@ func ParseID(text string) (ID, error) {
 // String returns the id in the form that Kafka's tools print.
 func (id ID) String() string { return idEncoding.EncodeToString(id[:]) }
 
-// tagLength is the length of a tag. 8 characters represent 6 of an id's 16 bytes.
+// tagLength is the length of a tag in characters, which represent 6 of an id's 16 bytes.
 const tagLength = 8
 
 // Tag returns the first characters of the id's text. They distinguish a topic from an earlier topic

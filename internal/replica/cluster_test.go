@@ -53,7 +53,7 @@ type node struct {
 	dials   atomic.Int32 // number of connections that the broker has made
 	// named is the number of partitions in all of the broker's fetch requests together.
 	named atomic.Int64
-	// Set to which other brokers connect; nil if the broker is down
+	// live is the Set to which other brokers connect; nil if the broker is down.
 	live atomic.Pointer[Set]
 	// disconnected is true if the broker is disconnected from all other brokers.
 	disconnected atomic.Bool

@@ -46,7 +46,7 @@ type FetchRequest struct {
 
 	// Suspended reports whether the consumer must not receive records now, because it has exceeded its
 	// quota. If it is nil, the consumer may always receive records. Suspended is called before each
-	// read. If it returns true, the results are those of a response whose limit is 0 bytes.
+	// read. If it returns true, the results are the same as with a limit of 0 bytes for the response.
 	Suspended func() bool
 
 	// Only FetchInSession uses the next three fields. Forgotten lists the partitions that the fetch

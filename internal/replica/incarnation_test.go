@@ -69,7 +69,7 @@ func TestReplacedIncarnationRestoresNoDeletedKey(t *testing.T) {
 		n.startNode(3)
 		n.wantCopied()
 
-		// A restart keeps the log.
+		// Check that a restart keeps the log.
 		end := n.log(3).LogEnd()
 		n.stopNode(3)
 		n.startNode(3)

@@ -33,8 +33,8 @@ type isrUpdater struct {
 		all   bool                 // true if all partitions must be evaluated
 		// additionsInFlight is set while a batch of updates that add replicas is being sent.
 		additionsInFlight bool
-		// outage counts updates that end without an answer as one outage. While the API server is down, a
-		// thousand partitions cause a thousand such updates a second.
+		// outage combines updates that end without an answer, so that they are logged only once. While
+		// the API server is down, a thousand partitions cause a thousand such updates a second.
 		outage outage.State
 	}
 }

@@ -157,7 +157,7 @@ func (p *fixture) sync(member string, generation int32) {
 
 // TestConsumerSessionExpires lets a member send heartbeats for a while. A reload starts its session
 // again. Without further heartbeats, the session timer must remove the member. Then the group's
-// offset must expire, and the group be deleted with it.
+// offset must expire, and the group must be deleted with it.
 func TestConsumerSessionExpires(t *testing.T) {
 	config := Config{ConsumerSession: 20 * time.Second, Retention: time.Hour}
 	p := newFixture(t, config)

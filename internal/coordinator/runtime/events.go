@@ -88,8 +88,8 @@ func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 		if errors.Is(err, state.ErrRecordTooLarge) {
 			continue // records of later events may be small enough
 		}
-		// No record can be stored now. With an attempt for each remaining event, as many batches would be
-		// built, and no record would be stored. So all events with records fail with the same error.
+		// No record can be stored now. An attempt for each remaining event would build as many batches
+		// and store no record. So all events with records fail with the same error.
 		for ; i < len(events); i++ {
 			if ends[i] > from {
 				events[i].stored(err)

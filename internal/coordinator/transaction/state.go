@@ -136,8 +136,8 @@ type parked struct {
 // Ended contains the numbers of transactions that have ended, by reason.
 type Ended struct {
 	Committed, Aborted uint64 // numbers of transactions that clients have ended
-	// TimedOut and Fenced are the numbers of transactions that the coordinator has aborted; Fenced
-	// includes those aborted because of InitProducerId or an administrator.
+	// TimedOut and Fenced are the numbers of transactions that the coordinator has aborted. Fenced
+	// counts aborts because of InitProducerId or an administrator.
 	TimedOut, Fenced uint64
 }
 

@@ -16,18 +16,18 @@ var errUnknown = errors.New("outcome unknown")
 
 // mutant disables one rule of the coordinator or of its runtime. The model must then find a fault.
 type mutant struct {
-	unsafeMarkers bool // true: markers are released before the decision is below the high watermark
-	unsafeAnswers bool // true: answers are sent before the record is below the high watermark
-	noResend      bool // true: a new coordinator does not send the markers again
-	firstAckEnds  bool // true: the first acknowledgement completes a transaction
-	anySerial     bool // true: acknowledgements of earlier markers are accepted
+	unsafeMarkers bool // true if markers are released before the decision is below the high watermark
+	unsafeAnswers bool // true if answers are sent before the record is below the high watermark
+	noResend      bool // true if a new coordinator does not send the markers again
+	firstAckEnds  bool // true if the first acknowledgement completes a transaction
+	anySerial     bool // true if acknowledgements of earlier markers are accepted
 	noAbortTimer  bool
 	// keepLastEpoch makes the previous epoch count as a retry after an Init without producer id.
 	keepLastEpoch  bool
-	noVerification bool // true: partitions accept batches without verification
-	noGuard        bool // true: partitions accept batches that were verified before a marker
-	noConnections  bool // true: the order of connections is ignored
-	noFenceBump    bool // true: the coordinator's own abort does not change the epoch
+	noVerification bool // true if partitions accept batches without verification
+	noGuard        bool // true if partitions accept batches that were verified before a marker
+	noConnections  bool // true if the order of connections is ignored
+	noFenceBump    bool // true if the coordinator's own abort does not change the epoch
 }
 
 // fault is the panic value of a failed check.

@@ -94,9 +94,9 @@ var errRepeated = errors.New("the entry has changed since the first attempt: a p
 // A conflict proves that the request that received it wrote nothing. But a proxy before the API
 // server may have sent the request twice, so that the second one conflicts with the first one. If
 // the change adds a replica, and the entry has changed since it was first decided, the outcome is
-// unknown. In two cases the outcome does not matter. If the entry contains the proposed ISR,
-// partitionset confirms it. If a change that only removes replicas was made, the leader waits for
-// more replicas than it must, which is safe.
+// unknown. Two other cases need no such check. If the entry contains the proposed ISR, partitionset
+// confirms it. If a change that only removes replicas was made, the leader waits for more replicas
+// than it must, which is safe.
 func (s *Store) changeISR(location place, change metadata.ISRChange,
 	partitionEpoch *atomic.Int64) commit.Change {
 	decided := int64(-1) // value of the entry's change counter when the change was first accepted

@@ -157,7 +157,7 @@ func (p *reportedPartitions) record(reports []report) {
 	}
 }
 
-// pending returns the reports that must be written, by the name of their PartitionSet.
+// pending returns the reports that must be written, grouped by the name of their PartitionSet.
 func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 	self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) map[string][]report {

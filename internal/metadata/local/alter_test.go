@@ -290,8 +290,8 @@ func replicasOf(s *Store, topic string) (all [][]int32) {
 	return all
 }
 
-// TestReplicasAreAssignedManually checks assignments by clients. Brokers 0 to 2 exist, and broker 2
-// is down.
+// TestReplicasAreAssignedManually checks replicas that a client assigns. Brokers 0 to 2 exist, and
+// broker 2 is down.
 func TestReplicasAreAssignedManually(t *testing.T) {
 	s := openAltered(t, 3)
 	defer run(t, s, 0, 1)()

@@ -53,7 +53,7 @@ func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 // unclean reports whether a topic allows unclean leader elections.
 func (d *document) unclean(t topic) bool {
 	settings, err := metadata.SettingsOf(t.resource(), d.resource())
-	return err == nil && settings.UncleanElection // image reports the error
+	return err == nil && settings.UncleanElection // the method image reports the error
 }
 
 // brokerStates returns the input for elections. In this store a broker is either up, or its process

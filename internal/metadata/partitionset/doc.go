@@ -4,9 +4,8 @@
 //   - key.go: the keys of entries, and the set to which a partition belongs.
 //   - entry.go: the text of one entry. set.go: a whole set, and changes of it.
 //   - decide.go: the operator's decisions, by package placement.
-//   - leader.go: brokers' changes of the ISR, of the partitions that they serve, and of requested
-//     elections.
-//   - remembered.go: the status of a deleted set in an annotation of the set that replaces it.
+//   - leader.go: the brokers' changes: ISRs, which partitions they serve, and requested elections.
+//   - remembered.go: a deleted set's status, stored in an annotation of the set that replaces it.
 //
 // A Set is not safe for concurrent use. Its entries are immutable, so a clone of a set is cheap and
 // its entries may be shared. Package partitionset/commit writes sets to the API server.

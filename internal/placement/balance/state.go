@@ -25,7 +25,8 @@ func (b band) excess(value int64) int64 { return max(0, value-b.high, b.low-valu
 // unbounded is the band for a broker to which a goal does not apply.
 var unbounded = band{low: -1 << 62, high: 1 << 62}
 
-// load contains each broker's amount in the measure of one goal, and the bounds.
+// load contains each broker's amount in one goal's measure, such as bytes or leaders, and the
+// goal's bounds.
 type load struct {
 	value []int64
 	bands []band
