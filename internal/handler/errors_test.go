@@ -34,7 +34,7 @@ func TestUnmappedErrorIsLogged(t *testing.T) {
 	}
 }
 
-// TestProduceErrors checks the errors that an invalid produce can cause, in several versions.
+// TestProduceErrors checks the errors for invalid produce requests in several versions.
 func TestProduceErrors(t *testing.T) {
 	b := newBroker(t)
 	b.topic("plain", func(t *metadata.Topic) {
@@ -91,7 +91,7 @@ func TestProduceErrors(t *testing.T) {
 	}
 }
 
-// TestProduceNamesInvalidRecords checks that the response lists invalid records (KIP-467).
+// TestProduceNamesInvalidRecords checks that the response lists the invalid records (KIP-467).
 func TestProduceNamesInvalidRecords(t *testing.T) {
 	b := newBroker(t)
 	b.topic("compacted", func(t *metadata.Topic) {
@@ -143,8 +143,8 @@ func TestProduceReturnsLogAppendTime(t *testing.T) {
 	}
 }
 
-// TestFullDiskFailsTheProduce checks that a produce fails with KAFKA_STORAGE_ERROR if the disk
-// returns an error for the write.
+// TestFullDiskFailsTheProduce checks that a produce request fails with KAFKA_STORAGE_ERROR if
+// writing to the disk fails.
 func TestFullDiskFailsTheProduce(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -295,7 +295,7 @@ func TestAuthorizedOperationsOnRequest(t *testing.T) {
 	}
 }
 
-// The authorized operations in the responses of Apache Kafka 4.3.1 without an authorizer.
+// The authorized operations that Apache Kafka 4.3.1 returns without an authorizer.
 const (
 	kafkaClusterOperations = 8096
 	kafkaTopicOperations   = 3576

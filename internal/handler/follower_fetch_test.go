@@ -19,7 +19,7 @@ func replicated(topic *metadata.Topic) {
 	topic.Partitions[0].Replicas, topic.Partitions[0].ISR = []int32{self, 3}, []int32{self, 3}
 }
 
-// followerFetch encodes a fetch of follower 3, handles it and returns the decoded response.
+// followerFetch encodes a fetch by follower 3, handles it and returns the decoded response.
 func (b *broker) followerFetch(t *testing.T,
 	partitions ...replica.FollowerPartition) []replica.FollowerResult {
 	t.Helper()
@@ -40,7 +40,7 @@ func (b *broker) sendFollowerFetch(t *testing.T,
 		t.Fatal("the version that brokers use is not flexible")
 	}
 	body := call.Append(nil)
-	scribble := func() { clear(body) } // as the next request in this memory would do
+	scribble := func() { clear(body) } // the next request in this memory would also overwrite it
 	answer, err := b.Handle(t.Context(),
 		&wire.Request{Key: call.Key, Version: call.Version, Body: body, Release: scribble})
 	must(t, err)
@@ -59,7 +59,7 @@ func followerPartition(topic *metadata.Topic, offset int64) replica.FollowerPart
 }
 
 // TestFollowerFetchResponses checks that responses to a follower contain records, the high
-// watermark, errors and diverging epochs, and that they leave out unchanged partitions.
+// watermark, errors and diverging epochs, and that they omit unchanged partitions.
 func TestFollowerFetchResponses(t *testing.T) {
 	b := newBroker(t)
 	topic, other := b.topic("a", replicated), b.topic("b", replicated)
@@ -101,14 +101,14 @@ func TestFollowerFetchResponses(t *testing.T) {
 		t.Errorf("old epoch: %+v", got)
 	}
 	gone := followerPartition(&metadata.Topic{Name: "gone", ID: metadata.NewID()}, 0)
-	// DecodeFollowerFetch leaves out topics whose name is unknown
+	// DecodeFollowerFetch omits topics with an unknown name.
 	if got = b.followerFetch(t, gone); len(got) != 0 {
 		t.Errorf("unknown topic: %+v", got)
 	}
 }
 
-// TestFollowerFetchReadsTagsBeforeItsFrameIsReleased fetches with a durable end offset in the tags.
-// The memory of the frame is cleared when it is released, so the leader knows the durable end
+// TestFollowerFetchReadsTagsBeforeItsFrameIsReleased sends a fetch with a durable end offset in the
+// tags. The frame's memory is cleared when it is released. So the leader knows the durable end
 // offset only if it has read the tags before.
 func TestFollowerFetchReadsTagsBeforeItsFrameIsReleased(t *testing.T) {
 	b := newBroker(t)

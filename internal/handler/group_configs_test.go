@@ -25,7 +25,7 @@ const (
 	groupSession    = "consumer.session.timeout.ms"
 )
 
-// describedConfigs returns "value source [synonyms]" of each config of a resource, by name.
+// describedConfigs returns the configs of a resource by name, each as "value source [synonyms]".
 func (b *broker) describedConfigs(version int16, kind kmsg.ConfigResourceType,
 	name string, only ...string) (code int16, configs map[string]string) {
 	b.t.Helper()
@@ -71,8 +71,8 @@ func (b *broker) setGroup(name, config, value string) (int16, string) {
 	return b.alterConfig(groupResource, name, config, &value, kmsg.IncrementalAlterConfigOpSet)
 }
 
-// TestGroupConfigsAreDescribedAtEveryVersion: the sources are the group, the LogCluster and Kafka's
-// default, with the names of Apache Kafka 4.3.1.
+// TestGroupConfigsAreDescribedAtEveryVersion checks that a config's source is the group, the
+// LogCluster or Kafka's default. The names are those of Apache Kafka 4.3.1.
 func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
 		b.cluster = &v1alpha1.LogCluster{}
@@ -107,10 +107,11 @@ func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestGroupConfigsAreAltered repeats the steps and the outcomes of Apache Kafka 4.3.1.
+// TestGroupConfigsAreAltered checks that the same steps have the same results as in Apache Kafka
+// 4.3.1.
 func TestGroupConfigsAreAltered(t *testing.T) {
 	b := newBroker(t)
-	b.lazy = true // the answer must wait for the change in the metadata image
+	b.lazy = true // the response must wait until the metadata image contains the change
 	for _, step := range []struct {
 		config, value string
 		code          int16
@@ -160,8 +161,8 @@ func TestGroupConfigsAreAltered(t *testing.T) {
 	}
 }
 
-// TestAlterConfigsReplacesGroupConfigs: AlterConfigs resets what it does not name. A request that
-// only validates changes nothing.
+// TestAlterConfigsReplacesGroupConfigs checks that AlterConfigs resets the configs that the request
+// does not contain. A request that only validates changes nothing.
 func TestAlterConfigsReplacesGroupConfigs(t *testing.T) {
 	everyVersion(t, api.KeyAlterConfigs, func(t *testing.T, b *broker, version int16) {
 		b.setGroup("g", groupInterval, "6000")
@@ -199,8 +200,8 @@ func TestAlterConfigsReplacesGroupConfigs(t *testing.T) {
 	})
 }
 
-// TestAlteredGroupConfigsTakeEffect: the response to the next heartbeat of a member contains the
-// new interval.
+// TestAlteredGroupConfigsTakeEffect checks that the response to a member's next heartbeat contains
+// the new interval.
 func TestAlteredGroupConfigsTakeEffect(t *testing.T) {
 	b := newBroker(t)
 	b.topic("orders", nil)
@@ -243,7 +244,8 @@ func TestGroupConfigsWithReadOnlyAdminAPI(t *testing.T) {
 	}
 }
 
-// TestClientMetricsConfigs: a subscription has Kafka's defaults, and none can be created.
+// TestClientMetricsConfigs checks that a subscription has Kafka's defaults, and that no
+// subscription can be created.
 func TestClientMetricsConfigs(t *testing.T) {
 	b := newBroker(t)
 	code, got := b.describedConfigs(4, metricsResource, "m")
@@ -269,8 +271,8 @@ func TestClientMetricsConfigs(t *testing.T) {
 	}
 }
 
-// TestUnknownConfigResourceTypes: the error is INVALID_REQUEST, as in Kafka, and the answer names
-// the type of the request.
+// TestUnknownConfigResourceTypes checks that the error is INVALID_REQUEST, as in Kafka, and that
+// the response contains the type from the request.
 func TestUnknownConfigResourceTypes(t *testing.T) {
 	b := newBroker(t)
 	value := "1"
@@ -290,8 +292,8 @@ func TestUnknownConfigResourceTypes(t *testing.T) {
 	}
 }
 
-// TestListConfigResourcesAtEveryVersion: version 0 lists client metrics subscriptions only. Version
-// 1 lists the requested types in Kafka's order, or all.
+// TestListConfigResourcesAtEveryVersion checks that version 0 lists only client metrics
+// subscriptions. Version 1 lists the requested types in Kafka's order, or all types.
 func TestListConfigResourcesAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyListConfigResources, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
@@ -333,8 +335,8 @@ func TestListConfigResourcesAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestDescribeLogDirsOfChosenTopics: null stands for all topics and an empty list for none. Topics
-// and partitions that this broker does not hold are left out, as in Kafka.
+// TestDescribeLogDirsOfChosenTopics checks that a null list means all topics and an empty list
+// means none. As in Kafka, the response omits topics and partitions that this broker does not hold.
 func TestDescribeLogDirsOfChosenTopics(t *testing.T) {
 	everyVersion(t, api.KeyDescribeLogDirs, func(t *testing.T, b *broker, version int16) {
 		b.topic("orders", nil)

@@ -18,7 +18,7 @@ import (
 )
 
 // coordinated makes a broker the coordinator of all groups, and waits until the coordinator has
-// loaded. It also creates topic tickets with four partitions.
+// loaded. It also creates a topic "tickets" with four partitions.
 func coordinated(t *testing.T, b *broker) *broker {
 	t.Helper()
 	b.topic("tickets", func(topic *metadata.Topic) {
@@ -54,7 +54,7 @@ func joinRequest(member string) *kmsg.JoinGroupRequest {
 }
 
 // join joins group "group" as its only member. From version 4 on, it joins first without a member
-// id, and then with the member id from the response.
+// id, and then with the member id in the response.
 func (b *broker) join(version int16) *kmsg.JoinGroupResponse {
 	b.t.Helper()
 	answer := ask[*kmsg.JoinGroupResponse](b, version, joinRequest(""))
@@ -89,8 +89,8 @@ func (b *broker) heartbeat(version int16, joined *kmsg.JoinGroupResponse) int16 
 	return ask[*kmsg.HeartbeatResponse](b, version, req).ErrorCode
 }
 
-// TestGroupSettingsAreDescribed: DescribeConfigs returns the group settings in effect, from the
-// LogCluster or as defaults.
+// TestGroupSettingsAreDescribed checks that DescribeConfigs returns the group settings in effect,
+// from the LogCluster or as defaults.
 func TestGroupSettingsAreDescribed(t *testing.T) {
 	b := newBroker(t)
 	b.cluster = &v1alpha1.LogCluster{}
@@ -231,8 +231,7 @@ func (b *broker) commit(version int16, topic string, partition int32, offset int
 	return ask[*kmsg.OffsetCommitResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
 }
 
-// fetched returns the committed offsets of two partitions of tickets, or of all partitions, as
-// text.
+// fetched returns as text the committed offsets in two partitions of tickets, or in all partitions.
 func (b *broker) fetched(version int16, all bool) (text string) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -368,8 +367,8 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestProduceToTheOffsetsTopicIsRejected: only coordinators write to the offsets topic, and clients
-// may not.
+// TestProduceToTheOffsetsTopicIsRejected checks that clients cannot write to the offsets topic,
+// because only coordinators may.
 func TestProduceToTheOffsetsTopicIsRejected(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	for _, version := range []int16{3, 9, 12} {
@@ -380,9 +379,9 @@ func TestProduceToTheOffsetsTopicIsRejected(t *testing.T) {
 	}
 }
 
-// TestQuirk9StaticMemberRejoins: a static member joins, and joins again after a restart. It keeps
-// its partitions and its generation and, although it is the leader, need not assign partitions
-// again (KIP-345, KIP-814). Heartbeats of the old process are fenced.
+// TestQuirk9StaticMemberRejoins: a static member joins, and joins again after a restart. It must
+// keep its partitions and its generation. Although it is the leader, it does not have to assign
+// partitions again (KIP-345, KIP-814). Heartbeats from the old process are fenced.
 func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	instance := "printer-1"
@@ -418,8 +417,8 @@ func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	}
 }
 
-// TestNotCoordinator: a broker loses the leadership of the offsets topic. It then rejects the
-// requests of groups, and names the new coordinator.
+// TestNotCoordinator: a broker loses the leadership of the offsets topic. It must then reject group
+// requests, and return the new coordinator.
 func TestNotCoordinator(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	topic := b.image.Load().Topic(coordinator.OffsetsTopic)

@@ -19,12 +19,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Options configure a Handler. All fields except Authorize, Volume, Registry and Logger are
+// Options configures a Handler. All fields except Authorize, Volume, Registry and Logger are
 // required.
 type Options struct {
 	NodeID int32
 	Image  func() *metadata.Image // returns the current metadata image; never nil
-	// Await waits until the current image satisfies enough, or until ctx ends.
+	// Await waits until enough returns true for the current metadata image, or until ctx ends.
 	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
 	Replicas *replica.Set
 	Groups   *coordinator.Groups
@@ -37,22 +37,24 @@ type Options struct {
 	// Authorize reports whether a client may perform an action. If it is nil, every client may
 	// perform every action.
 	Authorize func(api.Action) bool
-	// Explain returns the reason why an action was denied, for the audit log; nil: none is logged.
+	// Explain returns the reason why an action was denied, for the audit log; nil: no reason is
+	// logged.
 	Explain func(api.Action) string
-	// PlainPeers reports whether clients of a listener may act as brokers without authentication:
-	// fetch as followers, and ClusterAction. If it is nil, Authorize decides about both.
+	// PlainPeers reports whether a listener's clients may act as brokers without authentication, i.e.
+	// fetch as followers and perform ClusterAction. If PlainPeers is nil, Authorize decides about
+	// both.
 	PlainPeers func(listener string) bool
 	Users      metadata.UserAdmin
-	DataDir    string // data directory that responses to admin clients contain
-	Listen     string // host:port of the listener that responses to admin clients contain
-	// Volume returns the size and the free space of the disk in bytes, with -1 for an unknown
-	// value. If Volume is nil, both values are unknown.
+	DataDir    string // data directory, for responses to admin clients
+	Listen     string // host:port of the listener, for responses to admin clients
+	// Volume returns the volume's size and free space in bytes. An unknown value is -1. If Volume is
+	// nil, both are unknown.
 	Volume   func() (total, usable int64)
 	Registry prometheus.Registerer // optional
 	Logger   *slog.Logger          // default: discards all messages
 }
 
-// Handler answers the Kafka requests of one broker. It implements wire.Handler.
+// Handler handles the Kafka requests of one broker. It implements wire.Handler.
 type Handler struct {
 	*api.Access
 	image        func() *metadata.Image
@@ -60,8 +62,8 @@ type Handler struct {
 	groups       *groups.Handler
 	transactions *transactions.Handler
 	admin        *admin.Handler
-	rows         []row // of table and refused, by key; a row without handle is not served
-	// unlisted contains the keys of refused, which ApiVersions does not list.
+	rows         []row // rows of table and refused, by key; a row without handle is not supported
+	// unlisted contains the keys in refused, which ApiVersions does not list.
 	unlisted map[int16]bool
 	quotas   api.Quotas
 	features featureEpoch
@@ -108,15 +110,15 @@ func (h *Handler) Flexible(key, version int16) bool {
 	return a != nil && a.isFlexible(version)
 }
 
-// errRefused is the error for a request that the broker cannot answer in a form that the client
-// understands. It closes the connection.
+// errRefused is the error for a request to which the broker cannot respond in a format that the
+// client understands. It closes the connection.
 var errRefused = errors.New("request refused")
 
 // Handle implements wire.Handler.
 //
-// A version outside the API's range closes the connection, as in Kafka, because the client's format
-// of the response is unknown. The exception is ApiVersions, by which clients learn the versions: it
-// is answered for any version.
+// As in Kafka, a version outside the API's range closes the connection, because the response format
+// that the client expects is unknown. ApiVersions is the exception, because clients use it to learn
+// the versions: the broker responds to any version.
 func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	a := h.row(req.Key)
 	if a == nil {
@@ -139,15 +141,15 @@ func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, er
 	return answer, err
 }
 
-// handleMetered answers a request and charges it to its user.
+// handleMetered handles a request and charges it to its user.
 func (h *Handler) handleMetered(m *api.Meter, a *row, req *wire.Request) (wire.Reply, error) {
 	return m.Handle(req, func(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 		return a.handle(h, ctx, req)
 	})
 }
 
-// row returns the row of table for an API key, or nil if the API is not served. The key may be any
-// number.
+// row returns the table's row for an API key, or nil if the API is not supported. The key can be
+// any number.
 func (h *Handler) row(key int16) *row {
 	if key < 0 || int(key) >= len(h.rows) || h.rows[key].handle == nil {
 		return nil

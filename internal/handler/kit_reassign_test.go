@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Reassign implements metadata.Mover. Reassignments start and never complete.
+// Reassign implements metadata.Mover. Reassignments start but never complete.
 func (b *broker) Reassign(_ context.Context, moves []metadata.Move) []error {
 	_, faults := metadata.ReplicaNumbers(moves, b.resource, nil)
 	for i, move := range moves {
@@ -39,7 +39,7 @@ func (b *broker) Reassign(_ context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// resource returns the resource of a topic, nil if it does not exist.
+// resource returns a topic's resource, or nil if the topic does not exist.
 func (b *broker) resource(name string) *v1alpha1.Topic {
 	topic := b.image.Load().Topic(name)
 	if topic == nil {

@@ -42,28 +42,28 @@ type broker struct {
 	image    atomic.Pointer[metadata.Image]
 	topics   []*metadata.Topic
 	producer int64
-	// transactional counts the producer ids of transactional producers.
+	// transactional counts the producer ids given to transactional producers.
 	transactional atomic.Int64
-	// later contains image changes that take effect when a request waits. They are collected there
-	// while lazy is set; otherwise an image change takes effect at once.
+	// later contains image changes that take effect when a request waits. Changes are added while lazy
+	// is set; otherwise they take effect immediately.
 	later   []func()
 	lazy    bool
-	policy  metadata.AdminPolicy // overrides that of cluster
-	bounds  metadata.Groups      // settings of groups, which override those of cluster
+	policy  metadata.AdminPolicy // overrides the policy in cluster
+	bounds  metadata.Groups      // settings of groups, which override those in cluster
 	cluster *v1alpha1.LogCluster // optional; admin requests change it
-	// specs are the settings that admin requests have given to topics, by Kafka name.
+	// specs contains the settings that admin requests have given to topics, by Kafka name.
 	specs    map[string]v1alpha1.TopicSettings
 	listener string // listener of requests; "": metadata.DefaultListener
 	client   string // client id of requests
-	number   uint64 // connection of requests
+	number   uint64 // number of the requests' connection
 }
 
 func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
 
 func newBrokerOn(t testing.TB, disk vfs.FS) *broker { return newBrokerWith(t, disk, nil) }
 
-// newBrokerWith returns a broker that asks a verifier about transactions. Without a verifier it
-// asks its own transaction coordinator.
+// newBrokerWith returns a broker that verifies transactions with a verifier. If verifier is nil, it
+// uses its own transaction coordinator.
 func newBrokerWith(t testing.TB, disk vfs.FS, verifier replica.Verifier) *broker {
 	b := &broker{disk: vfs.NewFault(disk), specs: map[string]v1alpha1.TopicSettings{}}
 	b.t, _ = t.(*testing.T)
@@ -96,7 +96,7 @@ func newBrokerWith(t testing.TB, disk vfs.FS, verifier replica.Verifier) *broker
 	return b
 }
 
-// configure replaces the Handler by one with changed options.
+// configure replaces the Handler by a Handler with changed options.
 func (b *broker) configure(change func(*Options)) {
 	change(&b.options)
 	b.Handler = New(b.options)
@@ -151,7 +151,7 @@ func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topi
 }
 
 // await applies the changes in b.later one after the other, until enough returns true for the
-// image.
+// metadata image.
 func (b *broker) await(ctx context.Context, enough func(*metadata.Image) bool) {
 	for !enough(b.image.Load()) && ctx.Err() == nil && len(b.later) > 0 {
 		next := b.later[0]
@@ -187,14 +187,14 @@ func (b *broker) CreateTopic(_ context.Context, t metadata.NewTopic) (*metadata.
 	return topic, b.changed()
 }
 
-// states returns the brokers of the image. Broker 4 exists and is down.
+// states returns the brokers in the metadata image. Broker 4 exists but is down.
 func (b *broker) states() metadata.Brokers {
 	up := func(id int32) bool { _, ok := b.image.Load().Broker(id); return ok }
 	return metadata.Brokers{Up: up, Exists: func(id int32) bool { return id == 4 || up(id) }}
 }
 
-// grown returns the partitions of a topic and the partitions that a resource adds. These have their
-// initial replicas, else this broker.
+// grown returns a topic's partitions, followed by the partitions that a resource adds. An added
+// partition has its initial replicas or, without any, this broker.
 func (b *broker) grown(topic *metadata.Topic, resource *v1alpha1.Topic) []*metadata.Partition {
 	partitions := slices.Clip(topic.Partitions)
 	for i := int32(len(partitions)); i < resource.Spec.Partitions; i++ {
@@ -219,7 +219,7 @@ func (b *broker) DeleteTopic(_ context.Context, name string) error {
 	return b.changed()
 }
 
-// replace replaces a topic by a changed copy.
+// replace replaces a topic with a changed copy.
 func (b *broker) replace(name string, change func(*metadata.Topic) error) error {
 	index := slices.IndexFunc(b.topics, func(t *metadata.Topic) bool { return t.Name == name })
 	if index < 0 {
@@ -314,8 +314,8 @@ func (b *broker) changed() error {
 	return b.apply()
 }
 
-// ask encodes a request in a version, handles it and returns the decoded response. The request's
-// memory is overwritten when it is released, as the next request in the same buffer would do.
+// ask encodes a request in the given version, handles it and returns the decoded response. When the
+// request's memory is released, it is overwritten, as by the next request in the same buffer.
 func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.t.Helper()
 	request.SetVersion(version)
@@ -336,8 +336,8 @@ func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	return response
 }
 
-// nameByID sets the topic ids of a Fetch or Produce request, which versions 13 and above use, from
-// the topic names.
+// nameByID sets the topic ids in a Fetch or Produce request from the topic names. Versions 13 and
+// above use ids.
 func (b *broker) nameByID(request kmsg.Request) {
 	idOf := func(name string) (id [16]byte) {
 		if topic := b.image.Load().Topic(name); topic != nil {
@@ -367,7 +367,7 @@ func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wir
 		t.Errorf("%s version %d: flexible header %v, want %v", APIName(request.Key()),
 			request.GetVersion(), answer.Flexible, want)
 	}
-	// If the decoded response is encoded again, the bytes must be the same.
+	// Encoding the decoded response must result in the same bytes.
 	if again := response.AppendTo(nil); !bytes.Equal(again, body) {
 		t.Errorf("%s version %d: answer of %d bytes decodes to %d", APIName(request.Key()),
 			request.GetVersion(), len(body), len(again))
@@ -375,7 +375,7 @@ func decodeReply[R kmsg.Response](t *testing.T, request kmsg.Request, answer wir
 	return response.(R)
 }
 
-// replyBytes returns the bytes of a reply that package wire would send.
+// replyBytes returns the bytes that package wire would send for a reply.
 func replyBytes(t testing.TB, answer wire.Reply) []byte {
 	t.Helper()
 	var body []byte
@@ -459,7 +459,7 @@ func fetchRequestFor(topic string, offset int64) *kmsg.FetchRequest {
 	return req
 }
 
-// fetch fetches partition 0 of a topic from an offset on, and returns the response for the
+// fetch fetches partition 0 of a topic from an offset on, and returns the response for that
 // partition.
 func (b *broker) fetch(version int16, topic string, offset int64) kmsg.FetchResponseTopicPartition {
 	b.t.Helper()

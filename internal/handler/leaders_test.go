@@ -17,8 +17,8 @@ func elsewhere(topic *metadata.Topic) {
 	topic.Partitions[0].Leader, topic.Partitions[0].LeaderEpoch = 3, 7
 }
 
-// elsewhereOutOfSync is elsewhere with this broker out of sync. A produce request is refused at
-// once.
+// elsewhereOutOfSync is like elsewhere, but this broker is also out of sync. A produce request is
+// then refused immediately.
 func elsewhereOutOfSync(topic *metadata.Topic) {
 	elsewhere(topic)
 	topic.Partitions[0].ISR = []int32{3}
@@ -26,7 +26,8 @@ func elsewhereOutOfSync(topic *metadata.Topic) {
 
 // TestQuirk7CurrentLeaderIsReturned checks that a response names the current leader if the client
 // sent its request to the wrong broker (KIP-951). Produce does so from version 10 on, and Fetch
-// from version 12 on. The response contains the leader's endpoint, in Fetch from version 16 on.
+// from version 12 on. The response contains the leader's endpoint; in Fetch, only from version 16
+// on.
 func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 	everyVersion(t, api.KeyProduce, func(t *testing.T, b *broker, version int16) {
 		if version < 3 {
@@ -53,7 +54,7 @@ func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 		b.topic("b", nil)
 		for epoch, want := range map[int32]int16{-1: 6, 6: 74, 8: 75} {
 			if version < 9 && epoch != -1 || version >= 11 && epoch == -1 {
-				continue // no epoch in the request, or followers may answer
+				continue // no epoch in the request, or followers may respond
 			}
 			req := fetchRequestFor("a", 0)
 			req.Topics[0].Partitions[0].CurrentLeaderEpoch = epoch
@@ -74,8 +75,9 @@ func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 	})
 }
 
-// TestNewerLeaderOfTheReplicaIsReturned applies an image to the replicas only, as if a request
-// arrived while the image is being applied. The response names the leader that the replica knows.
+// TestNewerLeaderOfTheReplicaIsReturned applies an image only to the replicas, as if a request
+// arrived while the image was being applied. The response must name the leader that the replica
+// knows.
 func TestNewerLeaderOfTheReplicaIsReturned(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", replicated)
@@ -99,8 +101,8 @@ func TestNewerLeaderOfTheReplicaIsReturned(t *testing.T) {
 	}
 }
 
-// TestProduceWaitsForTheImageOfTheNewLeader produces to this broker before the image in which it
-// leads.
+// TestProduceWaitsForTheImageOfTheNewLeader sends a produce request to this broker before it has
+// the image in which it is the leader.
 func TestProduceWaitsForTheImageOfTheNewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -122,8 +124,8 @@ func TestProduceWaitsForTheImageOfTheNewLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderOfTheWaitIsReturned elects broker 3 while requests wait. When they arrived, broker 3
-// was not up.
+// TestLeaderOfTheWaitIsReturned elects broker 3 while requests wait. When the requests arrived,
+// broker 3 was not up.
 func TestLeaderOfTheWaitIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -159,8 +161,8 @@ func TestLeaderOfTheWaitIsReturned(t *testing.T) {
 	})
 }
 
-// TestOffsetForLeaderEpoch checks the end offset of an epoch in every version, and the diverging
-// epoch of a fetch (KIP-320, KIP-595).
+// TestOffsetForLeaderEpoch checks an epoch's end offset in every version, and a fetch's diverging
+// epoch (KIP-320, KIP-595).
 func TestOffsetForLeaderEpoch(t *testing.T) {
 	grown := func(b *broker) {
 		topic := b.topic("a", nil)
@@ -208,12 +210,12 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 }
 
 // TestNewLeaderReturnsNoStaleEndOffset produces a record that broker 3 does not have, and starts a
-// new leader epoch. ListOffsets then returns no end offset until the high watermark is known
+// new leader epoch. ListOffsets must then return no end offset until the high watermark is known
 // (KIP-207).
 func TestNewLeaderReturnsNoStaleEndOffset(t *testing.T) {
 	everyVersion(t, api.KeyListOffsets, func(t *testing.T, b *broker, version int16) {
 		topic := b.topic("tickets", replicated)
-		// broker 3 does not fetch the record, so the high watermark stays 0
+		// Broker 3 does not fetch the record, so the high watermark remains 0.
 		ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))
 		p := *topic.Partitions[0]
 		p.LeaderEpoch++
@@ -233,13 +235,12 @@ func TestNewLeaderReturnsNoStaleEndOffset(t *testing.T) {
 	})
 }
 
-// TestLargestTimestampIsBelowTheHighWatermark produces a record that only the leader has, so that
-// it may be lost. ListOffsets does not return it as the record with the largest timestamp
-// (KIP-734).
+// TestLargestTimestampIsBelowTheHighWatermark produces a record that only the leader has, so it can
+// be lost. ListOffsets must not return it as the record with the largest timestamp (KIP-734).
 func TestLargestTimestampIsBelowTheHighWatermark(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", replicated)
-	// broker 3 does not fetch the record, so the high watermark stays 0
+	// Broker 3 does not fetch the record, so the high watermark remains 0.
 	ask[*kmsg.ProduceResponse](b, 9, produceRequestFor("tickets", 1, batch(t, 0, "x")))
 	if answer := b.listOffset(7, "tickets", -3); answer.ErrorCode != 0 || answer.Offset != -1 ||
 		answer.Timestamp != -1 {

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// TestCreateTopicsRejectsLevelsOutOfRange: a compression level outside its codec's range is
-// rejected with INVALID_CONFIG in every version. The message names the setting, the codec and the
-// range, and no topic is created (KIP-390). The rules for manifests are tested in
+// TestCreateTopicsRejectsLevelsOutOfRange checks that a compression level outside its codec's range
+// is rejected with INVALID_CONFIG in every version. The message names the setting, the codec and
+// the range, and no topic is created (KIP-390). The rules for manifests are tested in
 // api/v1alpha1/rules_table_test.go.
 func TestCreateTopicsRejectsLevelsOutOfRange(t *testing.T) {
 	for _, c := range []struct {
@@ -26,10 +26,10 @@ func TestCreateTopicsRejectsLevelsOutOfRange(t *testing.T) {
 		{"lz4", "-1", []string{"lz4 level -1", "1 to 17"}},
 		{"zstd", "23", []string{"zstd level 23", "-131072 to 22"}},
 		{"zstd", "-131073", []string{"zstd level -131073", "-131072 to 22"}},
-		// the internal constant compress.LevelDefault is not a level
+		// the internal constant compress.LevelDefault is not a valid level
 		{"zstd", "-2147483648", []string{"-2147483648"}},
 		{"zstd", "high", []string{"high"}},
-		{"zstd", "", nil}, // without a level the default applies
+		{"zstd", "", nil}, // without a level, the default applies
 		{"gzip", "-1", nil}, {"gzip", "1", nil}, {"gzip", "9", nil}, {"lz4", "1", nil},
 		{"lz4", "17", nil}, {"zstd", "-131072", nil},
 		{"zstd", "0", nil}, {"zstd", "22", nil},
@@ -62,8 +62,8 @@ func TestCreateTopicsRejectsLevelsOutOfRange(t *testing.T) {
 	}
 }
 
-// TestCreateTopicsRejectsLevelsWithoutEffect: a compression level is rejected if the codec has no
-// levels, or if the topic uses another codec.
+// TestCreateTopicsRejectsLevelsWithoutEffect checks that a compression level is rejected if the
+// codec has no levels, or if the topic uses another codec.
 func TestCreateTopicsRejectsLevelsWithoutEffect(t *testing.T) {
 	for _, c := range []struct{ kind, name, message string }{
 		{"snappy", "compression.snappy.level", "compression.snappy.level"},

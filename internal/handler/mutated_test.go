@@ -23,13 +23,14 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// mutatedAllocMax limits the bytes that may be allocated for a frame of at most controlFrameMax,
-// including the response. To decode and answer 20,000 elements takes about a third of the limit.
+// mutatedAllocMax limits the bytes that handling a frame of at most controlFrameMax may allocate,
+// including the response. Decoding 20,000 elements and responding to them takes about a third of
+// the limit.
 const mutatedAllocMax = 64 << 20
 
-// socketBroker returns a broker and the path of a Unix socket on which a server of package wire
-// serves the broker. A Unix socket needs no port, and its two directions can be closed separately,
-// as with TCP.
+// socketBroker returns a broker and the path of a Unix socket. A server of package wire serves the
+// broker on that socket. A Unix socket needs no port, and its two directions can be closed
+// separately, as with TCP.
 func socketBroker(t testing.TB) (b *broker, path string) {
 	b = newBroker(t)
 	b.topic("tickets", nil)
@@ -49,7 +50,7 @@ func socketBroker(t testing.TB) (b *broker, path string) {
 	return b, path
 }
 
-// framed encodes a request as a client sends it: size, header and body.
+// framed encodes a request in the same way as a client: size, header and body.
 func framed(b *broker, request kmsg.Request) []byte {
 	frame := kbin.AppendInt16(make([]byte, 4), request.Key())
 	frame = kbin.AppendInt16(frame, request.GetVersion())
@@ -62,14 +63,14 @@ func framed(b *broker, request kmsg.Request) []byte {
 	return sized(request.AppendTo(frame))
 }
 
-// sized writes the size of a frame into its first four bytes.
+// sized writes a frame's size into its first four bytes.
 func sized(frame []byte) []byte {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 	return frame
 }
 
-// captured returns frames: one request of each API and version, with random values in all fields,
-// and valid produce and fetch requests.
+// captured returns frames with one request for each API and version, with random values in all
+// fields, and with valid Produce and Fetch requests.
 func captured(t testing.TB, b *broker) [][]byte {
 	random := rand.New(rand.NewPCG(3, 0))
 	var all [][]byte
@@ -94,15 +95,15 @@ func captured(t testing.TB, b *broker) [][]byte {
 }
 
 // exchange sends bytes, closes the sending direction, and reads until the broker closes the
-// connection. Requests that wait end at once, because their client has disconnected. It returns the
-// number of received bytes.
+// connection. Waiting requests end immediately, because their client has disconnected. exchange
+// returns the number of received bytes.
 func exchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
 	must(t, err)
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	// fails if the broker has closed the connection after an invalid request
+	// Write fails if the broker has closed the connection after an invalid request.
 	_, _ = conn.Write(frame)
 	_ = conn.(*net.UnixConn).CloseWrite()
 	n, err := io.Copy(io.Discard, conn)
@@ -116,7 +117,7 @@ func exchange(t *testing.T, path string, frame []byte) int64 {
 	return n
 }
 
-// checkExchange is exchange with a limit on the allocated memory. The limit does not apply to
+// checkExchange is like exchange, but also limits the allocated memory. The limit does not apply to
 // requests that create topics or partitions.
 func checkExchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
@@ -134,9 +135,9 @@ func checkExchange(t *testing.T, path string, frame []byte) int64 {
 	return n
 }
 
-// mutate changes a copy of a frame at random: it replaces a byte, cuts off the end, overwrites four
-// bytes that may be a length, or inserts a tag section. It usually corrects the frame's size, so
-// that the handler reads the body.
+// mutate returns a copy of a frame with a random change: it replaces a byte, truncates the frame,
+// overwrites four bytes that may be a length, or inserts a tag section. It usually corrects the
+// frame's size, so that the handler reads the body.
 func mutate(random *rand.Rand, frame []byte) []byte {
 	frame = append([]byte(nil), frame...)
 	const head = 12 // size, key, version, correlation id
@@ -163,7 +164,7 @@ func mutate(random *rand.Rand, frame []byte) []byte {
 	return frame
 }
 
-// TestMutatedRequestsAreHandled does the same as FuzzMutatedRequests with a fixed seed.
+// TestMutatedRequestsAreHandled is FuzzMutatedRequests with a fixed seed.
 func TestMutatedRequestsAreHandled(t *testing.T) {
 	b, path := socketBroker(t)
 	const seed = 5
@@ -184,12 +185,12 @@ func TestMutatedRequestsAreHandled(t *testing.T) {
 		t.Errorf("answered unchanged requests: got %d of %d, want at least half", answered,
 			len(all))
 	}
-	// The broker still handles valid requests.
+	// The broker must still handle valid requests.
 	b.mustProduce("tickets", "after")
 }
 
-// FuzzMutatedRequests checks that the broker answers or closes the connection for arbitrary bytes,
-// without a panic or a hang, and with limited memory.
+// FuzzMutatedRequests checks how the broker handles arbitrary bytes. It must respond or close the
+// connection, without a panic or a hang, and with limited memory.
 func FuzzMutatedRequests(f *testing.F) {
 	b, path := socketBroker(f)
 	for i, frame := range captured(f, b) {

@@ -71,8 +71,8 @@ func TestCoordinatorWithoutEndpointIsNotAvailable(t *testing.T) {
 	}
 }
 
-// TestLeaderHintsNameEndpointsOfTheListener checks that the node endpoints of KIP-951 are those of
-// the client's listener.
+// TestLeaderHintsNameEndpointsOfTheListener checks that the node endpoints in a response (KIP-951)
+// are on the client's listener.
 func TestLeaderHintsNameEndpointsOfTheListener(t *testing.T) {
 	for listener, want := range map[string]string{
 		metadata.DefaultListener: "three.example", outListener: "",

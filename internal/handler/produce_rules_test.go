@@ -37,8 +37,8 @@ func put32(position int, value uint32) func([]byte) {
 	return func(b []byte) { binary.BigEndian.PutUint32(b[position:], value) }
 }
 
-// stamped returns a batch with one record for each timestamp, which is given as an offset from the
-// present time. Each byte of keys is the key of a record; '-' is a null key.
+// stamped returns a batch with one record for each timestamp. The timestamps are offsets from the
+// current time. Each byte of keys is the key of a record; '-' is a null key.
 func stamped(t *testing.T, codec compress.Codec, keys string, offsets ...time.Duration) []byte {
 	t.Helper()
 	builder := record.NewBuilder(codec, compress.LevelDefault)
@@ -57,7 +57,7 @@ func stamped(t *testing.T, codec compress.Codec, keys string, offsets ...time.Du
 	return built
 }
 
-// rules returns a broker with topics whose settings the rules of TestProduceRules concern.
+// rules returns a broker with topics that have the settings for TestProduceRules.
 func rules(t *testing.T) *broker {
 	b := newBroker(t)
 	set := func(name string, change func(*topicconfig.Settings)) {
@@ -84,12 +84,12 @@ type ruleCase struct {
 	text    string // part of the error message
 }
 
-// TestProduceRules checks every rule for a produced batch, with batches that violate the rule and
-// with batches that just satisfy it.
+// TestProduceRules checks every rule for produced batches, both with batches that violate the rule
+// and with batches that just satisfy it.
 func TestProduceRules(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
 	zstd := batch(t, compress.Zstd, "a")
-	// the lengths of the record and of its value take one byte more each than in an empty batch
+	// The record's length and its value's length each take one more byte than in an empty batch.
 	exact := batch(t, compress.None, strings.Repeat("x", 200-len(batch(t, compress.None, ""))-2))
 	packed := batch(t, compress.Zstd, strings.Repeat("x", 5000))
 	cases := []ruleCase{
@@ -162,9 +162,9 @@ func TestProduceRules(t *testing.T) {
 	}
 }
 
-// TestProduceRulesInTheirOrder: if a batch violates several rules, the rule that is checked first
-// determines the error. An exception are timestamps, whose error takes precedence over the errors
-// of other records.
+// TestProduceRulesInTheirOrder checks that if a batch violates several rules, the error is that of
+// the rule that is checked first. The exception is an invalid timestamp, whose error takes
+// precedence over the errors of other records.
 func TestProduceRulesInTheirOrder(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
 	large := batch(t, compress.None, strings.Repeat("x", 500))
@@ -202,8 +202,8 @@ func TestProduceRulesInTheirOrder(t *testing.T) {
 	}
 }
 
-// check produces the batch and checks the whole response. The offset of a valid batch must be 0,
-// because each case has its own broker.
+// check produces the batch and checks the whole response. Each case has its own broker, so the
+// offset of a valid batch must be 0.
 func (c ruleCase) check(t *testing.T, b *broker) {
 	t.Helper()
 	b.t = t
@@ -236,8 +236,8 @@ func textOf(message *string) string {
 	return *message
 }
 
-// TestProduceNamesEachInvalidRecord: a response with INVALID_RECORD or INVALID_TIMESTAMP lists each
-// invalid record once, by its index in the batch (KIP-467).
+// TestProduceNamesEachInvalidRecord checks that a response with INVALID_RECORD or INVALID_TIMESTAMP
+// lists each invalid record once, by its index in the batch (KIP-467).
 func TestProduceNamesEachInvalidRecord(t *testing.T) {
 	b := rules(t)
 	for name, c := range map[string]struct {
@@ -265,8 +265,8 @@ func TestProduceNamesEachInvalidRecord(t *testing.T) {
 	}
 }
 
-// TestProduceRulesOfProducers checks the rules for the epochs and sequence numbers of producers,
-// with one batch after the other on the same broker.
+// TestProduceRulesOfProducers checks the rules for producer epochs and sequence numbers, with one
+// batch after the other on the same broker.
 func TestProduceRulesOfProducers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

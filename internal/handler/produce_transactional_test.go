@@ -15,7 +15,7 @@ import (
 )
 
 // answers is a transaction coordinator that gives the same answer for each partition, and counts
-// the questions.
+// the verifications.
 type answers struct {
 	err   error
 	asked []replica.Verification
@@ -30,7 +30,8 @@ func (a *answers) Verify(_ context.Context, q replica.Verification) []error {
 	return errs
 }
 
-// transactionalBroker returns a broker with topic "t", which asks a coordinator.
+// transactionalBroker returns a broker with topic "t" that verifies transactions with the returned
+// coordinator.
 func transactionalBroker(t *testing.T) (*broker, *answers) {
 	a := &answers{}
 	b := newBrokerWith(t, vfs.NewMem(), a)
@@ -38,14 +39,14 @@ func transactionalBroker(t *testing.T) (*broker, *answers) {
 	return b, a
 }
 
-// within returns a batch of a transaction of producer 1 in epoch 0.
+// within returns a batch in a transaction of producer 1 in epoch 0.
 func within(t *testing.T, sequence int32) []byte {
 	t.Helper()
 	return batchOf(t, compress.None, record.Identity{Transactional: true, ProducerID: 1,
 		BaseSequence: sequence}, "v")
 }
 
-// transact produces a transactional batch, and returns the error code.
+// transact produces a transactional batch and returns the error code.
 func (b *broker) transact(version, acks int16, id string, batch []byte) int16 {
 	b.t.Helper()
 	req := produceRequestFor("t", acks, batch)
@@ -55,7 +56,7 @@ func (b *broker) transact(version, acks int16, id string, batch []byte) int16 {
 	return ask[*kmsg.ProduceResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
 }
 
-// markProducer1 writes a marker of producer 1 to partition 0 of topic "t" and of a topic that does
+// markProducer1 writes a marker for producer 1 to partition 0 of topic "t" and of a topic that does
 // not exist, and returns the error codes.
 func (b *broker) markProducer1(version int16, change func(*kmsg.WriteTxnMarkersRequestMarker)) (t,
 	missing int16) {
@@ -78,7 +79,8 @@ func (b *broker) markProducer1(version int16, change func(*kmsg.WriteTxnMarkersR
 		answer.Markers[0].Topics[1].Partitions[0].ErrorCode
 }
 
-// A client gets the errors of a verification as far as its version of Produce knows them (KIP-890).
+// TestVerificationErrorsByVersion checks that a client gets only verification errors that its
+// Produce version knows (KIP-890).
 func TestVerificationErrorsByVersion(t *testing.T) {
 	for _, test := range []struct {
 		answer  error
@@ -127,8 +129,8 @@ func TestTransactionalBatchesNeedAcksAllAndAnID(t *testing.T) {
 	}
 }
 
-// The markers of both versions end transactions. A marker for one partition does not depend on the
-// others.
+// TestWriteTxnMarkers checks that markers in both versions end transactions. The result for one
+// partition must not depend on the others.
 func TestWriteTxnMarkers(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	log := b.store.Log(logstore.PartitionID{Topic: "t"})
@@ -160,9 +162,9 @@ func TestWriteTxnMarkers(t *testing.T) {
 	})
 }
 
-// A coordinator repeats a marker over another connection after the first one has broken. If the
-// first marker then arrives, it must not end the next transaction. Below version 2 both
-// transactions have the same epoch.
+// TestLateMarkerOfReplacedConnectionIsFenced: a coordinator's connection has broken, and it sends a
+// marker again over another connection. If the first marker arrives afterwards, it must not end the
+// next transaction. Below version 2, both transactions have the same epoch.
 func TestLateMarkerOfReplacedConnectionIsFenced(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	log := b.store.Log(logstore.PartitionID{Topic: "t"})
@@ -196,7 +198,8 @@ func TestLateMarkerOfReplacedConnectionIsFenced(t *testing.T) {
 	}
 }
 
-// DescribeProducers shows the open transaction and the last marker of a producer (KIP-664).
+// TestDescribeProducers checks that DescribeProducers returns a producer's open transaction and
+// last marker (KIP-664).
 func TestDescribeProducers(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	describe := func() (kmsg.DescribeProducersResponseTopicPartition, int16) {

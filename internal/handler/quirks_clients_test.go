@@ -12,12 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// This file tests the quirks that determine which requests clients send. Others are tested in
-// quirks_test.go, and number 16, the order of responses, in internal/wire.
+// This file tests the quirks that determine which requests clients send. quirks_test.go tests the
+// others, except number 16, the order of responses, which internal/wire tests.
 
-// TestQuirk3OnlyImplementedFeaturesAreFinalized checks that no feature is finalized whose APIs are
-// missing. Clients rely on finalized features: with transaction.version 2, for example, they omit
-// AddPartitionsToTxn.
+// TestQuirk3OnlyImplementedFeaturesAreFinalized checks that no feature is finalized unless its APIs
+// are implemented. Clients rely on finalized features: with transaction.version 2, for example,
+// they omit AddPartitionsToTxn.
 func TestQuirk3OnlyImplementedFeaturesAreFinalized(t *testing.T) {
 	b := newBroker(t)
 	for _, version := range []int16{3, 4} {
@@ -35,8 +35,9 @@ func TestQuirk3OnlyImplementedFeaturesAreFinalized(t *testing.T) {
 	}
 }
 
-// TestQuirk5UnknownTopicIDs: from version 13 on, requests name topics by id only. The error is 100
-// if the id is unknown or zero, or belongs to a deleted topic whose name is in use again.
+// TestQuirk5UnknownTopicIDs: from version 13 on, requests identify topics only by id. The error
+// must be 100 if the id is unknown or zero, or if it belongs to a deleted topic whose name is in
+// use again.
 func TestQuirk5UnknownTopicIDs(t *testing.T) {
 	b := newBroker(t)
 	old := b.topic("tickets", nil).ID
@@ -65,8 +66,8 @@ func TestQuirk5UnknownTopicIDs(t *testing.T) {
 	}
 }
 
-// askByID sends a request with the topic ids that it contains. In contrast, ask would replace them
-// by the ids of the topic names.
+// askByID sends a request without changing its topic ids. In contrast, ask would replace them with
+// the ids of the topic names.
 func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into kmsg.Response) {
 	t.Helper()
 	request.SetVersion(version)
@@ -79,7 +80,7 @@ func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into 
 
 // TestQuirk9MemberIDsAndProtocolsAreChecked: from version 4 on, a new member gets error 79 with its
 // member id, and joins again (method join checks this). From version 5 on, a sync with another
-// protocol than the group's is rejected with INCONSISTENT_GROUP_PROTOCOL.
+// protocol than the group's must be rejected with INCONSISTENT_GROUP_PROTOCOL.
 func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	joined := b.join(5)
@@ -96,8 +97,8 @@ func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	}
 }
 
-// TestQuirk10ProducerIDs: a producer without a transactional id always gets a new producer id, even
-// if it sends the id and epoch that it has.
+// TestQuirk10ProducerIDs checks that a producer without a transactional id always gets a new
+// producer id, even if it sends its present id and epoch.
 func TestQuirk10ProducerIDs(t *testing.T) {
 	b := newBroker(t)
 	var seen []int64
@@ -117,9 +118,9 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 	}
 }
 
-// TestQuirk12SASLIsAdvertised: ApiVersions lists the APIs of SASL on every listener, as in Kafka.
-// Without authentication they are answered with ILLEGAL_SASL_STATE. A client that is configured to
-// authenticate then fails at once and reports the reason.
+// TestQuirk12SASLIsAdvertised checks that ApiVersions lists the SASL APIs on every listener, as in
+// Kafka. Without authentication, the response to them is ILLEGAL_SASL_STATE. So a client that is
+// configured to authenticate fails immediately and reports the reason.
 func TestQuirk12SASLIsAdvertised(t *testing.T) {
 	b := newBroker(t)
 	handshake := kmsg.NewPtrSASLHandshakeRequest()
@@ -134,8 +135,8 @@ func TestQuirk12SASLIsAdvertised(t *testing.T) {
 	}
 }
 
-// TestQuirk15TelemetryIsNotAdvertised: ApiVersions does not list the APIs of telemetry, because
-// clients would send telemetry to them.
+// TestQuirk15TelemetryIsNotAdvertised checks that ApiVersions does not list the telemetry APIs,
+// because otherwise clients would send telemetry.
 func TestQuirk15TelemetryIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{71, 72} {

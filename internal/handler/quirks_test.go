@@ -17,11 +17,11 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// The tests in this file are named after the quirks in docs/protocol.md: what clients need in
-// addition to Kafka's schemas. More of them are in quirks_clients_test.go.
+// The tests in this file are named after the quirks in docs/protocol.md: requirements of clients
+// that go beyond Kafka's schemas. More such tests are in quirks_clients_test.go.
 
-// TestQuirk1APIVersionsOfAnUnknownVersion sends ApiVersions in unknown versions. The response has
-// version 0, error 35 and the whole table, and its header has no tags.
+// TestQuirk1APIVersionsOfAnUnknownVersion sends ApiVersions in unknown versions. The response must
+// have version 0, error 35 and the whole table, and a header without tags.
 func TestQuirk1APIVersionsOfAnUnknownVersion(t *testing.T) {
 	b := newBroker(t)
 	for _, version := range []int16{5, 77, math.MaxInt16, -1} {
@@ -100,7 +100,7 @@ func TestQuirk5TopicsByID(t *testing.T) {
 		req.Topics = []kmsg.MetadataRequestTopic{{TopicID: id, Topic: name}}
 		return ask[*kmsg.MetadataResponse](b, version, req).Topics[0]
 	}
-	// Java's consumer sends an empty name with the id
+	// Java's consumer sends an empty name together with the id.
 	for _, beside := range []*string{nil, new("")} {
 		if got := byID(12, old, beside); got.ErrorCode != 0 || *got.Topic != name ||
 			got.TopicID != old || len(got.Partitions) != 1 {
@@ -133,7 +133,7 @@ func TestQuirk5TopicsByID(t *testing.T) {
 }
 
 // TestQuirk6FetchSessions: a request with epoch 0 opens a session, and a request with epoch -1 uses
-// none. Both close the session that the request names. A request with another epoch continues a
+// none. Both close the session whose id they contain. A request with another epoch continues a
 // session or is rejected.
 func TestQuirk6FetchSessions(t *testing.T) {
 	b := newBroker(t)
@@ -165,7 +165,7 @@ func TestQuirk6FetchSessions(t *testing.T) {
 		check(fetch(0, 1, false), 70, false, 0)
 		check(fetch(5, math.MaxInt32, false), 70, false, 0)
 		id := check(fetch(0, 0, true), 0, true, 1)
-		check(fetch(id, 1, false), 0, true, 0) // no partition has changed, so none is returned
+		check(fetch(id, 1, false), 0, true, 0) // no partition has changed, so the response contains none
 		check(fetch(id, 1, false), 71, false, 0)
 		b.mustProduce(topic, "b")
 		check(fetch(id, 2, false), 0, true, 1)
@@ -178,7 +178,7 @@ func TestQuirk6FetchSessions(t *testing.T) {
 		forget.ForgottenTopics = append(forget.ForgottenTopics, gone)
 		check(ask[*kmsg.FetchResponse](b, version, forget), 0, true, 0)
 		other := check(fetch(id, 0, true), 0, true, 1)
-		// the request for session other has closed this session
+		// The request for session other has closed this session.
 		check(fetch(id, 4, false), 70, false, 0)
 		check(fetch(other, -1, true), 0, false, 1)
 		check(fetch(other, 1, false), 70, false, 0)
@@ -227,7 +227,7 @@ func TestQuirk7FirstBatchIsComplete(t *testing.T) {
 	}
 }
 
-// TestQuirk7ZstdOnlyFromFetch10: clients below Fetch 10 cannot read zstd. They get the batches
+// TestQuirk7ZstdOnlyFromFetch10: clients below Fetch 10 cannot read zstd. They must get the batches
 // before the first zstd batch, and an error for the zstd batch.
 func TestQuirk7ZstdOnlyFromFetch10(t *testing.T) {
 	b := newBroker(t)
@@ -404,7 +404,8 @@ func TestQuirk13DescribeConfigs(t *testing.T) {
 	})
 }
 
-// TestQuirk13TopicDefaultsByMinusOne: kafkajs sends -1 in version 3.
+// TestQuirk13TopicDefaultsByMinusOne checks that -1 selects the defaults in all versions, because
+// kafkajs sends it in version 3.
 func TestQuirk13TopicDefaultsByMinusOne(t *testing.T) {
 	for version := int16(2); version <= 7; version++ {
 		b := newBroker(t)
@@ -457,7 +458,7 @@ func TestUnknownAPIsAndVersionsCloseTheConnection(t *testing.T) {
 }
 
 // TestCreatedAndDeletedTopicsAreVisibleInTheImage checks that the response is sent only after the
-// metadata image contains the change. Clients send their next request at once, and librdkafka's
+// metadata image contains the change. Clients send their next request immediately, and librdkafka's
 // describe_configs does not retry.
 func TestCreatedAndDeletedTopicsAreVisibleInTheImage(t *testing.T) {
 	b := newBroker(t)

@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// TestTimeoutIsNoWait: a handler that limits its waits is measured until it waits.
+// TestTimeoutIsNoWait checks that processing time is measured until a handler waits, and not only
+// until it sets a timeout for waiting.
 func TestTimeoutIsNoWait(t *testing.T) {
 	m := &api.Meter{Context: t.Context(), Begun: time.Now()}
 	ctx, cancel := api.WithTimeout(m, time.Hour)
@@ -28,13 +29,13 @@ func TestTimeoutIsNoWait(t *testing.T) {
 	}
 }
 
-// TestProcessingTimeOfAdminRequestsIsCharged: a request with nothing to wait for is charged for its
-// whole time.
+// TestProcessingTimeOfAdminRequestsIsCharged checks that a request that does not wait is charged
+// for its whole time.
 func TestProcessingTimeOfAdminRequestsIsCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"request_percentage": 1}})
 	raw := kmsg.NewPtrCreateTopicsRequest()
 	raw.TimeoutMillis = 1000
-	for i := range 20_000 { // invalid, so that nothing is created
+	for i := range 20_000 { // invalid, so nothing is created
 		raw.Topics = append(raw.Topics, kmsg.CreateTopicsRequestTopic{NumPartitions: 1,
 			ReplicationFactor: 1, Topic: strings.Repeat("/", 1+i%200)})
 	}

@@ -10,7 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// TestUnauthenticatedClientsHaveNoQuotas: ApiVersions before SASL is not charged to ANONYMOUS.
+// TestUnauthenticatedClientsHaveNoQuotas checks that ApiVersions before SASL is not charged to
+// ANONYMOUS.
 func TestUnauthenticatedClientsHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
 	req := &wire.Request{Key: api.KeyAPIVersions}
@@ -23,8 +24,8 @@ func TestUnauthenticatedClientsHaveNoQuotas(t *testing.T) {
 	}
 }
 
-// TestPlainPeersHaveNoQuotas: brokers without certificates are anonymous clients on the listener
-// for peers.
+// TestPlainPeersHaveNoQuotas checks that brokers without certificates, which are anonymous clients
+// on the listener for peers, are not charged.
 func TestPlainPeersHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
 	b.configure(func(o *Options) {
@@ -49,7 +50,8 @@ func TestPlainPeersHaveNoQuotas(t *testing.T) {
 }
 
 // TestQuestionsOfPlainPeersAreNotCharged: a broker without a certificate asks for producers as an
-// anonymous client. The same request without the private field is that of a client.
+// anonymous client. Its request must not be charged. Without the private field, the same request
+// counts as a client's request and is charged.
 func TestQuestionsOfPlainPeersAreNotCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
 	b.configure(func(o *Options) {

@@ -20,8 +20,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// withQuotas returns a broker whose users have quotas, by user and Kafka's name of the quota. Its
-// topics have been created before.
+// withQuotas returns a broker whose users have quotas. The quotas are by user and Kafka's name of
+// the quota. The broker already has the given topics.
 func withQuotas(t testing.TB, quotas map[string]map[string]int64, topics ...string) *broker {
 	b := newBroker(t)
 	for _, name := range topics {
@@ -37,7 +37,7 @@ func (b *broker) setQuotas(quotas map[string]map[string]int64) {
 	b.image.Store(&image)
 }
 
-// askAs is ask for a user, and returns the throttle too.
+// askAs is like ask, but for a user, and also returns the throttle time.
 func askAs[R kmsg.Response](b *broker, user string, version int16,
 	request kmsg.Request) (R, time.Duration) {
 	b.t.Helper()
@@ -67,11 +67,11 @@ func (b *broker) replyTo(session wire.Session, version int16, request kmsg.Reque
 	return answer
 }
 
-// withoutThrottle are the APIs whose responses have no throttle time.
+// withoutThrottle contains the APIs whose responses have no throttle time.
 var withoutThrottle = []int16{api.KeySASLHandshake, api.KeySASLAuthenticate, api.KeyWriteTxnMarkers,
 	55}
 
-// TestThrottleIsInEveryResponse sets the throttle time in a response of each API and version.
+// TestThrottleIsInEveryResponse sets the throttle time in a response for each API and version.
 func TestThrottleIsInEveryResponse(t *testing.T) {
 	const millis = 12_345
 	for _, row := range slices.Concat(table, refused) {
@@ -87,7 +87,7 @@ func TestThrottleIsInEveryResponse(t *testing.T) {
 				t.Errorf("%s has no throttle time", row.name)
 			}
 			answer := api.Reply(kmsg.ResponseForKey(row.key), api.Outcome{})
-			answer.Throttle = (millis*1000 - 1) * time.Microsecond // is rounded up
+			answer.Throttle = (millis*1000 - 1) * time.Microsecond // rounded up to milliseconds
 			before := kmsg.ResponseForKey(row.key)
 			before.SetVersion(version)
 			answer.Chunks = []wire.Chunk{{Bytes: before.AppendTo(nil)}}
@@ -108,7 +108,8 @@ func TestProducerAboveItsQuotaIsThrottled(t *testing.T) {
 	for version := int16(3); version <= 13; version++ {
 		req := produceRequestFor("tickets", -1, batch(t, compress.None, large))
 		response, throttle := askAs[*kmsg.ProduceResponse](b, "alice", version, req)
-		// 1,000 bytes and some more at 10 bytes a second, of which 100 are the burst
+		// The quota is 10 bytes per second with a burst of 100 bytes, and the request has a little more
+		// than 1,000 bytes.
 		if throttle < 90*time.Second {
 			t.Errorf("version %d: throttle %v, want more than 90 s", version, throttle)
 		}
@@ -137,7 +138,8 @@ heartwood_broker_throttled_requests_total{quota="request"} 0
 	}
 }
 
-// TestProducerWithoutAcksIsThrottled: there is no response, so only the connection is muted.
+// TestProducerWithoutAcksIsThrottled checks that the connection of a producer without acks is
+// muted, because it gets no response with a throttle time.
 func TestProducerWithoutAcksIsThrottled(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"producer_byte_rate": 10}}, "tickets")
 	req := produceRequestFor("tickets", 0, batch(t, compress.None, strings.Repeat("x", 1000)))
@@ -147,8 +149,8 @@ func TestProducerWithoutAcksIsThrottled(t *testing.T) {
 	}
 }
 
-// TestThrottleIsBoundedAndItsDebtIsNot: one throttle is limited, so that a connection is not
-// occupied for hours. The debt remains, and throttles the next request.
+// TestThrottleIsBoundedAndItsDebtIsNot checks that a single throttle is limited, so that a
+// connection is not occupied for hours. The debt remains and throttles the next request.
 func TestThrottleIsBoundedAndItsDebtIsNot(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"producer_byte_rate": 1}}, "tickets")
 	large := produceRequestFor("tickets", -1, batch(t, compress.None, strings.Repeat("x", 10_000)))
@@ -164,8 +166,8 @@ func TestThrottleIsBoundedAndItsDebtIsNot(t *testing.T) {
 	}
 }
 
-// TestLowQuotaIsEnforcedOnLargeRequests: a client that waits as long as required stays at its quota
-// also if one request is worth minutes of it.
+// TestLowQuotaIsEnforcedOnLargeRequests checks that a client that obeys the throttle times stays at
+// its quota, even if one request uses minutes of it.
 func TestLowQuotaIsEnforcedOnLargeRequests(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"producer_byte_rate": 100}}, "tickets")
 	req := produceRequestFor("tickets", -1, batch(t, compress.None, strings.Repeat("x", 20_000)))
@@ -175,8 +177,9 @@ func TestLowQuotaIsEnforcedOnLargeRequests(t *testing.T) {
 	}
 }
 
-// TestConsumerInDebtGetsNoRecords: the first response is sent whatever its size, so that no batch
-// is too large for a quota. After that the quota must be paid.
+// TestConsumerInDebtGetsNoRecords checks that the first response is sent whatever its size, so that
+// no batch is too large for a quota. After that, the consumer gets no records until the debt is
+// paid.
 func TestConsumerInDebtGetsNoRecords(t *testing.T) {
 	for version := int16(4); version <= 18; version++ {
 		b := withQuotas(t, nil, "tickets")
@@ -203,7 +206,8 @@ func TestConsumerInDebtGetsNoRecords(t *testing.T) {
 	}
 }
 
-// TestSessionOfThrottledConsumerLosesNothing: the response without records belongs to the session.
+// TestSessionOfThrottledConsumerLosesNothing checks that a response without records belongs to the
+// fetch session like any other response.
 func TestSessionOfThrottledConsumerLosesNothing(t *testing.T) {
 	b := withQuotas(t, nil, "tickets")
 	b.mustProduce("tickets", strings.Repeat("x", 1000))
@@ -215,7 +219,7 @@ func TestSessionOfThrottledConsumerLosesNothing(t *testing.T) {
 	if first.SessionID == 0 {
 		t.Fatal("no session")
 	}
-	// The client acknowledges nothing: it asks for the same offset again.
+	// The client has received no records, so it requests the same offset again.
 	req.SessionID, req.SessionEpoch, req.Topics = first.SessionID, 1, nil
 	for ; req.SessionEpoch < 4; req.SessionEpoch++ {
 		got, throttle := askAs[*kmsg.FetchResponse](b, "alice", 12, req)
@@ -232,7 +236,8 @@ func TestSessionOfThrottledConsumerLosesNothing(t *testing.T) {
 	}
 }
 
-// TestFetchContainsAtMostTheBurst: a response larger than the burst would cause a long throttle.
+// TestFetchContainsAtMostTheBurst checks that a response is no larger than the burst, because it
+// would otherwise cause a long throttle.
 func TestFetchContainsAtMostTheBurst(t *testing.T) {
 	b := withQuotas(t, nil, "tickets")
 	for range 20 {
@@ -245,8 +250,8 @@ func TestFetchContainsAtMostTheBurst(t *testing.T) {
 	}
 }
 
-// TestBrokersHaveNoQuotas: followers fetch on a plain listener as ANONYMOUS, and with a certificate
-// as brokers.
+// TestBrokersHaveNoQuotas checks that followers are not charged: as ANONYMOUS on a plaintext
+// listener, and as brokers with a certificate.
 func TestBrokersHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, nil, "tickets")
 	b.mustProduce("tickets", strings.Repeat("x", 1000))
@@ -267,7 +272,8 @@ func TestBrokersHaveNoQuotas(t *testing.T) {
 	}
 }
 
-// TestProcessingTimeIsCharged uses an own clock only through its limit: any time exceeds it.
+// TestProcessingTimeIsCharged uses the real clock. Its quota is so low that any processing time
+// exceeds it.
 func TestProcessingTimeIsCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"request_percentage": 1}})
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -282,7 +288,7 @@ func TestProcessingTimeIsCharged(t *testing.T) {
 	t.Error("the processing time of requests is not charged")
 }
 
-// TestWaitingIsNoProcessing: a meter stops when the request begins to wait.
+// TestWaitingIsNoProcessing checks that a meter stops when the request begins to wait.
 func TestWaitingIsNoProcessing(t *testing.T) {
 	m := &api.Meter{Context: t.Context(), Begun: time.Now().Add(-time.Second)}
 	ctx, cancel := context.WithTimeout(m, time.Hour)
@@ -299,8 +305,8 @@ func TestWaitingIsNoProcessing(t *testing.T) {
 	}
 }
 
-// TestDefaultQuotaAppliesPerUserAndKind: the quotas of * are those of each user that has none of
-// the kind.
+// TestDefaultQuotaAppliesPerUserAndKind checks that the quotas of user "*" apply separately to each
+// user that has no quota of the same kind.
 func TestDefaultQuotaAppliesPerUserAndKind(t *testing.T) {
 	security := (&metadata.Security{Quotas: map[string]map[string]int64{
 		"*":     {"producer_byte_rate": 1, "request_percentage": 200},
@@ -320,8 +326,8 @@ func TestDefaultQuotaAppliesPerUserAndKind(t *testing.T) {
 	}
 }
 
-// TestUsersWithoutQuotasCostNothing: no allocation is added to the requests of a user without
-// quotas, whether or not others have them.
+// TestUsersWithoutQuotasCostNothing checks that requests of users without quotas cause no
+// additional allocations, whether or not other users have quotas.
 func TestUsersWithoutQuotasCostNothing(t *testing.T) {
 	req := &wire.Request{Session: &wire.Session{
 		Principal: wire.Principal{Type: "User", Name: "alice"}}}
@@ -352,7 +358,8 @@ func BenchmarkUserWithoutQuotas(b *testing.B) {
 	}
 }
 
-// mutation returns a request that creates a topic with partitions, grows it, or deletes it.
+// mutation returns a request that creates a topic with the given number of partitions, adds
+// partitions to it, or deletes it.
 func mutation(key int16, partitions int32) kmsg.Request {
 	switch key {
 	case api.KeyCreateTopics:
@@ -374,8 +381,9 @@ func mutation(key int16, partitions int32) kmsg.Request {
 	return req
 }
 
-// TestMutationsAboveTheQuota: versions with the error are strict and refuse a change while the user
-// is in debt; others are throttled after the change (KIP-599).
+// TestMutationsAboveTheQuota checks changes of partitions (KIP-599). Versions that have the error
+// are strict: they refuse a change while the user is in debt. Other versions are throttled after
+// the change.
 func TestMutationsAboveTheQuota(t *testing.T) {
 	for _, c := range []struct {
 		key, version int16
@@ -399,15 +407,15 @@ func TestMutationsAboveTheQuota(t *testing.T) {
 			(throttle > 0) == c.strict {
 			t.Errorf("%s version %d: %v, throttle %v", APIName(c.key), c.version, codes, throttle)
 		}
-		b.setQuotas(limits) // the image of the change has no users
+		b.setQuotas(limits) // the image with the change has no users
 		if !c.strict {
 			continue
 		}
-		// The bucket has 10 partitions, so 40 are missing.
+		// The bucket contains 10 partitions, so 40 are missing.
 		response, throttle = askAs[kmsg.Response](b, "alice", c.version, mutation(c.key, 60))
 		want := int16(89)
 		if c.key == api.KeyDeleteTopics {
-			want = 3 // the topic is deleted, so that nothing is charged
+			want = 3 // the topic is already deleted, so nothing is charged
 		}
 		if codes := errorCodes(response); !slices.Equal(codes, []int16{want}) ||
 			(throttle > 30*time.Second) == (want == 3) {
@@ -435,7 +443,7 @@ func errorCodes(response kmsg.Response) (codes []int16) {
 	return codes
 }
 
-// TestFailedMutationsAreNotCharged: a topic that exists is not created.
+// TestFailedMutationsAreNotCharged checks that creating a topic that already exists is not charged.
 func TestFailedMutationsAreNotCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"controller_mutation_rate": 1}}, "grown")
 	for range 20 {

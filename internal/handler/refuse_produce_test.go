@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// TestProduceIsRefusedOnAFullVolume: every version answers with NOT_ENOUGH_REPLICAS (19), and
-// nothing is appended. Errors that no retry can mend have precedence.
+// TestProduceIsRefusedOnAFullVolume checks that every version responds with NOT_ENOUGH_REPLICAS
+// (19), and that nothing is appended. Errors for which a retry does not help take precedence.
 func TestProduceIsRefusedOnAFullVolume(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -42,8 +42,9 @@ func TestProduceIsRefusedOnAFullVolume(t *testing.T) {
 	b.mustProduce("tickets", "after")
 }
 
-// TestRefusalHidesNoDuplicate: a retry of an appended batch is acknowledged at its offset. All new
-// batches of a producer get the same error: a wrong sequence number is fatal for some clients.
+// TestRefusalHidesNoDuplicate checks that a retry of an appended batch is acknowledged with its
+// offset. All new batches of a producer get the same error, because a wrong sequence number is
+// fatal for some clients.
 func TestRefusalHidesNoDuplicate(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

@@ -15,13 +15,13 @@ import (
 // request. The client then reports a network error, retries, and loses the other requests on the
 // connection.
 //
-// Therefore requests of all APIs that clients use are answered in the format of the API, with an
-// error: UNSUPPORTED_VERSION, which Kafka uses for an API whose feature is disabled, or the error
-// for the particular feature. Only an API without a row in table or refused closes the connection:
-// its format is unknown, or only brokers and controllers use it.
+// Therefore the broker responds to the APIs of all clients in the API's format, with an error. The
+// error is UNSUPPORTED_VERSION, which Kafka uses for an API whose feature is disabled, or the error
+// for the particular feature. Only an API without a row in table or refused closes the connection.
+// The format of such an API is unknown, or only brokers and controllers use it.
 
-// refused lists the APIs that are answered with an error and that ApiVersions does not list. An
-// implemented API moves to table.
+// refused lists the APIs to which the broker responds with an error, and that ApiVersions does not
+// list. When an API is implemented, it moves to table.
 var refused = []row{
 	{55, "DescribeQuorum", 0, 2, 0, nil, refuse(errNoQuorum)},
 	{64, "UnregisterBroker", 0, 0, 0, nil, refuse(errNoQuorum)},
@@ -43,7 +43,7 @@ var refused = []row{
 	{92, "DeleteShareGroupOffsets", 0, 0, 0, nil, refuse(errNoShareGroups)},
 }
 
-// The errors of refused requests. Their texts are sent to clients if the response has a field for
+// The errors for refused requests. Their texts are sent to clients if the response has a field for
 // them.
 var (
 	errNoTelemetry     = api.Unsupported("client telemetry is not supported")
@@ -52,7 +52,7 @@ var (
 	errNoQuorum        = api.Unsupported("no Raft quorum: Kubernetes stores the cluster's metadata")
 )
 
-// refuse returns the handleFunc of an API whose response has one error for the whole request. It
+// refuse returns the handleFunc for an API whose response has one error for the whole request. It
 // does not decode the body, because the response does not depend on it.
 func refuse(err error) handleFunc {
 	return func(h *Handler, _ context.Context, req *wire.Request) (wire.Reply, error) {

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// The APIs of this file are refused (refused.go), and their responses have an error for each item
-// of the request. Clients match the items of a response with those of the request. A client that
-// finds no result for its item waits forever, or reports success.
+// The APIs in this file are refused (refused.go), and their responses contain an error for each
+// item in the request. Clients match the response's items with the request's items. A client that
+// finds no result for its item waits forever or reports success.
 
 var (
 	shareGroupDescribeShape   = api.Shape{api.PlainArray(api.Text()), api.Fixed(1)}

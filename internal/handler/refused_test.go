@@ -49,7 +49,7 @@ func codesIn(v reflect.Value) (codes []int16) {
 }
 
 // refusals returns a request with one or two items for each refused API whose response has an error
-// per item. All other refused APIs need no items.
+// per item. The other refused APIs need no items.
 func refusals() map[int16]kmsg.Request {
 	scram := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 	scram.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "a"}}
@@ -70,8 +70,8 @@ func refusals() map[int16]kmsg.Request {
 	return requests
 }
 
-// TestRefusedAPIs sends a request of each refused API in each version. The response must contain
-// the error for each item of the request, in the format of the version.
+// TestRefusedAPIs sends a request for each refused API in each version. The response must contain
+// the error for each item in the request, in the version's format.
 func TestRefusedAPIs(t *testing.T) {
 	b := newBroker(t)
 	other := map[int16]int16{17: 34, 36: 34, api.KeyDescribeACLs: 54,
@@ -94,7 +94,7 @@ func TestRefusedAPIs(t *testing.T) {
 			response := ask[kmsg.Response](b, version, request)
 			codes := codesIn(reflect.ValueOf(response))
 			if row.key == 24 && version < 4 {
-				codes = codes[1:] // the error of the whole request, which these versions lack
+				codes = codes[1:] // the error of the whole request, which these versions do not have
 			} else if row.key == 24 {
 				items = 1
 			}
@@ -113,7 +113,7 @@ func TestRefusedAPIs(t *testing.T) {
 	}
 }
 
-// TestRefusedAPIsAreNotServed: an API that is implemented must be removed from refused.
+// TestRefusedAPIsAreNotServed checks that implemented APIs have been removed from refused.
 func TestRefusedAPIsAreNotServed(t *testing.T) {
 	served := func(key int16) func(row) bool { return func(a row) bool { return a.key == key } }
 	for _, row := range refused {
@@ -127,8 +127,8 @@ func TestRefusedAPIsAreNotServed(t *testing.T) {
 }
 
 // TestRefusedRequestsDoNotEndTheConnection: clients that do not ask for the versions send requests
-// that ApiVersions does not list. Other requests are pipelined on the same connection. All must be
-// answered in order.
+// that ApiVersions does not list, and pipeline other requests on the same connection. The broker
+// must respond to all requests in order.
 func TestRefusedRequestsDoNotEndTheConnection(t *testing.T) {
 	b, path := socketBroker(t)
 	b.mustProduce("tickets", "a")
@@ -172,7 +172,8 @@ func TestRefusedRequestsDoNotEndTheConnection(t *testing.T) {
 	}
 }
 
-// TestAlterReplicaLogDirs: a broker has one data directory, as Kafka with one entry in log.dirs.
+// TestAlterReplicaLogDirs checks that a broker has one data directory, like a Kafka broker with one
+// entry in log.dirs.
 func TestAlterReplicaLogDirs(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -198,7 +199,7 @@ func TestAlterReplicaLogDirs(t *testing.T) {
 	}
 }
 
-// TestUpdateFeatures: a request may only set the feature to the level that it has.
+// TestUpdateFeatures checks that a request may set a feature only to its current level.
 func TestUpdateFeatures(t *testing.T) {
 	b := newBroker(t)
 	for version := range int16(3) {
@@ -238,8 +239,8 @@ func TestUpdateFeatures(t *testing.T) {
 	}
 }
 
-// TestProtocolPageShowsTheRefusedAPIs checks that docs/protocol.md contains the refused APIs
-// between two markers, with the errors of the responses. With UPDATE=1 it writes them there.
+// TestProtocolPageShowsTheRefusedAPIs checks that docs/protocol.md contains the refused APIs and
+// the errors in their responses, between two markers. With UPDATE=1 it writes them there.
 func TestProtocolPageShowsTheRefusedAPIs(t *testing.T) {
 	const page, begin, end = "../../docs/protocol.md", "<!-- refused -->\n", "<!-- /refused -->"
 	text, err := os.ReadFile(page)

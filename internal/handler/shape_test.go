@@ -69,7 +69,7 @@ var ignoresBody = map[int16]bool{17: true, 25: true, 26: true, 36: true,
 	48: true, 50: true, 55: true, 64: true, 66: true, 71: true, 72: true, 76: true, 78: true,
 	79: true, 80: true, 81: true, 88: true, 91: true, 92: true}
 
-// fill sets every field of a request to a random value, so that every field is encoded.
+// fill sets every field in a request to a random value, so that every field is encoded.
 func fill(random *rand.Rand, v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -148,8 +148,8 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 }
 
 // TestShapesNameByteFields checks that HasBlobs returns true for each API whose kmsg request has
-// byte fields. The frame of any other request is released after decoding, when such fields would
-// still alias it.
+// byte fields. The frames of other APIs are released after decoding, and such fields would still
+// alias the frame.
 func TestShapesNameByteFields(t *testing.T) {
 	for _, row := range slices.Concat(table, refused) {
 		if row.key == api.KeyProduce || ignoresBody[row.key] {
@@ -168,7 +168,7 @@ func hasBytes(kind reflect.Type) bool {
 		return kind.Elem().Kind() == reflect.Uint8 || hasBytes(kind.Elem())
 	case reflect.Struct:
 		if kind == reflect.TypeFor[kmsg.Tags]() {
-			return false // tags are not used
+			return false // tags do not matter
 		}
 		for i := range kind.NumField() {
 			if hasBytes(kind.Field(i).Type) {
@@ -207,7 +207,7 @@ func bombs() map[string]wire.Request {
 			Body: append([]byte{0, 0, 0}, tagBomb...)},
 		"tags in a tag of Fetch": {Key: api.KeyFetch, Version: 12, Body: slicesOf(
 			fetchHead, []byte{0, 0, 1}, // no topics, no forgotten topics, no rack
-			// one tag, the replica state, which contains a tag section itself
+			// one tag, the replica state, which itself contains a tag section
 			[]byte{1, 1, 17}, make([]byte, 12), tagBomb,
 		)},
 	}
@@ -252,7 +252,7 @@ func FuzzHandle(f *testing.F) {
 	for _, bomb := range bombs() {
 		f.Add(bomb.Key, bomb.Version, bomb.Body)
 	}
-	// With a cancelled context, requests do not wait.
+	// With a canceled context, requests do not wait.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {

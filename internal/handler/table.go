@@ -16,30 +16,31 @@ import (
 )
 
 const (
-	// controlFrameMax is the size of the largest frame of each API except Produce, in bytes. It is
-	// enough for about 20,000 partitions.
+	// controlFrameMax is the maximum size in bytes of a frame for each API except Produce. It is
+	// sufficient for about 20,000 partitions.
 	controlFrameMax = 1 << 20
-	// produceFrameMax is the size of the largest Produce frame (Kafka's socket.request.max.bytes).
+	// produceFrameMax is the maximum size of a Produce frame in bytes (Kafka's
+	// socket.request.max.bytes).
 	produceFrameMax = 100 << 20
 )
 
 // neverFlexible is the value of row.flexible for an API without flexible versions.
 const neverFlexible = math.MaxInt16
 
-// row is one row of the table. The fields min and max are the versions that ApiVersions advertises
-// and that the handler serves.
+// row is one row of the table. min and max are the first and last version that ApiVersions
+// advertises and that the handler supports.
 type row struct {
 	key      int16
 	name     string
 	min, max int16
 	flexible int16 // first version whose request has header v2 and compact fields (KIP-482)
-	// required lists the operations that the handler authorizes. If it is empty, the handler
-	// answers every client.
+	// required lists the operations that the handler authorizes. If it is empty, the handler responds
+	// to every client.
 	required []api.RequiredOperation
 	handle   handleFunc
 }
 
-// handleFunc answers one request of an API.
+// handleFunc handles one request for an API.
 type handleFunc func(*Handler, context.Context, *wire.Request) (wire.Reply, error)
 
 // in returns a handleFunc that passes requests to a part of the Handler.
@@ -59,11 +60,11 @@ func adminHandler(h *Handler) *admin.Handler               { return h.admin }
 func requires(operations ...api.RequiredOperation) []api.RequiredOperation { return operations }
 
 // table lists the APIs in the order of their keys. docs/protocol.md must agree with it. The
-// required operations are those that Kafka authorizes for the same API.
+// required operations are the ones that Kafka authorizes for the same API.
 //
-// The minimum versions are those of Kafka 4 (KIP-896). They include versions that Kafka 4
-// advertises only for clients that derive the features of a broker from the ranges: librdkafka
-// below 2.11 disables compression if the range of Produce does not start at 0.
+// The minimum versions are the same as in Kafka 4 (KIP-896). They include versions that Kafka 4
+// advertises only for clients that derive a broker's features from the version ranges: librdkafka
+// below 2.11 disables compression if the Produce range does not start at 0.
 var table = []row{
 	{
 		api.KeyProduce, "Produce", 0, 13, 9, requires(api.WriteTopic, api.WriteTransactionalID),
@@ -119,8 +120,9 @@ var table = []row{
 		api.KeyListGroups, "ListGroups", 0, 5, 3, requires(api.DescribeCluster, api.DescribeGroup),
 		in(groupsHandler, api.Decoded(groups.ListGroupsShape, (*groups.Handler).ListGroups)),
 	},
-	// Package wire answers the APIs of SASL during authentication. ApiVersions lists these APIs on
-	// every listener, as in Kafka. Requests that do not authenticate the client are answered here.
+	// Package wire handles the SASL APIs during authentication. ApiVersions lists these APIs on every
+	// listener, as in Kafka. The handler responds to such requests only if they do not authenticate
+	// the client.
 	{
 		api.KeySASLHandshake, "SaslHandshake", 0, 1, neverFlexible, nil,
 		refuse(api.ErrNoSASL),
@@ -218,8 +220,8 @@ var table = []row{
 		api.KeyCreatePartitions, "CreatePartitions", 0, 3, 2, requires(api.AlterTopic),
 		in(adminHandler, api.Decoded(admin.CreatePartitionsShape, (*admin.Handler).CreatePartitions)),
 	},
-	// Kafka answers the APIs of delegation tokens (KIP-48) with this error on a connection without
-	// authentication.
+	// On a connection without authentication, Kafka also responds with this error to the delegation
+	// token APIs (KIP-48).
 	{
 		api.KeyCreateToken, "CreateDelegationToken", 1, 3, 2, nil,
 		refuse(api.ErrNoTokens),
@@ -329,7 +331,7 @@ func (a *row) serves(version int16) bool { return a.min <= version && version <=
 
 func (a *row) isFlexible(version int16) bool { return version >= a.flexible }
 
-// frameMax returns the size of the largest frame of the API, in bytes.
+// frameMax returns the maximum frame size for the API, in bytes.
 func (a *row) frameMax() int {
 	if a.key == api.KeyProduce {
 		return produceFrameMax
@@ -337,7 +339,7 @@ func (a *row) frameMax() int {
 	return controlFrameMax
 }
 
-// byKey returns the rows of tables in a slice that is indexed by the API key.
+// byKey returns the rows of tables in a slice whose index is the API key.
 func byKey(tables ...[]row) []row {
 	rows := slices.Concat(tables...)
 	last := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.key, b.key) })
@@ -348,8 +350,8 @@ func byKey(tables ...[]row) []row {
 	return indexed
 }
 
-// APIName returns the name of an API for metrics and logs, or the key as a number if the API is not
-// served.
+// APIName returns an API's name for metrics and logs. If the API is not supported, it returns the
+// key as a number.
 func APIName(key int16) string {
 	if key >= 0 && int(key) < len(names) && names[key] != "" {
 		return names[key]
@@ -357,8 +359,8 @@ func APIName(key int16) string {
 	return strconv.Itoa(int(key))
 }
 
-// names contains the names of the APIs, indexed by key. It exists because APIName is called for
-// every request.
+// names contains the names of the APIs, with the key as the index. It is precomputed because
+// APIName is called for every request.
 var names = func() []string {
 	rows := byKey(refused, table)
 	all := make([]string, len(rows))

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// schema contains the key and the versions from Kafka's message schema of an API.
+// schema contains the key and the versions in an API's Kafka message schema.
 type schema struct {
 	key, min, max, flexible int16
 }
@@ -54,8 +54,8 @@ func checkAgainst(t *testing.T, schemas map[string]schema) {
 	}
 }
 
-// TestTableAgreesWithKafkasSchemas checks that the minimum versions are Kafka's (KIP-896), and that
-// the table contains no version that Kafka does not have.
+// TestTableAgreesWithKafkasSchemas checks that the minimum versions are the same as Kafka's
+// (KIP-896), and that the table contains no version that Kafka does not have.
 func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 	text, err := os.ReadFile("testdata/kafka-4.3.1-schemas.txt")
 	must(t, err)
@@ -69,7 +69,7 @@ func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 }
 
 // TestTableAgreesWithTheJar compares the table with the schemas in Kafka's jar, if the jar exists
-// on this machine. So it detects if the copy in testdata differs from Kafka.
+// on this machine. So it detects whether the copy in testdata differs from Kafka.
 func TestTableAgreesWithTheJar(t *testing.T) {
 	home, err := os.UserHomeDir()
 	must(t, err)

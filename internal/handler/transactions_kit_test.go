@@ -11,14 +11,15 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// ownVerifier asks the broker's own transaction coordinator, which is created after the replicas.
+// ownVerifier verifies transactions with the broker's own transaction coordinator, which is created
+// after the replicas.
 type ownVerifier struct{ *broker }
 
 func (v ownVerifier) Verify(ctx context.Context, q replica.Verification) []error {
 	return v.txns.Verify(ctx, q)
 }
 
-// newTransactions returns a transaction coordinator. No other broker can be reached.
+// newTransactions returns a transaction coordinator that cannot reach any other broker.
 func (b *broker) newTransactions() *coordinator.Transactions {
 	return coordinator.NewTransactions(coordinator.TransactionOptions{
 		NodeID: self, Replicas: b.set, Image: b.image.Load, Await: b.await, Admin: b,

@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/handler/transactions"
 )
 
-// TestKnownProducersBetweenBrokers: the response to a broker says in which leader epochs its
-// partitions are loaded. A broker of an earlier version does not say so, and its response is not
-// used.
+// TestKnownProducersBetweenBrokers checks that the response to a broker contains the leader epochs
+// in which its partitions are loaded. A response from a broker of an earlier version lacks them and
+// is not used.
 func TestKnownProducersBetweenBrokers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("t", nil)

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// awaitTransactions waits until the broker serves transactional ids.
+// awaitTransactions waits until the broker serves requests for transactional ids.
 func (b *broker) awaitTransactions() {
 	b.t.Helper()
 	if b.image.Load().Topic(metadata.TransactionsTopic) == nil {
@@ -27,7 +27,7 @@ func (b *broker) awaitTransactions() {
 	})
 }
 
-// begin begins a transaction on partition 0 of a topic, without a client.
+// begin begins a transaction in partition 0 of a topic, without a client.
 func (b *broker) begin(id, topic string) transaction.Producer {
 	b.t.Helper()
 	b.awaitTransactions()
@@ -67,8 +67,8 @@ func (b *broker) endTxnOf(version int16, id string, p transaction.Producer,
 	return ask[*kmsg.EndTxnResponse](b, version, req)
 }
 
-// A whole transaction: the batch is verified by the coordinator, the commit writes a marker, and
-// the last stable offset passes it.
+// TestTransactionAtEveryVersion checks a whole transaction: the coordinator verifies the batch, the
+// commit writes a marker, and the last stable offset moves past it.
 func TestTransactionAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyEndTxn, func(t *testing.T, b *broker, version int16) {
 		b.topic("t", nil)
@@ -99,7 +99,7 @@ func TestTransactionAtEveryVersion(t *testing.T) {
 			want = transaction.Producer{ID: p.ID, Epoch: 1}
 		}
 		if version < 5 {
-			end.ProducerID, end.ProducerEpoch = -1, -1 // not in the response
+			end.ProducerID, end.ProducerEpoch = -1, -1 // not contained in the response
 		}
 		if end.ErrorCode != 0 || end.ProducerID != want.ID || end.ProducerEpoch != want.Epoch {
 			t.Errorf("EndTxn: %+v, want producer %+v", end, want)
@@ -108,7 +108,8 @@ func TestTransactionAtEveryVersion(t *testing.T) {
 	})
 }
 
-// Clients of earlier versions do not know PRODUCER_FENCED (KIP-588).
+// TestFencedProducer checks the errors for a fenced producer. Clients of earlier versions do not
+// know PRODUCER_FENCED (KIP-588).
 func TestFencedProducer(t *testing.T) {
 	b := newBroker(t)
 	b.topic("t", nil)
@@ -170,7 +171,8 @@ func (b *broker) initOnly(id string) transaction.Producer {
 	return transaction.Producer{ID: answer.ProducerID, Epoch: answer.ProducerEpoch}
 }
 
-// The form of brokers contains several transactions, of which each is verified or extended.
+// TestAddPartitionsOfBrokers checks the versions that brokers send. A request contains several
+// transactions, and each of them is verified or extended.
 func TestAddPartitionsOfBrokers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("t", nil)
@@ -183,7 +185,7 @@ func TestAddPartitionsOfBrokers(t *testing.T) {
 			requested.Topics = []kmsg.AddPartitionsToTxnRequestTransactionTopic{
 				{Topic: "t", Partitions: []int32{0, 10 * int32(version)}}}
 			req.Transactions = append(req.Transactions, requested)
-			if verify { // the questions of a request are answered concurrently
+			if verify { // the verifications in a request run concurrently
 				answer := ask[*kmsg.AddPartitionsToTxnResponse](b, version, req)
 				parts := answer.Transactions[0].Topics[0].Partitions
 				if parts[0].ErrorCode != 0 || parts[1].ErrorCode != absent {
@@ -259,8 +261,8 @@ func TestDescribeAndListTransactions(t *testing.T) {
 	}
 }
 
-// Trap 26: transaction version 2 is finalized once all brokers support it. The epoch rises with
-// each change, also when an old broker registers again.
+// TestTransactionFeature is trap 26. Transaction version 2 is finalized when all brokers support
+// it. The epoch increases with each change, even when an old broker registers again.
 func TestTransactionFeature(t *testing.T) {
 	b := newBroker(t)
 	features := func(versions ...int16) *kmsg.ApiVersionsResponse {

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// waitContext notifies when a request begins to wait.
+// waitContext signals when a request begins to wait.
 type waitContext struct {
 	context.Context
 	waits chan struct{}
@@ -28,8 +28,8 @@ func (c waitContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestLongPollObeysRevokedACLs is trap 10 of docs/security.md: the right to read is revoked while
-// the fetch waits for records.
+// TestLongPollObeysRevokedACLs is trap 10 of docs/security.md: the right to read is revoked while a
+// fetch waits for records.
 func TestLongPollObeysRevokedACLs(t *testing.T) {
 	b, _ := withAuthorizer(t)
 	var revoked atomic.Bool
@@ -58,8 +58,8 @@ func TestLongPollObeysRevokedACLs(t *testing.T) {
 	}
 }
 
-// TestLeadersOfDeniedTopicsAreNotNamed is trap 11: neither a leader hint nor an endpoint answers
-// for a topic that the client may not use, although this broker does not lead it.
+// TestLeadersOfDeniedTopicsAreNotNamed is trap 11. If a client may not use a topic, the response
+// must contain neither a leader hint nor an endpoint for it, although this broker does not lead it.
 func TestLeadersOfDeniedTopicsAreNotNamed(t *testing.T) {
 	b, a := withAuthorizer(t)
 	b.topic("elsewhere", func(topic *metadata.Topic) {
@@ -87,8 +87,8 @@ func TestLeadersOfDeniedTopicsAreNotNamed(t *testing.T) {
 	}
 }
 
-// TestTopicsAreNotCreatedWithoutTheRight is trap 12: a client that may describe and write a topic
-// must also have the right to create it.
+// TestTopicsAreNotCreatedWithoutTheRight is trap 12: a client that may describe and write to a
+// topic also needs the right to create it.
 func TestTopicsAreNotCreatedWithoutTheRight(t *testing.T) {
 	b, a := withAuthorizer(t)
 	b.policy.AutoCreate = true
@@ -109,7 +109,8 @@ func TestTopicsAreNotCreatedWithoutTheRight(t *testing.T) {
 	}
 }
 
-// TestInternalTopicsAreWrittenByBrokersOnly is trap 13: no right suffices.
+// TestInternalTopicsAreWrittenByBrokersOnly is trap 13: no right permits a client to write to
+// internal topics.
 func TestInternalTopicsAreWrittenByBrokersOnly(t *testing.T) {
 	b, _ := withAuthorizer(t) // allows everything
 	for _, name := range []string{"__consumer_offsets", "__transaction_state"} {
@@ -128,8 +129,8 @@ func TestInternalTopicsAreWrittenByBrokersOnly(t *testing.T) {
 	}
 }
 
-// TestTransactionalBatchNeedsItsRight is trap 14 (CVE-2018-17196): a batch of a transaction is not
-// appended with the right on the topic alone, whatever id the request has.
+// TestTransactionalBatchNeedsItsRight is trap 14 (CVE-2018-17196). The right on the topic alone
+// does not suffice to append a transactional batch, whatever transactional id the request contains.
 func TestTransactionalBatchNeedsItsRight(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	a := &authorizer{deny: func(action api.Action) bool {
@@ -140,7 +141,7 @@ func TestTransactionalBatchNeedsItsRight(t *testing.T) {
 		before := b.fetch(9, "t", 0).HighWatermark
 		code := b.transact(11, -1, id, within(t, 0))
 		if id == "" && code != 0 {
-			want = code // refused in another way
+			want = code // refused with another error
 		}
 		if code != want {
 			t.Errorf("id %q: error %d, want %d", id, code, want)

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// groupBroker returns a broker with topic "t" and a group coordinator, which asks a transaction
-// coordinator.
+// groupBroker returns a broker with topic "t" and a group coordinator that uses the returned
+// transaction coordinator.
 func groupBroker(t *testing.T) (*broker, *answers) {
 	a := &answers{}
 	b := newBrokerWith(t, vfs.NewMem(), a)
@@ -20,8 +20,8 @@ func groupBroker(t *testing.T) (*broker, *answers) {
 	return coordinated(t, b), a
 }
 
-// commitIn commits an offset for partition 0 of topic "t" and for a partition that does not exist,
-// in a transaction of producer 1. It returns the error codes.
+// commitIn commits offsets in a transaction of producer 1: for partition 0 of topic "t", and for a
+// partition that does not exist. It returns the error codes.
 func (b *broker) commitIn(version int16, offset int64,
 	change func(*kmsg.TxnOffsetCommitRequest)) (t, missing int16) {
 	b.t.Helper()
@@ -46,7 +46,7 @@ func (b *broker) commitIn(version int16, offset int64,
 	return parts[0].ErrorCode, parts[1].ErrorCode
 }
 
-// fetchOffset returns the committed offset of partition 0 of topic "t", or the error code.
+// fetchOffset returns the committed offset in partition 0 of topic "t", or the error code.
 func (b *broker) fetchOffset(version int16, stable bool) (offset int64, code int16) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -63,7 +63,7 @@ func (b *broker) fetchOffset(version int16, stable bool) (offset int64, code int
 	return part.Offset, part.ErrorCode
 }
 
-// markOffsets ends the transaction of producer 1 in all partitions of the offsets topic.
+// markOffsets ends producer 1's transaction in all partitions of the offsets topic.
 func (b *broker) markOffsets(epoch int16) {
 	b.t.Helper()
 	marker := kmsg.NewWriteTxnMarkersRequestMarker()
@@ -84,8 +84,9 @@ func (b *broker) markOffsets(epoch int16) {
 	}
 }
 
-// Offsets of a transaction are committed by its marker. Until then a reader that requires stable
-// offsets gets UNSTABLE_OFFSET_COMMIT, and others the previous offset (KIP-447).
+// TestTxnOffsetCommit checks that a marker commits a transaction's offsets. Before that, a reader
+// that requires stable offsets gets UNSTABLE_OFFSET_COMMIT, and other readers get the previous
+// offset (KIP-447).
 func TestTxnOffsetCommit(t *testing.T) {
 	for version := range int16(6) {
 		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
@@ -118,7 +119,8 @@ func TestTxnOffsetCommit(t *testing.T) {
 	}
 }
 
-// A client gets the errors of a verification as far as its version knows them (KIP-890).
+// TestTxnOffsetCommitErrorsByVersion checks that a client gets only verification errors that its
+// version knows (KIP-890).
 func TestTxnOffsetCommitErrorsByVersion(t *testing.T) {
 	for _, test := range []struct {
 		answer  error
@@ -138,7 +140,8 @@ func TestTxnOffsetCommitErrorsByVersion(t *testing.T) {
 	}
 }
 
-// A member that is no longer in the group commits nothing (KIP-447).
+// TestTxnOffsetCommitOfFormerMembers checks that a former member of the group cannot commit offsets
+// (KIP-447).
 func TestTxnOffsetCommitOfFormerMembers(t *testing.T) {
 	b, _ := groupBroker(t)
 	got, _ := b.commitIn(5, 7, func(req *kmsg.TxnOffsetCommitRequest) {

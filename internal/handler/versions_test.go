@@ -25,7 +25,7 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyProduce, func(t *testing.T, b *broker, version int16) {
 		b.topic("tickets", nil)
 		if version < 3 {
-			return // rejected (quirk 2)
+			return // rejected, see quirk 2
 		}
 		for i := range int64(2) {
 			answer := b.produce(version, "tickets", batch(t, compress.None, "a", "b"))
@@ -83,7 +83,7 @@ func TestFetchEncoderAtEveryVersion(t *testing.T) {
 		}
 		unknown := int16(3)
 		if version >= 13 {
-			unknown = 100 // the id of the missing topic is unknown
+			unknown = 100 // the missing topic's id is unknown
 		}
 		if !slices.Equal(codes, []int16{0, unknown, 0, 1}) {
 			t.Errorf("error codes %v", codes)
@@ -279,7 +279,7 @@ func TestAPIVersionsAtEveryVersion(t *testing.T) {
 	})
 }
 
-// checkVersions compares a response to ApiVersions with the table.
+// checkVersions compares an ApiVersions response with the table.
 func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 	t.Helper()
 	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table) {

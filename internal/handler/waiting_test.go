@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// gatedDisk signals each write to a data file on the channel wrote. Syncs of data files block until
-// the channel gate is closed.
+// gatedDisk signals each write to a data file on channel wrote. Syncs of data files block until
+// channel gate is closed.
 type gatedDisk struct {
 	vfs.FS
 	wrote chan struct{}
@@ -46,7 +46,8 @@ func (f gatedFile) Sync() error {
 }
 
 // TestWaitingProducesHoldNoBudget sends many large produce requests to a server whose memory budget
-// is enough for one of them. All are appended, and wait for their acknowledgement at the same time.
+// is sufficient for one of them. All must be appended, and then wait for their acknowledgments at
+// the same time.
 func TestWaitingProducesHoldNoBudget(t *testing.T) {
 	const requests, partitions = 12, 3
 	disk := gatedDisk{FS: vfs.NewMem(), wrote: make(chan struct{}, requests*partitions),

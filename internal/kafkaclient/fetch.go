@@ -11,22 +11,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Fetch reads records of one partition from its leader. A consumer of franz-go does not report that
-// it has passed offsets whose records were removed by the cleaner, so it cannot say where a span
-// ends.
+// Fetch reads one partition's records from its leader. franz-go's consumer is not used. It does not
+// report that it has passed offsets whose records the cleaner has removed, so it cannot tell where
+// a span ends.
 type Fetch struct {
 	Topic             kadm.TopicDetail
 	Partition         int32
 	Offset            int64
-	Wait              time.Duration // limit while there are no records
+	Wait              time.Duration // maximum wait if there are no records
 	BytesMax          int32
 	PartitionBytesMax int32
-	Committed         bool // omits records of open and aborted transactions
+	Committed         bool // true: no records of open and aborted transactions
 	Decompressor      kgo.Decompressor
 }
 
-// Do sends the request. It returns the records, the error of the partition, and the offset after
-// the last batch.
+// Do sends the request. It returns the records, the partition's error, and the offset after the
+// last batch.
 func (f *Fetch) Do(ctx context.Context, client *kgo.Client) (fetched kgo.FetchPartition, next int64,
 	err error) {
 	leader := f.Topic.Partitions[f.Partition].Leader
@@ -62,7 +62,7 @@ func (f *Fetch) request() *kmsg.FetchRequest {
 	return request
 }
 
-// Isolation returns the isolation level of franz-go.
+// Isolation returns franz-go's isolation level.
 func Isolation(committed bool) kgo.IsolationLevel {
 	if committed {
 		return kgo.ReadCommitted()

@@ -9,11 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// ErrNoAnswer is the error of a group or partition that a response does not contain.
+// ErrNoAnswer means that a response does not contain the group or partition.
 var ErrNoAnswer = errors.New("the response does not contain it")
 
-// DescribeConsumer describes groups of the consumer protocol (KIP-848). The error of a group of the
-// classic protocol, or of one that does not exist, is GROUP_ID_NOT_FOUND: Classic. The result
+// DescribeConsumer describes groups of the consumer protocol (KIP-848). For a classic protocol
+// group, or a group that does not exist, the error is GROUP_ID_NOT_FOUND (Classic). The result
 // contains every group.
 func DescribeConsumer(ctx context.Context, admin *kadm.Client,
 	names ...string) kadm.DescribedConsumerGroups {
@@ -25,7 +25,8 @@ func DescribeConsumer(ctx context.Context, admin *kadm.Client,
 	for _, name := range names {
 		group, found := described[name]
 		if !found && denied && len(names) > 1 {
-			// One group that the user may not describe ends the description of all groups.
+			// If the user may not describe one group, the description of all groups fails, so describe each
+			// separately.
 			group, found = DescribeConsumer(ctx, admin, name)[name], true
 		}
 		if !found {

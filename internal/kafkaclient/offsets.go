@@ -10,22 +10,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// Span is a range of offsets of a partition: from Begin up to, but not including, End.
+// Span is the range of a partition's offsets from Begin up to, but not including, End.
 type Span struct{ Begin, End int64 }
 
-// Bounds are the first offsets of partitions and those after the last, and with Since the offset of
-// the first record that is not older.
+// Bounds contains partitions' start offsets and end offsets. With Since, Times contains the offset
+// of the first record that is not older than Since.
 type Bounds struct{ Starts, Ends, Times kadm.ListedOffsets }
 
-// Ask says which bounds are listed.
+// Ask selects which bounds List returns.
 type Ask struct {
-	Committed bool       // last stable offsets instead of high watermarks as ends
+	Committed bool       // ends are last stable offsets instead of high watermarks
 	Since     *time.Time // nil: no offsets by time
 }
 
-// List lists the bounds of topics. If only some brokers answer, the error is a *kadm.ShardErrors,
-// and the bounds contain their partitions. Any other error ends the listing. A topic that does not
-// exist has one partition, -1, with an error.
+// List returns the bounds of topics. If only some brokers respond, the error is a
+// *kadm.ShardErrors, and the bounds contain the partitions of those brokers. Any other error ends
+// the listing. A topic that does not exist has one partition, -1, with an error.
 func (a Ask) List(ctx context.Context, admin *kadm.Client, topics ...string) (b Bounds, err error) {
 	ends := admin.ListEndOffsets
 	if a.Committed {
@@ -37,7 +37,7 @@ func (a Ask) List(ctx context.Context, admin *kadm.Client, topics ...string) (b 
 		}
 		return admin.ListOffsetsAfterMilli(ctx, a.Since.UnixMilli(), topics...)
 	}
-	var first error // of some brokers only
+	var first error // the error of only some brokers
 	for _, listing := range []struct {
 		what    string
 		into    *kadm.ListedOffsets
@@ -58,11 +58,11 @@ func (a Ask) List(ctx context.Context, admin *kadm.Client, topics ...string) (b 
 	return b, first
 }
 
-// errNoOffset is the error of a response without an offset. To a caller, -1 would be before the
-// start of the log.
+// errNoOffset means that a response contains no offset. Without this error, the caller would take
+// -1 for an offset before the start of the log.
 var errNoOffset = errors.New("the response contains no offset")
 
-// Span returns the offsets of a partition.
+// Span returns a partition's offset range.
 func (b *Bounds) Span(topic string, partition int32) (Span, error) {
 	start, started := b.Starts.Lookup(topic, partition)
 	end, ended := b.Ends.Lookup(topic, partition)
@@ -81,8 +81,8 @@ func (b *Bounds) Span(topic string, partition int32) (Span, error) {
 // Position is a kind of offset.
 type Position int
 
-// Kinds of offsets. AtTime is the offset of the first record that is not older. The zero value is
-// none of them.
+// Kinds of offsets. AtTime is the offset of the first record that is not older than a given time.
+// The zero value is not a valid kind.
 const (
 	Earliest Position = iota + 1
 	Latest
@@ -90,9 +90,9 @@ const (
 	AtOffset
 )
 
-// Offset returns the offset of a position in a partition, within the log. The argument offset is
-// that of AtOffset. It fails if a response lacks the partition: the zero value of an answer would
-// reset a group to the start.
+// Offset returns the offset at a position in a partition, within the log. Parameter offset is used
+// for AtOffset. Offset fails if a response lacks the partition, because the zero value would reset
+// a group to the start.
 func (b *Bounds) Offset(topic string, partition int32, to Position, offset int64) (int64, error) {
 	span, err := b.Span(topic, partition)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TestOffsetNeedsAnswers: an error of a partition, or a response without it, never resets a group
-// to the start.
+// TestOffsetNeedsAnswers checks that an error for a partition, or a response without the partition,
+// never resets a group to the start.
 func TestOffsetNeedsAnswers(t *testing.T) {
 	build := func(offset int64, err error) kadm.ListedOffsets {
 		return kadm.ListedOffsets{"t": {0: {Topic: "t", Offset: offset, Err: err}}}

@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// requestTimeout limits the metadata request at the start.
+	// requestTimeout limits the first metadata request.
 	requestTimeout = 30 * time.Second
-	// dialTimeout limits a connection to one broker: the node of a pod may be gone, and the API
-	// server waits for it.
+	// dialTimeout limits the time to connect to one broker. A pod's node may be lost, and the API
+	// server then waits for it.
 	dialTimeout = 10 * time.Second
 )
 
-// Options say how to reach the brokers.
+// Options describe how to reach the brokers.
 type Options struct {
-	// Addresses are the host:port of the brokers by id, as the listener advertises them as far as
-	// that is known. At least one of them must be reachable.
+	// Addresses contains the brokers' host:port by id, as the listener advertises them, as far as they
+	// are known. At least one of these brokers must be reachable.
 	Addresses map[int32]string
-	// Seeds are the brokers that are asked for addresses, such as those whose pods are ready; empty:
-	// all of Addresses.
+	// Seeds contains the brokers to which the metadata requests are sent, such as those whose pods are
+	// ready; empty: all brokers in Addresses.
 	Seeds []int32
-	// Dial connects to the listener in the pod of a broker.
+	// Dial connects to the listener in a broker's pod.
 	Dial func(ctx context.Context, broker int32) (net.Conn, error)
-	// TLS is the configuration of connections, without a server name; nil for no TLS.
+	// TLS is the TLS configuration for connections, without a server name; nil: no TLS.
 	TLS *tls.Config
-	// SASL authenticates connections; nil for no authentication.
+	// SASL authenticates connections; nil: no authentication.
 	SASL sasl.Mechanism
 }
 
@@ -45,7 +45,7 @@ type routes struct {
 	o  Options
 	mu struct {
 		sync.Mutex
-		brokers map[string]int32 // id by host:port
+		brokers map[string]int32 // broker id by host:port
 	}
 }
 
@@ -58,7 +58,7 @@ func newRoutes(o Options) *routes {
 	return r
 }
 
-// seeds returns the addresses of the brokers that are asked first.
+// seeds returns the addresses of the brokers to which the metadata requests are sent.
 func (o *Options) seeds() []string {
 	var addresses []string
 	for id, address := range o.Addresses {
@@ -70,7 +70,7 @@ func (o *Options) seeds() []string {
 	return addresses
 }
 
-// client returns a client whose connections go to pods.
+// client returns a Kafka client that uses dial for its connections.
 func (r *routes) client(dial func(context.Context, string, string) (net.Conn, error),
 	extra ...kgo.Opt) (*kgo.Client, error) {
 	options := []kgo.Opt{kgo.SeedBrokers(r.o.seeds()...),
@@ -82,7 +82,8 @@ func (r *routes) client(dial func(context.Context, string, string) (net.Conn, er
 	return kgo.NewClient(append(options, extra...)...)
 }
 
-// dial connects to an advertised address. If the address is not known, it asks the brokers first.
+// dial connects to an advertised address. If the address is unknown, it first requests the
+// addresses from the brokers.
 func (r *routes) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, known := r.broker(address); !known {
 		if err := r.discover(ctx); err != nil {
@@ -92,7 +93,7 @@ func (r *routes) dial(ctx context.Context, network, address string) (net.Conn, e
 	return r.dialKnown(ctx, network, address)
 }
 
-// dialKnown connects to the address of a known broker.
+// dialKnown connects to a broker's known address.
 func (r *routes) dialKnown(ctx context.Context, _, address string) (net.Conn, error) {
 	id, known := r.broker(address)
 	if !known {
@@ -103,7 +104,7 @@ func (r *routes) dialKnown(ctx context.Context, _, address string) (net.Conn, er
 	defer cancel()
 	conn, err := r.o.Dial(within, id)
 	if err != nil && ctx.Err() == nil && within.Err() != nil {
-		// A client tries no other broker after the end of a context.
+		// The error is not the context's error, because after that a client would not try another broker.
 		err = &net.OpError{Op: "dial", Net: "tcp",
 			Err: fmt.Errorf("broker %d did not answer within %s", id, dialTimeout)}
 	}
@@ -129,7 +130,7 @@ func (r *routes) broker(address string) (id int32, known bool) {
 	return id, known
 }
 
-// discover asks the brokers for their advertised addresses.
+// discover requests the brokers' advertised addresses.
 func (r *routes) discover(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -153,8 +154,8 @@ func (r *routes) discover(ctx context.Context) error {
 	return nil
 }
 
-// Reach returns the addresses of brokers, and the options by which another client of the Kafka
-// protocol connects to them.
+// Reach returns the brokers' addresses, and the options with which another Kafka client can connect
+// to them.
 func Reach(o Options) (addresses []string, options []kgo.Opt) {
 	options = []kgo.Opt{kgo.Dialer(newRoutes(o).dial)}
 	if o.SASL != nil {
@@ -163,8 +164,8 @@ func Reach(o Options) (addresses []string, options []kgo.Opt) {
 	return o.seeds(), options
 }
 
-// Connect connects to the brokers. It fails if none of them accepts the credentials. The caller
-// closes the client.
+// Connect connects to the brokers. It fails if no broker accepts the credentials. The caller must
+// close the client.
 func Connect(ctx context.Context, o Options, extra ...kgo.Opt) (*kgo.Client, error) {
 	r := newRoutes(o)
 	if err := r.discover(ctx); err != nil {

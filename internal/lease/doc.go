@@ -1,4 +1,4 @@
-// Package lease observes the Leases by which brokers show that they are alive. Brokers
+// Package lease observes the Leases with which brokers show that they are alive. Brokers
 // (internal/metadata/kube) and the operator (controllers/brokerstate) use this package, so both
 // apply the same rules.
 //
@@ -6,8 +6,8 @@
 // argument.
 //
 // An observer does not compare its own clock with the holder's clock. A Lease is valid for its
-// duration from the time, by the observer's clock, at which the observer noticed a renewal. If the
-// clocks were compared, a broker whose clock is behind would never be alive. Only the first
-// observation of a Lease compares the clocks: it has no earlier renewTime to compare with, so it
+// duration after the observer has noticed a renewal, measured by the observer's clock. If the
+// clocks were compared, a broker whose clock is behind would never count as alive. Only the first
+// observation of a Lease compares the clocks. It has no earlier renewTime to compare with, so it
 // uses the age of the renewTime.
 package lease

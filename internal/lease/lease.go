@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// Duration is the time for which a broker's Lease is valid after a renewal. It is also used for
-	// a Lease whose leaseDurationSeconds is missing or not positive.
+	// Duration is how long a broker's Lease is valid after a renewal. It is also used for a Lease
+	// whose leaseDurationSeconds is missing or not positive.
 	Duration = 6 * time.Second
-	// RenewInterval is the interval at which a broker renews its Lease.
+	// RenewInterval is how often a broker renews its Lease.
 	RenewInterval = 2 * time.Second
 )
 
@@ -26,10 +26,10 @@ type Observation struct {
 	// ValidUntil is the time, by the observer's clock, at which the Lease expires unless another
 	// renewal is observed.
 	ValidUntil time.Time
-	// Duration is the time for which the Lease is valid after a renewal.
+	// Duration is how long the Lease is valid after a renewal.
 	Duration time.Duration
-	// Unverified is true if the Lease seemed to have expired already at the first observation,
-	// judged by the holder's renewTime, and no renewal has been observed since. Then either the
+	// Unverified is true if the Lease already appeared to have expired at the first observation,
+	// judged by the holder's renewTime, and if no renewal has been observed since. Then either the
 	// holder has failed, or its clock is behind.
 	Unverified bool
 }

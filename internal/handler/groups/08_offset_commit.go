@@ -22,7 +22,7 @@ import (
 //	10  topic ids (KIP-848)
 //
 // A response without an error means that the offset is stored on all in-sync replicas of the
-// group's partition of __consumer_offsets.
+// group's __consumer_offsets partition.
 
 // OffsetCommitShape describes the fields of the request (api.Shape).
 var OffsetCommitShape = api.Shape{
@@ -31,7 +31,7 @@ var OffsetCommitShape = api.Shape{
 		api.Fixed(4).From(6), api.Text())),
 }
 
-// OffsetCommit commits the offsets of partitions that exist. Each other partition gets an error.
+// OffsetCommit commits the offsets of existing partitions. Every other partition gets an error.
 func (h *Handler) OffsetCommit(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetCommitRequest) wire.Reply {
 	img := h.Image()
@@ -43,7 +43,7 @@ func (h *Handler) OffsetCommit(ctx context.Context, raw *wire.Request,
 	if req.Version <= 4 && req.RetentionTimeMillis >= 0 {
 		expire = time.Now().UnixMilli() + req.RetentionTimeMillis
 	}
-	var faults []error // one entry per partition of the request
+	var faults []error // one entry per partition in the request
 	for i := range req.Topics {
 		topic, err := committedTopic(img, req.Version, &req.Topics[i])
 		if err == nil {
@@ -90,10 +90,10 @@ func committedTopic(img *metadata.Image, version int16,
 	return nil, metadata.ErrTopicNotFound
 }
 
-// offsetCommitResponse returns the response. For each partition of the request, faults contains the
-// error if the partition was not in the commit, otherwise nil. The errors of the commit itself are
-// in errs, in the order of the partitions with a nil fault; if the whole commit failed, its error
-// is err.
+// offsetCommitResponse returns the response. Parameter faults contains one entry per partition in
+// the request: an error if the partition was not part of the commit, otherwise nil. Parameter errs
+// contains, in the same order, the commit's errors for the partitions whose fault is nil. If the
+// whole commit failed, err is its error.
 func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, errs []error,
 	err error) wire.Reply {
 	response := kmsg.NewPtrOffsetCommitResponse()

@@ -30,8 +30,9 @@ var OffsetFetchShape = api.Shape{
 	api.Fixed(1).From(7),
 }
 
-// OffsetFetch handles an OffsetFetch request. A request below version 8 names one group in other
-// fields. These are converted to the fields of version 8, and the answer is converted back.
+// OffsetFetch handles an OffsetFetch request. Below version 8, a request contains one group in
+// other fields. OffsetFetch converts these fields to those of version 8, and converts the response
+// back.
 func (h *Handler) OffsetFetch(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetFetchRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetFetchResponse()
@@ -70,8 +71,8 @@ func (h *Handler) OffsetFetch(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// fetchGroup returns the answer for one group. A partition without a committed offset has offset -1
-// and no error, even if the group does not exist.
+// fetchGroup returns the response for one group. A partition without a committed offset has offset
+// -1 and no error, even if the group does not exist.
 func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, req *kmsg.OffsetFetchRequest,
 	requested *kmsg.OffsetFetchRequestGroup, result *api.Outcome) kmsg.OffsetFetchResponseGroup {
 	img, version := h.Image(), req.Version
@@ -126,8 +127,8 @@ func (h *Handler) fetchGroup(ctx context.Context, raw *wire.Request, req *kmsg.O
 	return answer
 }
 
-// offsetTopics returns, for each topic of a request, the topic's name or the error for its offsets.
-// Below version 10 topics are requested by name, and need not exist.
+// offsetTopics returns, for each topic in a request, the topic's name or the error for its offsets.
+// Below version 10, topics are requested by name and do not have to exist.
 func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version int16,
 	requested *kmsg.OffsetFetchRequestGroup) (names []string, faults []error) {
 	names, faults = make([]string, len(requested.Topics)), make([]error, len(requested.Topics))
@@ -143,9 +144,8 @@ func (h *Handler) offsetTopics(img *metadata.Image, raw *wire.Request, version i
 	return names, faults
 }
 
-// allOffsets returns all offsets of a group, sorted by topic, without those of topics that the
-// client may not describe. In version 10 and above it also leaves out deleted topics, because they
-// have no id.
+// allOffsets returns all of a group's offsets, sorted by topic. It omits topics that the client may
+// not describe. In version 10 and above, it also omits deleted topics, because they have no id.
 func (h *Handler) allOffsets(img *metadata.Image, raw *wire.Request, version int16,
 	found []fetchedOffset, result *api.Outcome) (topics []kmsg.OffsetFetchResponseGroupTopic) {
 	for _, o := range found {
@@ -178,7 +178,7 @@ func noOffset(index int32, err error) fetchedOffset {
 		Offset: group.Offset{Offset: -1, LeaderEpoch: -1}}, err}
 }
 
-// fetchOffsets returns the committed offsets of the given partitions of a group, or of all
+// fetchOffsets returns the offsets that a group has committed in the given partitions, or in all
 // partitions if partitions is nil.
 func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, groupID string,
 	to group.Reader, partitions []group.TopicPartition) ([]fetchedOffset, error) {
@@ -198,10 +198,10 @@ func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest
 	return found, nil
 }
 
-// knownEpoch returns the leader epoch of a committed offset, or -1 (unknown) if it is above the
+// knownEpoch returns a committed offset's leader epoch, or -1 (unknown) if it is above the
 // partition's leader epoch. Such an offset was copied from another cluster, or was committed before
-// the topic was created again. A client that validates such an offset would wait for that epoch: it
-// would fetch nothing and get no error.
+// the topic was re-created. A client that validates the offset would wait for that epoch: it would
+// fetch nothing and get no error.
 func knownEpoch(img *metadata.Image, o group.CommitOffset) int32 {
 	_, p, err := img.Partition(metadata.PartitionRef{Topic: o.Topic, Partition: o.Partition})
 	if err == nil && o.LeaderEpoch > p.LeaderEpoch {

@@ -32,7 +32,7 @@ const (
 	coordinatorTransaction = 1
 )
 
-// FindCoordinator answers requests of FindCoordinator (key 10).
+// FindCoordinator handles a FindCoordinator request (key 10).
 func (h *Handler) FindCoordinator(ctx context.Context, raw *wire.Request,
 	req *kmsg.FindCoordinatorRequest) wire.Reply {
 	response := kmsg.NewPtrFindCoordinatorResponse()
@@ -54,7 +54,7 @@ func (h *Handler) FindCoordinator(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// coordinator returns the coordinator of a key, with its endpoint on the client's listener. If it
+// coordinator returns a key's coordinator, with its endpoint on the client's listener. If it
 // returns an error, the node has id and port -1.
 func (h *Handler) coordinator(ctx context.Context, raw *wire.Request,
 	req *kmsg.FindCoordinatorRequest, key string) (api.Node, error) {

@@ -34,7 +34,7 @@ var JoinGroupShape = api.Shape{
 	api.Text().From(8),
 }
 
-// JoinGroup answers requests of JoinGroup (key 11).
+// JoinGroup handles a JoinGroup request (key 11).
 func (h *Handler) JoinGroup(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrJoinGroupRequest()
 	if err := api.Decode(JoinGroupShape, from, req); err != nil {
@@ -78,7 +78,7 @@ func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
 	response.MemberID, response.Generation = joined.Member, joined.Generation
 	if err != nil {
 		if errors.Is(err, group.ErrMemberIDRequired) {
-			// the usual first response to a new member is not an error in the metrics
+			// Do not count the usual first response to a new member as an error in the metrics.
 			result.Name = ""
 		}
 		none := ""

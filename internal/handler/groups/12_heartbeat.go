@@ -18,7 +18,7 @@ import (
 // HeartbeatShape describes the fields of the request (api.Shape).
 var HeartbeatShape = api.Shape{api.Text(), api.Fixed(4), api.Text(), api.Text().From(3)}
 
-// Heartbeat answers requests of Heartbeat (key 12).
+// Heartbeat handles a Heartbeat request (key 12).
 func (h *Handler) Heartbeat(ctx context.Context, raw *wire.Request,
 	req *kmsg.HeartbeatRequest) wire.Reply {
 	response := kmsg.NewPtrHeartbeatResponse()

@@ -20,7 +20,7 @@ import (
 var LeaveGroupShape = api.Shape{api.Text(), api.Text().To(2), api.Array(api.Text(), api.Text(),
 	api.Text().From(5)).From(3)}
 
-// LeaveGroup answers requests of LeaveGroup (key 13).
+// LeaveGroup handles a LeaveGroup request (key 13).
 func (h *Handler) LeaveGroup(ctx context.Context, raw *wire.Request,
 	req *kmsg.LeaveGroupRequest) wire.Reply {
 	leavers := []group.Leaver{{Member: req.MemberID}}

@@ -17,14 +17,14 @@ import (
 //	4  flexible
 //	5  protocol type and name, which must match the group's (KIP-559)
 //
-// The request waits until the leader of the group has sent the assignments and they are stored.
+// The request waits until the group's leader has sent the assignments and they are stored.
 
 // SyncGroupShape describes the fields of the request (api.Shape).
 var SyncGroupShape = api.Shape{api.Text(), api.Fixed(4), api.Text(), api.Text().From(3),
 	api.Text().From(5), api.Text().From(5),
 	api.Array(api.Text(), api.Blob())}
 
-// SyncGroup answers requests of SyncGroup (key 14).
+// SyncGroup handles a SyncGroup request (key 14).
 func (h *Handler) SyncGroup(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrSyncGroupRequest()
 	if err := api.Decode(SyncGroupShape, from, req); err != nil {

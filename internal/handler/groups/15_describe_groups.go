@@ -23,7 +23,7 @@ import (
 // DescribeGroupsShape describes the fields of the request (api.Shape).
 var DescribeGroupsShape = api.Shape{api.PlainArray(api.Text()), api.Fixed(1).From(3)}
 
-// DescribeGroups answers requests of DescribeGroups (key 15).
+// DescribeGroups handles a DescribeGroups request (key 15).
 func (h *Handler) DescribeGroups(ctx context.Context, raw *wire.Request,
 	req *kmsg.DescribeGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeGroupsResponse()

@@ -29,7 +29,7 @@ func groupType(listing group.Listing) string {
 	return "classic"
 }
 
-// ListGroups answers requests of ListGroups (key 16).
+// ListGroups handles a ListGroups request (key 16).
 func (h *Handler) ListGroups(ctx context.Context, raw *wire.Request,
 	req *kmsg.ListGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrListGroupsResponse()

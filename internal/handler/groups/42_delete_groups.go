@@ -16,7 +16,7 @@ import (
 // DeleteGroupsShape describes the fields of the request (api.Shape).
 var DeleteGroupsShape = api.Shape{api.PlainArray(api.Text())}
 
-// DeleteGroups answers requests of DeleteGroups (key 42).
+// DeleteGroups handles a DeleteGroups request (key 42).
 func (h *Handler) DeleteGroups(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteGroupsRequest) wire.Reply {
 	response := kmsg.NewPtrDeleteGroupsResponse()

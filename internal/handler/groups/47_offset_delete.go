@@ -16,7 +16,7 @@ import (
 // OffsetDeleteShape describes the fields of the request (api.Shape).
 var OffsetDeleteShape = api.Shape{api.Text(), api.Array(api.Text(), api.Array(api.Fixed(4)))}
 
-// OffsetDelete answers requests of OffsetDelete (key 47).
+// OffsetDelete handles an OffsetDelete request (key 47).
 func (h *Handler) OffsetDelete(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetDeleteRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetDeleteResponse()

@@ -27,7 +27,7 @@ var ConsumerHeartbeatShape = api.Shape{
 	api.Array(api.Fixed(16), api.PlainArray(api.Fixed(4))),
 }
 
-// ConsumerHeartbeat answers requests of ConsumerGroupHeartbeat (key 68).
+// ConsumerHeartbeat handles a ConsumerGroupHeartbeat request (key 68).
 func (h *Handler) ConsumerHeartbeat(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	if err := api.Decode(ConsumerHeartbeatShape, from, req); err != nil {

@@ -14,7 +14,8 @@ import (
 )
 
 // ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): describes groups of the consumer
-// protocol. A classic group gets GROUP_ID_NOT_FOUND; DescribeGroups describes it.
+// protocol. For a classic group, the response is GROUP_ID_NOT_FOUND; DescribeGroups describes such
+// groups.
 //
 //	1  member type (KIP-1099): all members use the consumer protocol
 
@@ -24,7 +25,7 @@ var ConsumerDescribeShape = api.Shape{api.PlainArray(api.Text()), api.Fixed(1)}
 // consumerMember is the member type for the consumer protocol.
 const consumerMember = 1
 
-// ConsumerDescribe answers requests of ConsumerGroupDescribe (key 69).
+// ConsumerDescribe handles a ConsumerGroupDescribe request (key 69).
 func (h *Handler) ConsumerDescribe(ctx context.Context, raw *wire.Request,
 	req *kmsg.ConsumerGroupDescribeRequest) wire.Reply {
 	response := kmsg.NewPtrConsumerGroupDescribeResponse()
@@ -62,9 +63,9 @@ func (h *Handler) ConsumerDescribe(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// authorizeMembers returns nil if the client may describe every topic that members of the group
-// subscribe to or are assigned. Otherwise the whole description is denied, because a description
-// without some topics would be wrong.
+// authorizeMembers returns nil if the client may describe every topic to which members of the group
+// subscribe or that is assigned to them. Otherwise the whole description is denied, because a
+// description without some topics would be wrong.
 func (h *Handler) authorizeMembers(img *metadata.Image, raw *wire.Request,
 	described *consumer.Description) error {
 	for i := range described.Members {
@@ -96,8 +97,8 @@ func describedMember(img *metadata.Image,
 	return member
 }
 
-// describedAssignment returns an assignment with the names of its topics. It leaves out deleted
-// topics, whose names are unknown.
+// describedAssignment returns an assignment with topic names. It omits deleted topics, because
+// their names are unknown.
 func describedAssignment(img *metadata.Image,
 	assigned assignor.Assignment) (described kmsg.Assignment) {
 	for _, id := range assigned.Topics() {

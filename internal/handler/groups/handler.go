@@ -6,7 +6,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Handler answers the requests of groups, and finds coordinators.
+// Handler handles the requests for groups, and finds coordinators.
 type Handler struct {
 	*api.Access
 	Image        func() *metadata.Image // returns the current metadata image; never nil

@@ -21,18 +21,18 @@ import (
 //	4  PRODUCER_FENCED (KIP-588)
 //	5  transactions, part 2 (KIP-890)
 //
-// Without a transactional id the broker stores nothing about a producer. Therefore a producer that
-// sends its id and epoch (KIP-360) gets a new id with epoch 0, as in Kafka. Producers normally do
-// not send this request to raise their epoch: they raise it themselves, and the leader of a
-// partition fences the earlier epoch with INVALID_PRODUCER_EPOCH.
+// The broker stores nothing about a producer without a transactional id. Therefore such a producer
+// gets a new id with epoch 0 if it sends its id and epoch (KIP-360), as in Kafka. Producers
+// normally do not send this request to raise their epoch. They raise it themselves, and partition
+// leaders fence the earlier epoch with INVALID_PRODUCER_EPOCH.
 //
-// A request with a transactional id is answered by the id's coordinator. It fences earlier
-// instances of the producer, and aborts their transaction.
+// The transactional id's coordinator handles a request with that id. It fences earlier instances of
+// the producer, and aborts their transaction.
 
 // InitProducerIDShape describes the fields of the request (api.Shape).
 var InitProducerIDShape = api.Shape{api.Text(), api.Fixed(4), api.Fixed(10).From(3)}
 
-// InitProducerID answers requests of InitProducerId (key 22).
+// InitProducerID handles an InitProducerId request (key 22).
 func (h *Handler) InitProducerID(ctx context.Context, raw *wire.Request,
 	req *kmsg.InitProducerIDRequest) wire.Reply {
 	response := kmsg.NewPtrInitProducerIDResponse()
@@ -76,7 +76,7 @@ func (h *Handler) producer(ctx context.Context, raw *wire.Request,
 }
 
 // authorizeProducer returns nil if the client may use the transactional id. Without a transactional
-// id the client must be allowed IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679).
+// id, the client needs IDEMPOTENT_WRITE on the cluster or WRITE on any topic (KIP-679).
 func (h *Handler) authorizeProducer(raw *wire.Request, transactionalID *string) error {
 	if transactionalID != nil {
 		return h.Authorize(raw, api.WriteTransactionalID, *transactionalID)

@@ -23,8 +23,8 @@ import (
 //	4  sent by brokers only: several transactions, verification (KIP-890)
 //	5  TRANSACTION_ABORTABLE
 //
-// A client's request adds all of its partitions or none: if one of them is unknown or denied, the
-// others get OPERATION_NOT_ATTEMPTED.
+// A client's request adds either all its partitions or none. If one partition is unknown or denied,
+// the others get OPERATION_NOT_ATTEMPTED.
 
 // AddPartitionsToTxnShape describes the fields of the request (api.Shape).
 var AddPartitionsToTxnShape = api.Shape{
@@ -38,14 +38,15 @@ var addPartitionsResponseShape = api.Shape{
 		api.Fixed(2)))),
 }
 
-// Versions from which clients know the error.
+// The first versions whose clients know certain errors.
 const (
 	fencedVersion        = 2 // of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn
 	initFencedVersion    = 4 // of InitProducerId
 	verifyAbortedVersion = 5 // of AddPartitionsToTxn: TRANSACTION_ABORTABLE
 )
 
-// fencedError returns the error that a client without PRODUCER_FENCED understands.
+// fencedError returns err if the client knows PRODUCER_FENCED, and otherwise an error that it
+// knows. Parameter known reports whether the client knows PRODUCER_FENCED.
 func fencedError(known bool, err error) error {
 	if err != nil && !known && isFenced(err) {
 		return fmt.Errorf("%w: %w", logstore.ErrInvalidProducerEpoch, err)
@@ -55,7 +56,7 @@ func fencedError(known bool, err error) error {
 
 func isFenced(err error) bool { return errors.Is(err, transaction.ErrFenced) }
 
-// abortableError returns the error of a verification in a version of the request.
+// abortableError returns the error of a verification as a client of the given version knows it.
 func abortableError(version int16, err error) error {
 	if version < verifyAbortedVersion && errors.Is(err, replica.ErrNotInTransaction) {
 		return fmt.Errorf("%w: %w", transaction.ErrInvalidState, err)
@@ -63,7 +64,7 @@ func abortableError(version int16, err error) error {
 	return err
 }
 
-// AddPartitionsToTxn answers requests of AddPartitionsToTxn (key 24).
+// AddPartitionsToTxn handles an AddPartitionsToTxn request (key 24).
 func (h *Handler) AddPartitionsToTxn(ctx context.Context, raw *wire.Request,
 	req *kmsg.AddPartitionsToTxnRequest) wire.Reply {
 	response, result := kmsg.NewPtrAddPartitionsToTxnResponse(), h.Outcome()
@@ -121,7 +122,7 @@ func addedPartitions(req *kmsg.AddPartitionsToTxnRequest) (all []transaction.Par
 	return all
 }
 
-// checkAdded returns an error for each partition of the request that does not exist, or that the
+// checkAdded returns an error for each partition in the request that does not exist or to which the
 // client may not write.
 func (h *Handler) checkAdded(raw *wire.Request, req *kmsg.AddPartitionsToTxnRequest) []error {
 	var errs []error
@@ -140,8 +141,8 @@ func (h *Handler) checkAdded(raw *wire.Request, req *kmsg.AddPartitionsToTxnRequ
 	return errs
 }
 
-// verifyTransactions answers the questions of a leader. Each of them may wait for the end of a
-// transaction, so they are answered concurrently.
+// verifyTransactions verifies transactions for a partition leader. Each verification may wait until
+// a transaction has ended, so they run concurrently.
 func (h *Handler) verifyTransactions(ctx context.Context, raw *wire.Request,
 	req *kmsg.AddPartitionsToTxnRequest, response *kmsg.AddPartitionsToTxnResponse,
 	result *api.Outcome) {

@@ -12,7 +12,7 @@ import (
 )
 
 // AddOffsetsToTxn (key 25), versions 0-4: adds a group's partition of __consumer_offsets to a
-// transaction (KIP-98). Clients of transaction version 2 do not send it.
+// transaction (KIP-98). Clients with transaction version 2 do not send it.
 //
 //	2  PRODUCER_FENCED (KIP-588)
 //	3  flexible
@@ -20,7 +20,7 @@ import (
 // AddOffsetsToTxnShape describes the fields of the request (api.Shape).
 var AddOffsetsToTxnShape = api.Shape{api.Text(), api.Fixed(10), api.Text()}
 
-// AddOffsetsToTxn answers requests of AddOffsetsToTxn (key 25).
+// AddOffsetsToTxn handles an AddOffsetsToTxn request (key 25).
 func (h *Handler) AddOffsetsToTxn(ctx context.Context, raw *wire.Request,
 	req *kmsg.AddOffsetsToTxnRequest) wire.Reply {
 	response, result := kmsg.NewPtrAddOffsetsToTxnResponse(), h.Outcome()

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// EndTxn (key 26), versions 0-5: commits or aborts a transaction (KIP-98). It is answered once the
-// outcome is decided, before the markers are written.
+// EndTxn (key 26), versions 0-5: commits or aborts a transaction (KIP-98). The response is sent
+// when the outcome is decided, before the markers are written.
 //
 //	2  PRODUCER_FENCED (KIP-588)
 //	3  flexible
@@ -20,10 +20,10 @@ import (
 // EndTxnShape describes the fields of the request (api.Shape).
 var EndTxnShape = api.Shape{api.Text(), api.Fixed(11)}
 
-// endBumpVersion is the first version of EndTxn that clients of transaction version 2 send.
+// endBumpVersion is the first EndTxn version that clients with transaction version 2 send.
 const endBumpVersion = 5
 
-// EndTxn answers requests of EndTxn (key 26).
+// EndTxn handles an EndTxn request (key 26).
 func (h *Handler) EndTxn(ctx context.Context, raw *wire.Request,
 	req *kmsg.EndTxnRequest) wire.Reply {
 	response, result := kmsg.NewPtrEndTxnResponse(), h.Outcome()

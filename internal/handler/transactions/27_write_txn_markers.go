@@ -15,15 +15,15 @@ import (
 )
 
 // WriteTxnMarkers (key 27), versions 1-2: writes the markers that end transactions (KIP-98).
-// Transaction coordinators send it to the leaders of the partitions, and kafka-transactions to end
-// a hanging transaction (KIP-664).
+// Transaction coordinators send it to the partition leaders. kafka-transactions sends it to end a
+// hanging transaction (KIP-664).
 //
 //	1  flexible
 //	2  transaction version (KIP-1228); below, the markers have transaction version 0
 //
-// The answer for a partition is sent when its marker is below the high watermark. A partition whose
-// replicas do not copy the marker within a second gets REQUEST_TIMED_OUT, so that it delays the
-// answers for other partitions only for this time. The sender repeats the marker.
+// The response waits until each partition's marker is below the high watermark. If a partition's
+// replicas do not copy the marker within a second, its result is REQUEST_TIMED_OUT, so it delays
+// the results for other partitions only for this time. The sender then sends the marker again.
 
 // WriteTxnMarkersShape describes the fields of the request (api.Shape).
 var WriteTxnMarkersShape = api.Shape{
@@ -35,7 +35,7 @@ var writeTxnMarkersResponseShape = api.Shape{
 	api.Array(api.Fixed(8), api.Array(api.Text(), api.Array(api.Fixed(4), api.Fixed(2)))),
 }
 
-// WriteTxnMarkers answers requests of WriteTxnMarkers (key 27).
+// WriteTxnMarkers handles a WriteTxnMarkers request (key 27).
 func (h *Handler) WriteTxnMarkers(ctx context.Context, raw *wire.Request,
 	req *kmsg.WriteTxnMarkersRequest) wire.Reply {
 	response, result := kmsg.NewPtrWriteTxnMarkersResponse(), h.Outcome()
@@ -59,22 +59,22 @@ func (h *Handler) WriteTxnMarkers(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// markerSenders contains the newest connection over which each broker has sent markers. A broker
-// sends its markers to each other broker over one connection, so markers that arrive over an
+// markerSenders contains, for each broker, the newest connection over which it has sent markers. A
+// broker uses a single connection to send markers to another broker, so markers that arrive over an
 // earlier connection are late (producer.EndTxn).
 type markerSenders struct {
 	mu     sync.Mutex
-	newest map[string]*atomic.Uint64 // by client id
+	newest map[string]*atomic.Uint64 // connection number by client id
 }
 
 const (
 	brokerClientPrefix = "broker-" // prefix of the client ids of brokers
-	// markerSendersMax limits the client ids, because a client may choose any.
+	// markerSendersMax limits the number of client ids, because a client can choose any id.
 	markerSendersMax = 10_000
 )
 
-// superseded records the connection of a request. It returns a function that reports whether the
-// sender has used a later connection, or nil if the sender is not a broker.
+// superseded records the connection on which a request arrived. It returns a function that reports
+// whether the sender has used a later connection since, or nil if the sender is not a broker.
 func (m *markerSenders) superseded(raw *wire.Request) func() bool {
 	if !strings.HasPrefix(raw.ClientID, brokerClientPrefix) {
 		return nil
@@ -97,7 +97,7 @@ func (m *markerSenders) superseded(raw *wire.Request) func() bool {
 	return func() bool { return newest.Load() > connection }
 }
 
-// markersOf returns the markers of all partitions, in the order of the request.
+// markersOf returns the markers for all partitions, in the order of the request.
 func markersOf(req *kmsg.WriteTxnMarkersRequest,
 	superseded func() bool) (markers []replica.Marker) {
 	for i := range req.Markers {
@@ -116,7 +116,7 @@ func markersOf(req *kmsg.WriteTxnMarkersRequest,
 }
 
 // appendMarkers appends the markers and waits until they are replicated. It returns one error for
-// each marker. As in Kafka, either of two operations is sufficient: brokers have one of them, and
+// each marker. As in Kafka, one of two authorized operations is sufficient: brokers have one, and
 // administrators the other.
 func (h *Handler) appendMarkers(ctx context.Context, raw *wire.Request,
 	markers []replica.Marker) []error {

@@ -33,8 +33,8 @@ var TxnOffsetCommitShape = api.Shape{
 	api.Array(api.Text(), api.Array(api.Fixed(12), api.Fixed(4).From(2), api.Text())),
 }
 
-// The first versions of TxnOffsetCommit whose clients know certain errors, or use transaction
-// version 2.
+// The first TxnOffsetCommit versions whose clients know certain errors, or use transaction version
+// 2.
 const (
 	// Older clients crash when they receive COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
 	txnCommitLoadingVersion     = 2
@@ -42,7 +42,7 @@ const (
 	txnCommitImplicitAddVersion = 5
 )
 
-// TxnOffsetCommit commits the offsets of partitions that exist. Each other partition gets an error.
+// TxnOffsetCommit commits the offsets of existing partitions. Every other partition gets an error.
 func (h *Handler) TxnOffsetCommit(ctx context.Context, raw *wire.Request,
 	req *kmsg.TxnOffsetCommitRequest) wire.Reply {
 	commit := coordinator.TransactionalCommit{
@@ -55,14 +55,14 @@ func (h *Handler) TxnOffsetCommit(ctx context.Context, raw *wire.Request,
 	if req.Version < 3 {
 		commit.Generation = -1
 	}
-	var faults []error // one entry per partition of the request
+	var faults []error // one entry per partition in the request
 	commit.Offsets, faults = h.transactionalOffsets(raw, req)
 	errs, err := h.commitTransactional(ctx, raw, commit)
 	return h.txnOffsetCommitResponse(req, faults, errs, txnCommitError(req.Version, err))
 }
 
-// transactionalOffsets returns the offsets of the request's existing partitions, and one error for
-// each partition of the request: nil if offsets contains the partition.
+// transactionalOffsets returns the offsets for the request's existing partitions, and one error for
+// each partition in the request. The error is nil if offsets contains the partition.
 func (h *Handler) transactionalOffsets(raw *wire.Request,
 	req *kmsg.TxnOffsetCommitRequest) (offsets []group.CommitOffset, faults []error) {
 	img := h.Image()
@@ -104,7 +104,7 @@ func (h *Handler) commitTransactional(ctx context.Context, raw *wire.Request,
 	return h.Groups.CommitTransactional(ctx, commit)
 }
 
-// txnCommitError returns the error that a client of the given version understands.
+// txnCommitError returns an error that clients of the given version know.
 func txnCommitError(version int16, err error) error {
 	switch {
 	case err == nil:
@@ -120,7 +120,8 @@ func txnCommitError(version int16, err error) error {
 	return err
 }
 
-// txnOffsetCommitResponse returns the response. Its arguments are those of offsetCommitResponse.
+// txnOffsetCommitResponse returns the response. Its parameters have the same meaning as in
+// offsetCommitResponse.
 func (h *Handler) txnOffsetCommitResponse(req *kmsg.TxnOffsetCommitRequest, faults, errs []error,
 	err error) wire.Reply {
 	response, result := kmsg.NewPtrTxnOffsetCommitResponse(), h.Outcome()

@@ -11,12 +11,13 @@ import (
 )
 
 // DescribeTransactions (key 65), version 0: describes transactional ids (KIP-664). Only the
-// coordinator of an id answers. Topics that the client may not describe are left out.
+// coordinator of a transactional id can describe it. Topics that the client may not describe are
+// omitted.
 
 // DescribeTransactionsShape describes the fields of the request (api.Shape).
 var DescribeTransactionsShape = api.Shape{api.PlainArray(api.Text())}
 
-// DescribeTransactions answers requests of DescribeTransactions (key 65).
+// DescribeTransactions handles a DescribeTransactions request (key 65).
 func (h *Handler) DescribeTransactions(ctx context.Context, raw *wire.Request,
 	req *kmsg.DescribeTransactionsRequest) wire.Reply {
 	response, result := kmsg.NewPtrDescribeTransactionsResponse(), h.Outcome()

@@ -16,19 +16,19 @@ import (
 )
 
 // ListTransactions (key 66), versions 0-2: lists the transactional ids that this broker coordinates
-// (KIP-664). Ids that the client may not describe are left out.
+// (KIP-664). Ids that the client may not describe are omitted.
 //
 //	1  duration: only transactions that have been open for at least that long (KIP-994)
 //	2  pattern of the transactional id (KIP-1152)
 //
-// Brokers ask each other with a private tagged field (transactions_known.go).
+// Requests between brokers contain a private tagged field (transactions_known.go).
 
 // ListTransactionsShape describes the fields of the request (api.Shape).
 var ListTransactionsShape = api.Shape{
 	api.PlainArray(api.Text()), api.PlainArray(api.Fixed(8)), api.Fixed(8).From(1), api.Text().From(2),
 }
 
-// ListTransactions answers requests of ListTransactions (key 66).
+// ListTransactions handles a ListTransactions request (key 66).
 func (h *Handler) ListTransactions(ctx context.Context, raw *wire.Request,
 	req *kmsg.ListTransactionsRequest) wire.Reply {
 	if asksAllProducers(req) {

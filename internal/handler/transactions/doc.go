@@ -1,4 +1,4 @@
-// Package transactions answers the Kafka requests of producers and transactions (KIP-98, KIP-890),
-// also those that brokers send each other. It calls the transaction coordinator in
-// internal/coordinator. There is one file for each API, named by its key.
+// Package transactions handles the Kafka requests for producers and transactions (KIP-98, KIP-890),
+// including requests between brokers. It calls the transaction coordinator in internal/coordinator.
+// There is one file for each API, whose name contains the API key.
 package transactions

@@ -7,7 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// Handler answers the requests of producers and transactions, also those of other brokers.
+// Handler handles the requests for producers and transactions, including requests from other
+// brokers.
 type Handler struct {
 	*api.Access
 	Image        func() *metadata.Image // returns the current metadata image; never nil

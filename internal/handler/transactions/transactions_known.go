@@ -14,25 +14,25 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Leaders of partitions ask the transaction coordinators whether they know the producer of an open
-// transaction: ListTransactions with the producer ids and a private tagged field,
+// Partition leaders ask the transaction coordinators whether they know the producer of an open
+// transaction. They send ListTransactions with the producer ids and a private tagged field:
 //
-//	KnownTag in the request, empty: the answer includes all transactional ids
-//	KnownTag in the response: for each partition of __transaction_state that the answer includes,
+//	KnownTag in the request, empty: the response includes all transactional ids
+//	KnownTag in the response: for each partition of __transaction_state that it includes,
 //	    its number and the leader epoch in which it is loaded, of 4 bytes each, big-endian
 //
-// Without the field in the response the answer is not used: a broker of an earlier version does not
-// report what its answer includes.
+// A response without the field is not used. It comes from a broker of an earlier version, which
+// does not report what its response includes.
 
 // KnownTag is far above the tag numbers that Kafka uses; see followerTag.
 const KnownTag = 0x485a
 
-// KnownVersion is the version of ListTransactions that brokers send each other.
+// KnownVersion is the ListTransactions version that brokers send to each other.
 const KnownVersion = 2
 
-const knownTagBytes = 8 // of each partition
+const knownTagBytes = 8 // bytes per partition
 
-// listTransactionsResponseShape describes the fields of the response to a broker.
+// listTransactionsResponseShape describes the fields in the response to a broker.
 var listTransactionsResponseShape = api.Shape{
 	api.Fixed(4), api.Fixed(2), api.PlainArray(api.Text()), api.Array(api.Text(), api.Fixed(8),
 		api.Text()),
@@ -40,7 +40,7 @@ var listTransactionsResponseShape = api.Shape{
 
 var errIncompleteAnswer = errors.New("the broker does not report what its answer includes")
 
-// KnownProducersCall returns the request for coordinator.KnownProducers.
+// KnownProducersCall returns the request whose response is coordinator.KnownProducers.
 func KnownProducersCall(producers []int64) wire.Call {
 	req := kmsg.NewPtrListTransactionsRequest()
 	req.Version, req.ProducerIDFilters = KnownVersion, producers
@@ -49,7 +49,7 @@ func KnownProducersCall(producers []int64) wire.Call {
 		Append: req.AppendTo}
 }
 
-// DecodeKnownProducers returns the content of the response to a KnownProducersCall.
+// DecodeKnownProducers decodes the response to a KnownProducersCall.
 func DecodeKnownProducers(body []byte) (known coordinator.KnownProducers, err error) {
 	if err := listTransactionsResponseShape.Check(KnownVersion, true, body); err != nil {
 		return known, err
@@ -75,7 +75,7 @@ func DecodeKnownProducers(body []byte) (known coordinator.KnownProducers, err er
 	})
 	known.Open = map[int64]bool{}
 	for _, s := range answer.TransactionStates {
-		// A state of a later version counts as open, so that nothing is aborted.
+		// An unknown state, from a later version, counts as open, so that nothing is aborted.
 		ended := slices.Contains([]string{transaction.Empty.String(),
 			transaction.CompleteCommit.String(), transaction.CompleteAbort.String()},
 			s.TransactionState)
@@ -90,7 +90,7 @@ func asksAllProducers(req *kmsg.ListTransactionsRequest) (asks bool) {
 	return asks
 }
 
-// knownProducers answers another broker. The answer is not filtered by ACLs, so the sender must be
+// knownProducers responds to another broker. ACLs do not filter the response, so the sender must be
 // allowed ClusterAction.
 func (h *Handler) knownProducers(ctx context.Context, raw *wire.Request,
 	req *kmsg.ListTransactionsRequest) wire.Reply {

@@ -13,15 +13,15 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// This file contains the requests that brokers send each other for transactions: WriteTxnMarkers
-// from coordinators to leaders, and AddPartitionsToTxn from leaders to coordinators.
+// This file contains the requests for transactions between brokers: WriteTxnMarkers from
+// coordinators to leaders, and AddPartitionsToTxn from leaders to coordinators.
 
 const (
 	markersVersion = 2
 	verifyVersion  = 5
 )
 
-// errShortResponse is the error for a response with fewer items than its request.
+// errShortResponse means that a response has fewer items than its request.
 var errShortResponse = errors.New("response lacks an item of the request")
 
 // WriteMarkersCall returns the WriteTxnMarkers request for markers.
@@ -55,8 +55,8 @@ func sameTransaction(a, b *coordinator.PartitionMarker) bool {
 		a.CoordinatorEpoch == b.CoordinatorEpoch
 }
 
-// DecodeWriteMarkers returns the errors in the response to a WriteMarkersCall, in the order of its
-// markers.
+// DecodeWriteMarkers returns the errors in the response to a WriteMarkersCall, in the order of the
+// n markers.
 func DecodeWriteMarkers(body []byte, n int) ([]error, error) {
 	if err := writeTxnMarkersResponseShape.Check(markersVersion, true, body); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func VerifyCall(questions []replica.Verification) wire.Call {
 		Append: req.AppendTo}
 }
 
-// DecodeVerify returns the errors in the response to a VerifyCall, in the order of its questions
+// DecodeVerify returns the errors in the response to a VerifyCall, in the order of the questions
 // and their partitions.
 func DecodeVerify(body []byte, questions []replica.Verification) ([][]error, error) {
 	if err := addPartitionsResponseShape.Check(verifyVersion, true, body); err != nil {
@@ -133,8 +133,8 @@ func DecodeVerify(body []byte, questions []replica.Verification) ([][]error, err
 	return all, nil
 }
 
-// transactionPeerErrors maps error codes of other brokers to errors. For a code that is not in the
-// map, the sender repeats the request.
+// transactionPeerErrors maps error codes from other brokers to errors. After a code that is not in
+// the map, the sender repeats the request.
 var transactionPeerErrors = map[int16]error{
 	3: replica.ErrUnknownPartition, 6: replica.ErrNotLeader, 7: replica.ErrTimeout,
 	19: replica.ErrNotEnoughReplicas, 20: replica.ErrNotEnoughReplicasAfterAppend,
