@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 results=${RESULTS:-$(mktemp)}
 : > "$results"
 CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/heartwood ./cmd/heartwood
-# The kinds take turns. A temporary slowdown of the machine thus affects all of them.
+# The kinds take turns, so that a temporary slowdown of the machine affects all of them.
 for _ in $(seq "${REPS:-3}"); do
   for rate in ${RATES:-25000 40000 105000 400000 1000000 0}; do
     for kind in ${KINDS:-baseline purgatory}; do

@@ -6,8 +6,8 @@
 #
 #   ours     heartwood dev with TLS, SCRAM-SHA-512 and authorization
 #   plain    heartwood dev without them
-#   kafka    Apache Kafka with the same security settings as ours and the same kind of key (P-256),
-#            from the jars in directory KAFKA_LIB; skipped if KAFKA_LIB is not set
+#   kafka    Apache Kafka with the same as ours, from the jars in directory KAFKA_LIB; skipped if
+#            KAFKA_LIB is not set; its certificate has the same kind of key (P-256)
 #
 # Each broker starts with an empty directory, is warmed up with a tenth of the records, and is
 # stopped by its pid. Handshakes are measured if openssl is installed.
@@ -45,7 +45,7 @@ spec:
   - {resource: {type: Cluster, name: kafka-cluster}, operations: [IdempotentWrite]}
 YAML
 
-# secure_kafka writes Kafka's configuration. It creates the key store only once.
+# secure_kafka sets the configuration of Kafka. The key store is made once.
 secure_kafka() {
   local password=bench-password store=$dir/kafka.p12
   if [ ! -f "$store" ]; then

@@ -29,15 +29,15 @@ bench() { # ARGUMENTS...
     --record-bytes "$bytes" "$@"
 }
 
-# number prints the first number called NAME in the result, or in the part that begins at PART.
+# number prints the first number with a name in the result, or in its part that begins with a name.
 number() { # NAME [PART]
   tr -d '\n' < "$dir/result.json" | sed "s/.*\"${2:-way}\"://" |
     grep -o "\"$1\": *[0-9.]*" | head -1 | sed 's/.*: *//'
 }
 
-# run prints the kind, the measurement, the numbers of transactions and records, the broker's CPU
-# time in microseconds per transaction or record (whichever COUNTED names), and the latencies of
-# commits or records in milliseconds.
+# run prints the kind, the measurement, the number of transactions and of records, the CPU time of
+# the broker in microseconds for each of the things that are counted, and latencies in milliseconds:
+# of commits if transactions are counted, else of records.
 run() { # KIND MEASUREMENT COUNTED(transactions|records) ARGUMENTS...
   local before after of=way
   [ "$3" = records ] || of=commit

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # dashboard-schema.sh checks the chart's dashboards against the types of Grafana's own npm package
-# with npm's tsc. If npm is missing, the script prints this and succeeds.
+# with npm's tsc. Without npm it says so and succeeds.
 #
 # Two kinds of findings are allowed, because they are limits of the types and not faults:
-#   definition   a field of variables, defined by Prometheus' data source instead of the dashboard
-#   "absolute"   a string in JSON, where the types require a value of an enum
+#   definition   a field of variables that Prometheus' data source defines, and not the dashboard
+#   "absolute"   a string in JSON, which the types write as a value of an enum
 set -euo pipefail
 cd "$(dirname "$0")/.."
 schema=13.2.3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # lint.sh runs the static checks: format, vet, golangci-lint, workflows, generated files, the chart.
-# It continues after a failed check. So one run shows all findings.
+# It continues after a failed check, so that one run shows all findings.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

@@ -35,7 +35,7 @@ done
 rm -rf dist
 go run ./hack/release -version "$version" -binaries "$binaries" -url "$url" -out dist
 
-# The image index lists the Linux platforms that were built. Tags and chart versions have no "v".
+# The image index has the Linux platforms that were built. Tags and chart versions have no "v".
 number=${version#v}
 archs=$(cd "$binaries" && printf '%s\n' linux_*/heartwood | sed -n 's,^linux_\([a-z0-9]*\)/.*,\1,p' |
   paste -sd,)

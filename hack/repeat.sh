@@ -2,8 +2,8 @@
 # repeat.sh TIMES [PACKAGE...] runs the tests of the packages (default ./...) TIMES times, each with
 # new seeds, and continues after a failure. For each failed test it prints the run, the package, the
 # test, its time and the command that repeats its seed; the logs of runs with failures remain in
-# bin/repeat. BUSY=N also runs N processes that only use CPU time. GO_TEST_FLAGS are more
-# flags of go test, such as -race. The exit code is 1 if any test failed.
+# bin/repeat. BUSY=N runs N processes beside the tests that only use CPU time. GO_TEST_FLAGS are
+# more flags of go test, such as -race. The exit code is 1 if any test failed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 times=${1:?usage: repeat.sh TIMES [PACKAGE...]}

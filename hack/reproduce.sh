@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # reproduce.sh VERSION [OS/ARCH...]: builds the release of the last commit twice, in clones at
-# different paths and with empty build caches, and fails if the two releases differ in any file. The
-# default platform is linux/amd64. The script takes several minutes.
+# different paths and with empty build caches, and fails if a file of the two differs. The default
+# platform is linux/amd64. It takes several minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# web-types.sh checks the types of the console's TypeScript with npm's tsc. If npm is missing, the
-# script prints this and succeeds, because a fresh clone needs only Go. CI has npm.
+# web-types.sh checks the types of the console's TypeScript with npm's tsc. Without npm it says so
+# and succeeds, because a fresh clone needs Go only; CI has npm.
 set -euo pipefail
 cd "$(dirname "$0")/../internal/console/web"
 if ! command -v npm > /dev/null; then

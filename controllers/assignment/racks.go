@@ -24,7 +24,7 @@ const (
 	racksPoll = 10 * time.Second
 )
 
-// brokerRack is the operator's information about a broker's rack.
+// brokerRack is what the operator knows about the rack of a broker.
 type brokerRack struct {
 	name  string // "" if the broker has no rack or its rack is unknown
 	known bool   // true if the node was read, the rack was set by a user, or nodes are unreadable

@@ -35,8 +35,8 @@ type Reconciler struct {
 	Live client.Reader
 	// TLS provides the TLS configurations for connections to brokers.
 	TLS *peertls.Client
-	// Brokers contains the brokers' states. The controllers that this one notifies share it, and
-	// therefore use the same states.
+	// Brokers is shared with the controllers that this one notifies, so that all of them use the
+	// same broker states.
 	Brokers *brokerstate.Tracker
 	Events  conditions.Recorder
 	// Notified are the channels that receive the broker's LogCluster, in this order. Other controllers
@@ -114,7 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		Name: cluster}); err != nil {
 		return ctrl.Result{}, err
 	}
-	// Racks and endpoints are written after the notifications. Otherwise, elections would wait for
+	// Racks and endpoints are written after the notifications, so that elections do not wait for
 	// them.
 	if err := r.writeRack(ctx, req.NamespacedName, cluster); err != nil {
 		return ctrl.Result{}, err

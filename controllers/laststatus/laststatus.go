@@ -48,7 +48,7 @@ type Cache struct {
 // version identifies a version of a set.
 type version struct {
 	uid      types.UID
-	resource string // resourceVersion of the set
+	resource string // resourceVersion
 }
 
 // after reports whether v is later than a version of another set with the same name.

@@ -49,7 +49,7 @@ func (l brokerStore) AnnounceShutdown(ctx context.Context) error { return l.Stor
 // trioWait is the timeout of every wait. It is far longer than any wait that succeeds.
 const trioWait = await.Limit
 
-func newTrio(t *testing.T) *trio {
+func newTrio(t *testing.T, changes ...func(*v1alpha1.Topic)) *trio {
 	c := &trio{t: t, listen: ports.Each(t, 3)}
 	disk := vfs.NewMem()
 	if err := disk.MkdirAll("/meta"); err != nil {
@@ -62,6 +62,9 @@ func newTrio(t *testing.T) *trio {
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "rep"},
 		Spec: v1alpha1.TopicSpec{Cluster: "test", Partitions: 2}}
 	topic.Spec.Replicas, topic.Spec.MinInSyncReplicas = new(int32(3)), new(int32(2))
+	for _, change := range changes {
+		change(topic)
+	}
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3, Groups: &v1alpha1.Groups{
 			ConsumerHeartbeatInterval: &metav1.Duration{Duration: 100 * time.Millisecond},

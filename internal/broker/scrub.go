@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,17 +9,14 @@ import (
 
 	"heartwood.dev/heartwood/api/report"
 	"heartwood.dev/heartwood/internal/broker/cleannow"
+	"heartwood.dev/heartwood/internal/broker/damage"
 	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/broker/scrubreport"
 	"heartwood.dev/heartwood/internal/logstore"
-	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/scrub"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/pressure"
 )
-
-// errDamaged is the cause of stopping a log because one of its sealed segments is damaged.
-var errDamaged = errors.New("damaged segment")
 
 // smallFiles maps files that brokers themselves write to the data directory to the functions that
 // check their content.
@@ -45,7 +41,11 @@ func (b *Broker) newScrub() *scrub.Scrubber {
 		Busy: func() bool {
 			return b.cleaner.Busy() || b.volumes.state.Load().level >= pressure.Clean
 		},
-		Damaged: b.damaged, Files: smallFiles,
+		Replace: damage.Replacer{NodeID: b.opts.NodeID, Image: b.image, Dial: b.dialPeer,
+			DeclareLost: func(id logstore.PartitionID, cause string) error {
+				return b.replicas.DeclareLost(id, cause)
+			}}.Replace,
+		Files: smallFiles,
 		Cleaning: func(log *logstore.Log) bool {
 			status := b.cleaner.Status(log.ID())
 			return status != nil && status.RunningPass != nil
@@ -55,40 +55,6 @@ func (b *Broker) newScrub() *scrub.Scrubber {
 			_, _ = b.cleaner.CleanNow(log.ID())
 		},
 	})
-}
-
-// damaged is called by the scrub when a segment's records are damaged. If the partition has enough
-// in-sync replicas without this log, the log stops, and if this broker leads the partition, another
-// leader is elected. Otherwise the log continues, so that its other records remain available (ADR
-// 0385).
-func (b *Broker) damaged(log *logstore.Log, base int64, places []inspect.Damage) {
-	switch {
-	case log.Fault() != nil:
-	case dispensable(b.image(), log.ID(), b.opts.NodeID):
-		log.StopDamaged(fmt.Errorf("%w: %v", errDamaged, places[0]))
-	default:
-		b.logger.Error("damaged log stays online: too few other replicas are in sync",
-			"partition", log.ID(), "segment", base)
-	}
-}
-
-// dispensable reports whether the partition has minInSyncReplicas in-sync replicas without the
-// broker self.
-func dispensable(image *metadata.Image, id logstore.PartitionID, self int32) bool {
-	topic := image.Topic(id.Topic)
-	if topic == nil || int(id.Index) >= len(topic.Partitions) {
-		return false
-	}
-	p := topic.Partitions[id.Index]
-	others := 0
-	for _, member := range p.ISR {
-		_, up := image.Broker(member)
-		if member != self && up && !slices.ContainsFunc(p.Fenced,
-			func(fenced metadata.InSync) bool { return fenced.Broker == member }) {
-			others++
-		}
-	}
-	return others >= max(1, topic.Settings.MinInSyncReplicas)
 }
 
 // scrubReportInterval is how often the scrub's state is compared with the last report.

@@ -14,23 +14,25 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
+var errDisk = errors.New("the disk has failed")
+
 // rep returns partition 0 of topic rep in the metadata.
 func (c *trio) rep() *metadata.Partition { return c.metadata.Image().Topic("rep").Partitions[0] }
 
-// stopLog stops the log of partition 0 of topic rep on a broker, as the scrub does.
+// stopLog stops the log of partition 0 of topic rep on a broker, as a failed disk does.
 func (c *trio) stopLog(id int32) {
 	c.t.Helper()
 	log := c.brokers[id].store.Log(logstore.PartitionID{Topic: "rep", Index: 0})
 	if log == nil {
 		c.t.Fatalf("broker %d has no log", id)
 	}
-	log.StopDamaged(errDamaged)
+	log.Fail(errDisk)
 }
 
 // restart restarts a broker whose log has stopped, so that its store was not closed cleanly.
 func (c *trio) restart(id int32) {
 	c.t.Helper()
-	if err := c.stops[id](); !errors.Is(err, errDamaged) {
+	if err := c.stops[id](); !errors.Is(err, errDisk) {
 		c.t.Errorf("stop broker %d: %v", id, err)
 	}
 	c.start(int(id), true)
@@ -123,7 +125,7 @@ func TestStoppedLastMember(t *testing.T) {
 		rows := c.brokers[leader].Report()
 		if slices.ContainsFunc(rows, func(row report.Partition) bool {
 			return row.Topic == "rep" && row.Partition == 0 &&
-				strings.Contains(row.Fault, errDamaged.Error())
+				strings.Contains(row.Fault, errDisk.Error())
 		}) {
 			return ""
 		}

@@ -2,9 +2,11 @@ package logstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/repair"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
@@ -21,12 +23,37 @@ type AtRest struct {
 // Repair rebuilds the derived file with the given extension from the data file. The caller has
 // verified the checksums of the data file; see package repair.
 func (s AtRest) Repair(ctx context.Context, extension string) error {
+	return s.repair().Replace(ctx, extension)
+}
+
+// ReplaceRecords replaces the damaged batches of the segment by those of another in-sync replica;
+// see repair.Records. The log must not be stopped.
+func (s AtRest) ReplaceRecords(ctx context.Context, source repair.Source) error {
+	l := s.log
+	if hw := l.HighWatermark(); s.handle.NextOffset() > hw {
+		return fmt.Errorf("%w: the segment is above the high watermark %d", repair.ErrSource, hw)
+	}
+	truncations := l.truncations.Load()
+	return repair.Records{Segment: s.repair(), Source: source, LogStart: l.LogStart(),
+		Cleaned:   s.Base < l.compaction.Progress.FirstDirtyIn(l.LogStart(), l.LogEnd()),
+		Compacted: l.Settings().Compact,
+		Swap: func(damaged, replacement []*segment.Segment) error {
+			return l.replaceIn(truncations, damaged, replacement)
+		},
+	}.Replace(ctx)
+}
+
+// MarkDamaged makes readers verify each batch of the segment before they return it.
+func (s AtRest) MarkDamaged() { s.handle.Damaged.Store(true) }
+
+// repair returns the segment as package repair uses it.
+func (s AtRest) repair() repair.Segment {
 	l := s.log
 	return repair.Segment{Handle: s.handle, Config: l.config.Load().indexes(l.env.segments),
 		Files: l.files, List: &l.list, Snapshots: &l.snapshots,
 		Sidecars: &l.compaction.Sidecars, Truncating: &l.truncating, Maintain: &l.maintain,
 		Mu: &l.mu, AtRest: func() bool { return slices.Contains(l.AtRest(), s) },
-	}.Replace(ctx, extension)
+	}
 }
 
 // AtRest returns the sealed segments that end at or below the recovery point on disk, in ascending
@@ -62,6 +89,6 @@ func (l *Log) StillAtRest(s AtRest) bool {
 // Dir returns the partition's directory.
 func (l *Log) Dir() string { return l.dir }
 
-// StopDamaged stops the log because a segment at rest is damaged: the log then rejects all appends,
-// and the partition is offline on this broker. Reads continue.
-func (l *Log) StopDamaged(cause error) { l.fault.Fail(cause) }
+// Fail stops the log as a failed disk does: the log then rejects all appends, and the partition is
+// offline on this broker. Reads continue. Only tests call it.
+func (l *Log) Fail(cause error) { l.fault.Fail(cause) }

@@ -84,24 +84,51 @@ func (p *partition) leaderLost(r *role, want *FetchPartition) bool {
 	return want.HighWater > p.log.LogEnd() && !r.lostSince(want.LastEpoch)
 }
 
-// noteLeaderLost stores that this leader has lost records, and ends its leadership. The next image
-// is applied to the partition even if it is unchanged, and Served then reports the loss.
+// noteLeaderLost stores that this leader has lost records, and ends its leadership.
 func (s *Set) noteLeaderLost(p *partition, r *role, want *FetchPartition, follower int32) {
-	if !p.foundLost.CompareAndSwap(false, true) {
-		return
-	}
-	r.leaderState.end()
 	cause := fmt.Sprintf("the log ends at %d, and broker %d knows of the high watermark %d",
 		p.log.LogEnd(), follower, want.HighWater)
-	s.logger.Error("leader has lost acknowledged records that a follower has", "partition", p.id,
-		"leaderEpoch", r.epoch, "logEnd", p.log.LogEnd(), "follower", follower,
-		"highWatermark", want.HighWater)
+	declared, err := s.declareLost(p, r, cause)
+	if declared {
+		s.logger.Error("leader has lost acknowledged records that a follower has", "partition", p.id,
+			"leaderEpoch", r.epoch, "logEnd", p.log.LogEnd(), "follower", follower,
+			"highWatermark", want.HighWater)
+	}
+	if err != nil {
+		s.logger.Warn("failed to store the loss of records", "partition", p.id, "error", err)
+	}
+}
+
+// declareLost stores that the log of a partition has lost records, and ends the leadership of this
+// broker. The next image is applied to the partition even if it is unchanged, and Served then
+// reports the loss. The result declared is false if another call has done the same.
+func (s *Set) declareLost(p *partition, r *role, cause string) (declared bool, err error) {
+	if !p.foundLost.CompareAndSwap(false, true) {
+		return false, nil
+	}
+	if r.leaderState != nil {
+		r.leaderState.end()
+	}
 	if err := p.log.Notes().SetLoss(cause); err != nil {
 		p.foundLost.Store(false)
-		s.logger.Warn("failed to store the loss of records", "partition", p.id, "error", err)
-		return
+		return true, err
 	}
 	s.lostLog()
+	return true, nil
+}
+
+// DeclareLost stores that the log of a partition has lost records that other replicas have. The log
+// leaves the ISR, is discarded and is copied again. If it may be the last copy, it is kept
+// (resolveLoss).
+func (s *Set) DeclareLost(id PartitionID, cause string) error {
+	p := s.view.Load().partitions[id]
+	if p == nil || p.log == nil || p.log.Notes().Loss() != "" {
+		return nil
+	}
+	s.logger.Error("the records of a log are damaged; it is copied again", "partition", id, "cause",
+		cause)
+	_, err := s.declareLost(p, p.role.Load(), cause)
+	return err
 }
 
 // errTruncatesCommitted is the error of a follower whose leader lacks records that were below the

@@ -12,8 +12,6 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-var errDamagedSegment = errors.New("damaged segment")
-
 // reportStopped reports a broker's stopped logs, as ReportServing does. It returns true if the
 // broker has left the ISR.
 func (n *nodes) reportStopped(id int32) (left bool) {
@@ -51,7 +49,7 @@ func TestStoppedFollowerLeavesWithoutWrites(t *testing.T) {
 		n := newNodes(t, 3, nil)
 		n.mustProduce(1, "a", "b", "c")
 		n.settle(time.Hour)
-		n.log(3).StopDamaged(errDamagedSegment)
+		n.log(3).Fail(errDisk)
 		if !n.reportStopped(3) {
 			t.Fatal("broker 3 has not left the ISR")
 		}
@@ -83,7 +81,7 @@ func TestStoppedFollowerIsRemovedDuringWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 3, nil)
 		n.mustProduce(1, "a")
-		n.log(3).StopDamaged(errDamagedSegment)
+		n.log(3).Fail(errDisk)
 		waiting := n.nodes[1].Append(AcksAll, []ProducePartition{{ID: partitionA,
 			Batch: batch(t, "b")}})
 		if !n.reportStopped(3) {
@@ -120,7 +118,7 @@ func TestStoppedFollowerDoesNotReturnWithOtherPartitions(t *testing.T) {
 			for range 100 + 10*i {
 				produce()
 			}
-			n.log(2).StopDamaged(errDamagedSegment)
+			n.log(2).Fail(errDisk)
 			synctest.Wait()
 			if !n.reportStopped(2) {
 				t.Fatal("broker 2 has not left the ISR")
@@ -145,12 +143,12 @@ func TestStoppedLogDoesNotLead(t *testing.T) {
 		n := newNodes(t, 2, nil)
 		n.mustProduce(1, "a")
 		n.settle(time.Second)
-		n.log(1).StopDamaged(errDamagedSegment)
+		n.log(1).Fail(errDisk)
 		served, err := n.nodes[1].Apply(n.meta.image())
 		if err != nil || len(served) != 1 || !served[0].Stopped {
 			t.Errorf("the leader reported %+v, %v", served, err)
 		}
-		n.log(2).StopDamaged(errDamagedSegment)
+		n.log(2).Fail(errDisk)
 		n.change(func(p *metadata.Partition) { p.Leader, p.LeaderEpoch = 2, p.LeaderEpoch+1 })
 		if !n.reportStopped(2) {
 			t.Error("the elected broker has not left the ISR")

@@ -193,9 +193,8 @@ func (e *environment) networkFailure(t *testing.T, failure networkFailure) {
 		e.mustCall(t, "GET", "stats", "topic", failover).longest())
 }
 
-// observe waits for cutFor. It returns two durations, measured from began: until the operator
-// marked the broker as isolated, and until the broker led no partition. A duration is 0 if the
-// event did not happen.
+// observe waits for cutFor. It returns two times since began: when the operator marked the broker
+// as isolated, and when the broker led no partition any more; 0 if this did not happen.
 func (e *environment) observe(t *testing.T, v victim, began time.Time) (marked,
 	replaced time.Duration) {
 	t.Helper()

@@ -43,7 +43,7 @@ spec: {cluster: smoke, authentication: {type: Tls}, acls: [
   {resource: {type: Topic, name: orders}, operations: [Read, Write]}]}
 `
 
-// files reads a user's files, which the process has written to its data directory.
+// files are a user's files.
 type files struct {
 	t   *testing.T
 	dir string
@@ -120,8 +120,7 @@ func (f files) login() kgo.Opt {
 		Pass: string(f.read("password"))}.AsSha512Mechanism())
 }
 
-// TestSecuredProcessAcceptsModernTLSOnly checks, by a scan of each broker's listeners, that they
-// accept only modern TLS versions and cipher suites.
+// TestSecuredProcessAcceptsModernTLSOnly scans the listeners of each broker.
 func TestSecuredProcessAcceptsModernTLSOnly(t *testing.T) {
 	t.Parallel()
 	s := process.NewSetup(t, 2, secured)

@@ -271,6 +271,13 @@ func (s *Slice) fill(first segmentlist.Batch, limit int64, bytesMax int, wholeFi
 	if err != nil {
 		return err
 	}
+	if first.Handle.Damaged.Load() {
+		var whole int64
+		if whole, err = undamagedEnd(first, end); err != nil {
+			return err
+		}
+		end, truncated = whole, truncated || whole < end
+	}
 	file, err := first.Handle.File().Pin()
 	if err != nil {
 		return err
@@ -297,4 +304,28 @@ func rangeEnd(first segmentlist.Batch, limit, bytesMax int64) (end int64, trunca
 		return end, true, err
 	}
 	return end, false, nil
+}
+
+// undamagedEnd returns the end of the batches from first on, at most the position end, whose
+// checksums are correct and whose offsets ascend. It fails with record.ErrCorrupt if the first one
+// is damaged.
+func undamagedEnd(first segmentlist.Batch, end int64) (int64, error) {
+	for batch := first; ; {
+		if err := batch.CheckCRC(); err != nil {
+			if batch.Header.Position > first.Header.Position {
+				return batch.Header.Position, nil
+			}
+			return 0, err
+		}
+		next := batch.Header.Position + int64(batch.Header.SizeBytes)
+		if next >= end {
+			return end, nil
+		}
+		last := batch.Header.LastOffset()
+		var err error
+		batch.Header, err = batch.Handle.HeaderAt(next)
+		if err != nil || batch.Header.BaseOffset() <= last {
+			return next, nil //nolint:nilerr // a read that begins there returns the error
+		}
+	}
 }

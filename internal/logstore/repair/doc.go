@@ -1,13 +1,16 @@
-// Package repair replaces derived files of a segment at rest by files that are computed from its
-// data file (ADR 0387).
+// Package repair replaces damaged files of a segment at rest. Derived files are computed from the
+// data file (Segment, ADR 0387). Damaged batches of the data file are replaced by those of another
+// in-sync replica (Records, ADR 0389).
 //
 // # Invariants
 //
 //   - The computation holds no lock. The rename of the new file, or the removal of the old one, is
 //     the commit point. The commit point is executed while no retention, truncation or swap runs,
-//     and only if the log still has the segment.
-//   - A data file is never changed.
+//     and only if the log still has the segment. A new data file is swapped in like the output of
+//     a pass (docs/format/swap.md).
 //   - A crash leaves either the old or the new file.
+//   - The new data file contains no record that this replica has removed, and lacks no record of
+//     the old one that the other replica has.
 //
 // # Locks
 //

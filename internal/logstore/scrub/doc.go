@@ -20,8 +20,11 @@
 //   - Damage of a segment is reported only if the log has the same segment before and after the
 //     check, and if a second check finds damage, too. Otherwise a swap, retention or a truncation
 //     that runs meanwhile would look like damage.
-//   - The scrub changes only its own file, and damaged derived files in a segment without damaged
-//     records (package repair). Such a file counts as repaired only after another check.
+//   - The scrub changes only its own file and damaged files of segments (package repair). It
+//     replaces derived files only in segments without damaged records. A file counts as repaired
+//     only after another check.
+//   - Once damaged records were found in a segment, readers verify each batch of this segment.
+//     After a restart, the segments of State.Damaged are marked before the first check.
 //
 // # Locks
 //

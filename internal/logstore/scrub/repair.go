@@ -13,8 +13,13 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// repairedMax is the maximum number of repairs that the state contains.
-const repairedMax = 16
+const (
+	// repairedMax is the number of repairs that the state contains.
+	repairedMax = 16
+	// replaceDelay is the delay after records could not be replaced, usually because no other
+	// replica is in sync. Each attempt reads the whole segment.
+	replaceDelay = 5 * time.Minute
+)
 
 // repair replaces the damaged files of a segment, all of which are derived from the segment's data
 // file, checks them again, and records the result. If a pass of the cleaner runs in the log, or if
@@ -22,7 +27,7 @@ const repairedMax = 16
 func (s *Scrubber) repair(ctx context.Context, log *logstore.Log, t Target,
 	places []inspect.Damage) {
 	if s.opts.Cleaning(log) {
-		s.recheckLater(t)
+		s.recheckLater(t, retryDelay)
 		return
 	}
 	files := damagedFiles(places)
@@ -33,7 +38,7 @@ func (s *Scrubber) repair(ctx context.Context, log *logstore.Log, t Target,
 		}
 		err := sealed.Repair(ctx, filepath.Ext(file))
 		if errors.Is(err, segmentlist.ErrChanged) {
-			s.recheckLater(t)
+			s.recheckLater(t, retryDelay)
 			return
 		}
 		if err != nil {
@@ -41,30 +46,58 @@ func (s *Scrubber) repair(ctx context.Context, log *logstore.Log, t Target,
 			return
 		}
 	}
-	left, err := s.check(t)
-	if err != nil || len(left) > 0 {
-		s.opts.Logger.Warn("damage remains after a repair", "partition", t.id(), "segment", t.Base,
-			"places", left, "error", err)
-		return
-	}
-	s.repaired.Add(int64(len(files)))
-	s.update(func(state State) State { return state.Mended(t, time.Now()) })
-	s.opts.Logger.Warn("damage at rest repaired", "partition", t.id(), "segment", t.Base, "files",
-		files)
-	s.save(time.Now(), true)
-	if slices.ContainsFunc(files, func(file string) bool {
+	if s.mended(t, files) && slices.ContainsFunc(files, func(file string) bool {
 		return filepath.Ext(file) == segment.DeadExtension
 	}) {
 		s.opts.Clean(log)
 	}
 }
 
-// recheckLater makes Run check a target again after retryDelay.
-func (s *Scrubber) recheckLater(t Target) {
+// replace replaces the damaged records of a segment by those of another replica. If that fails, the
+// target is checked again later.
+func (s *Scrubber) replace(ctx context.Context, log *logstore.Log, t Target,
+	places []inspect.Damage) {
+	sealed, exists := atRest(log, t.Base)
+	if !exists {
+		return
+	}
+	sealed.MarkDamaged()
+	err := s.opts.Replace(ctx, log, sealed, places)
+	switch {
+	case err == nil:
+		s.mended(t, damagedFiles(places))
+	case errors.Is(err, segmentlist.ErrChanged):
+		s.recheckLater(t, retryDelay)
+	default:
+		s.opts.Logger.Warn("failed to replace damaged records", "partition", t.id(), "segment",
+			t.Base, "error", err)
+		s.recheckLater(t, replaceDelay)
+	}
+}
+
+// mended checks a target whose damaged files were replaced, and records the repair. It returns
+// false if damage remains.
+func (s *Scrubber) mended(t Target, files []string) bool {
+	left, err := s.check(t)
+	if err != nil || len(left) > 0 {
+		s.opts.Logger.Warn("damage remains after a repair", "partition", t.id(), "segment", t.Base,
+			"places", left, "error", err)
+		return false
+	}
+	s.repaired.Add(int64(len(files)))
+	s.update(func(state State) State { return state.Mended(t, time.Now()) })
+	s.opts.Logger.Warn("damage at rest repaired", "partition", t.id(), "segment", t.Base, "files",
+		files)
+	s.save(time.Now(), true)
+	return true
+}
+
+// recheckLater makes Run check a target again after a delay.
+func (s *Scrubber) recheckLater(t Target, delay time.Duration) {
 	if !slices.Contains(s.recheck, t) {
 		s.recheck = append(s.recheck, t)
 	}
-	s.recheckAt = time.Now().Add(retryDelay)
+	s.recheckAt = time.Now().Add(delay)
 }
 
 // visitAgain checks the next target in recheck, and returns how long to wait afterwards. If the
@@ -74,7 +107,7 @@ func (s *Scrubber) visitAgain(ctx context.Context) (wait time.Duration) {
 	next := s.recheck[0]
 	s.recheck = s.recheck[1:]
 	if s.waitsForPass(next) {
-		s.recheckLater(next)
+		s.recheckLater(next, retryDelay)
 		return 0
 	}
 	if wait = s.visit(ctx, next); wait > 0 {

@@ -46,9 +46,11 @@ type Options struct {
 	Logger *slog.Logger
 	// Busy reports whether more urgent work needs the disk. The rate is then lower.
 	Busy func() bool
-	// Damaged is called by Run for each segment with damaged records: when the damage is found, and
-	// again at each later check that finds it.
-	Damaged func(log *logstore.Log, base int64, places []inspect.Damage)
+	// Replace replaces the damaged records of a segment by those of another replica
+	// (logstore.AtRest.ReplaceRecords). Run calls it when damage is found, and again in each later
+	// check that finds it.
+	Replace func(ctx context.Context, log *logstore.Log, damaged logstore.AtRest,
+		places []inspect.Damage) error
 	// Cleaning reports whether a pass of the cleaner runs in a log. Meanwhile the log's files are
 	// not repaired.
 	Cleaning func(log *logstore.Log) bool
@@ -164,6 +166,11 @@ func (s *Scrubber) Run(ctx context.Context) {
 		}}}
 	for _, d := range s.State().Damaged {
 		s.recheck = append(s.recheck, d.Target)
+		if log := s.store.Log(d.id()); log != nil && d.Retained == "" && ofRecords(d.Places) {
+			if sealed, exists := atRest(log, d.Base); exists {
+				sealed.MarkDamaged()
+			}
+		}
 	}
 	for ctx.Err() == nil {
 		var wait time.Duration
@@ -294,7 +301,7 @@ func (s *Scrubber) visit(ctx context.Context, t Target) time.Duration {
 	switch log := s.store.Log(t.id()); {
 	case log == nil || t.Base < 0 || t.Retained != "":
 	case ofRecords(places):
-		s.opts.Damaged(log, t.Base, places)
+		s.replace(ctx, log, t, places)
 	default:
 		s.repair(ctx, log, t, places)
 	}

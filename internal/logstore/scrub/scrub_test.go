@@ -35,6 +35,8 @@ var (
 	quiet   = slog.New(slog.DiscardHandler)
 )
 
+var errNoReplica = errors.New("there is no other replica")
+
 func idle(*logstore.Log) bool { return false }
 
 // fixture is a store with two logs: a compacted log, which was cleaned and contains aborted
@@ -106,10 +108,12 @@ func start(t *testing.T, f *fixture, damaged func(*logstore.Log, int64)) (s *Scr
 	stop func()) {
 	t.Helper()
 	return startWith(t, f, func(o *Options) {
-		o.Damaged = func(log *logstore.Log, base int64, _ []inspect.Damage) {
+		o.Replace = func(_ context.Context, log *logstore.Log, sealed logstore.AtRest,
+			_ []inspect.Damage) error {
 			if damaged != nil {
-				damaged(log, base)
+				damaged(log, sealed.Base)
 			}
+			return errNoReplica
 		}
 	})
 }
@@ -119,7 +123,9 @@ func startWith(t *testing.T, f *fixture, change func(*Options)) (s *Scrubber, st
 	t.Helper()
 	options := Options{FS: f.fs, Dir: dataDir, Logger: quiet,
 		Busy: func() bool { return false }, Cleaning: idle, Clean: func(*logstore.Log) {},
-		Damaged: func(*logstore.Log, int64, []inspect.Damage) {}}
+		Replace: func(context.Context, *logstore.Log, logstore.AtRest, []inspect.Damage) error {
+			return errNoReplica
+		}}
 	change(&options)
 	s = New(f.store, options)
 	s.settled = 0
@@ -303,8 +309,10 @@ func TestRestartContinuesARoundAndRechecksDamage(t *testing.T) {
 	reported := make(chan int64, 100)
 	s = New(f.store, Options{FS: mem, Dir: dataDir, Logger: quiet,
 		Busy: func() bool { return false }, Cleaning: idle, Clean: func(*logstore.Log) {},
-		Damaged: func(_ *logstore.Log, base int64, _ []inspect.Damage) {
-			reported <- base
+		Replace: func(_ context.Context, _ *logstore.Log, sealed logstore.AtRest,
+			_ []inspect.Damage) error {
+			reported <- sealed.Base
+			return errNoReplica
 		}})
 	if got := s.State(); !got.Began.Equal(before.Began) || len(got.Damaged) != 1 {
 		t.Fatalf("state after a restart: %+v, want %+v", got, before)

@@ -11,7 +11,6 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
-	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -172,8 +171,8 @@ func TestRewrittenFilesAreNoDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	f := open(t, mem)
 	log := f.create(t, events, storetest.Settings(func(*topicconfig.Settings) {}))
-	s, _ := startWith(t, f, func(o *Options) {
-		o.Damaged = func(_ *logstore.Log, _ int64, places []inspect.Damage) { t.Error(places) }
+	s, _ := start(t, f, func(log *logstore.Log, base int64) {
+		t.Errorf("segment %d of %s reported as damaged", base, log.ID())
 	})
 	for i := range int32(20) {
 		if err := log.Notes().SetCopyGap(i); err != nil {

@@ -24,6 +24,9 @@ type Handle struct {
 	// Doomed is set when the segment is removed from the log and its files are to be deleted.
 	Doomed atomic.Bool
 	logger *slog.Logger
+	// Damaged is set when damage was found in the batches. Readers then verify the checksum of each
+	// batch before the batch leaves the broker.
+	Damaged atomic.Bool
 	// Sidecar is the state of the segment's key sidecar; nil until the state was read from the
 	// directory.
 	Sidecar atomic.Pointer[Sidecar]

@@ -244,10 +244,9 @@ func testServing(c *cluster) {
 	}
 }
 
-// testStoppedLogs checks what happens when the logs of a partition stop on all brokers, one after
-// the other. A follower leaves the ISR at once. The leader hands over its leadership. The last
-// member remains in the ISR, although it never served. When the log of another broker works again,
-// this broker joins the ISR, and then the last member leaves.
+// testStoppedLogs: the logs of a partition stop on all brokers, one after the other. A follower
+// leaves the ISR at once, the leader hands over, and the last member remains, although it never
+// served. A broker whose log works again joins, and then the other one leaves.
 func testStoppedLogs(c *cluster) {
 	all := c.startAll()
 	created := all[0].create("a", 1)

@@ -1,0 +1,128 @@
+// Package damage replaces damaged records of a broker's logs by those of other brokers.
+package damage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"heartwood.dev/heartwood/internal/handler/data"
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/logstore/repair"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+const (
+	// timeout limits the time to connect to another replica, and the time of each read.
+	timeout = 30 * time.Second
+	// bytesMax is the size of one read from another replica.
+	bytesMax = 1 << 20
+)
+
+// Replacer replaces damaged records by those of other in-sync replicas.
+type Replacer struct {
+	NodeID int32
+	Image  func() *metadata.Image
+	Dial   func(ctx context.Context, to metadata.Broker) (*wire.Peer, error)
+	// DeclareLost makes the replica leave the ISR and copy the leader's log again
+	// (replica.Set.DeclareLost).
+	DeclareLost func(id logstore.PartitionID, cause string) error
+}
+
+// Replace replaces the damaged records of a segment by those of the first other in-sync replica
+// that has them. Neither the leader nor the ISR changes meanwhile, because the log does not serve
+// the damaged batches.
+//
+// If the replicas cannot replace these records alone, the log is declared lost, unless the
+// partition needs this replica (dispensable). See ADR 0389.
+func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logstore.AtRest,
+	places []inspect.Damage) error {
+	if err := log.Fault(); err != nil {
+		return err // only a restart can recover the log
+	}
+	image := r.Image()
+	err := fmt.Errorf("%w: no other replica is in sync", repair.ErrSource)
+	for _, from := range othersInSync(image, log.ID(), r.NodeID) {
+		err = r.replaceFrom(ctx, from, image.Topic(log.ID().Topic), log.ID().Index, damaged)
+		if !errors.Is(err, repair.ErrSource) {
+			break
+		}
+	}
+	if errors.Is(err, repair.ErrUnknownContent) && dispensable(image, log.ID(), r.NodeID) {
+		return errors.Join(err, r.DeclareLost(log.ID(), places[0].String()))
+	}
+	return err
+}
+
+// replaceFrom replaces the damaged records of a segment by those of one other replica.
+func (r Replacer) replaceFrom(ctx context.Context, from metadata.Broker, topic *metadata.Topic,
+	partition int32, damaged logstore.AtRest) error {
+	dialing, cancel := context.WithTimeout(ctx, timeout)
+	peer, err := r.Dial(dialing, from)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("%w: connect to broker %d: %w", repair.ErrSource, from.ID, err)
+	}
+	defer func() { _ = peer.Close() }()
+	return damaged.ReplaceRecords(ctx, recordSource{peer, topic.ID, partition, from.ID})
+}
+
+// recordSource is a replica on another broker.
+type recordSource struct {
+	peer      *wire.Peer
+	topic     metadata.ID
+	partition int32
+	broker    int32
+}
+
+// Read implements repair.Source.
+func (s recordSource) Read(ctx context.Context, offset int64) (repair.Read, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	body, err := s.peer.Do(ctx, data.RecordsCall(s.topic, s.partition, offset, bytesMax))
+	var batches []byte
+	var highWatermark int64
+	if err == nil {
+		batches, highWatermark, err = data.DecodeRecords(body)
+	}
+	if err != nil {
+		return repair.Read{}, fmt.Errorf("%w: read offset %d from broker %d: %w", repair.ErrSource,
+			offset, s.broker, err)
+	}
+	return repair.Read{Batches: batches, HighWatermark: highWatermark}, nil
+}
+
+// othersInSync returns the brokers, the leader first, that are up and in the ISR of a partition and
+// not fenced in it, without the broker self.
+func othersInSync(image *metadata.Image, id logstore.PartitionID, self int32) []metadata.Broker {
+	topic := image.Topic(id.Topic)
+	if topic == nil || int(id.Index) >= len(topic.Partitions) {
+		return nil
+	}
+	p := topic.Partitions[id.Index]
+	var others []metadata.Broker
+	for _, member := range p.ISR {
+		broker, up := image.Broker(member)
+		if member == self || !up || slices.ContainsFunc(p.Fenced,
+			func(fenced metadata.InSync) bool { return fenced.Broker == member }) {
+			continue
+		}
+		if member == p.Leader {
+			others = slices.Insert(others, 0, broker)
+		} else {
+			others = append(others, broker)
+		}
+	}
+	return others
+}
+
+// dispensable reports whether the partition has minInSyncReplicas without the broker self.
+func dispensable(image *metadata.Image, id logstore.PartitionID, self int32) bool {
+	topic := image.Topic(id.Topic)
+	return topic != nil &&
+		len(othersInSync(image, id, self)) >= max(1, topic.Settings.MinInSyncReplicas)
+}

@@ -1,0 +1,56 @@
+package data
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"heartwood.dev/heartwood/internal/handler/api"
+	"heartwood.dev/heartwood/internal/metadata"
+	"heartwood.dev/heartwood/internal/wire"
+)
+
+// A broker with damaged records reads them from another in-sync replica, whether or not that one
+// leads the partition. It fetches as a consumer does (KIP-392), because a fetch as a follower would
+// report offsets and is accepted by the leader only.
+
+// RecordsCall returns the Fetch request for one partition from an offset on, with isolation level
+// read_uncommitted. The response contains at most bytesMax bytes, or one batch.
+func RecordsCall(topic metadata.ID, partition int32, offset int64, bytesMax int32) wire.Call {
+	req := kmsg.NewPtrFetchRequest()
+	req.Version, req.MaxBytes, req.SessionEpoch = followerFetchVersion, bytesMax, -1
+	wanted := kmsg.NewFetchRequestTopicPartition()
+	wanted.Partition, wanted.FetchOffset, wanted.PartitionMaxBytes = partition, offset, bytesMax
+	requested := kmsg.NewFetchRequestTopic()
+	requested.TopicID = topic
+	requested.Partitions = append(requested.Partitions, wanted)
+	req.Topics = append(req.Topics, requested)
+	return wire.Call{Key: api.KeyFetch, Version: followerFetchVersion, Flexible: true,
+		Append: req.AppendTo}
+}
+
+// errNoPartition is the error of a response without the requested partition.
+var errNoPartition = errors.New("the response does not contain the partition")
+
+// DecodeRecords returns the batches in the response to a RecordsCall, which alias body, and the
+// high watermark.
+func DecodeRecords(body []byte) (batches []byte, highWatermark int64, err error) {
+	if err := fetchResponseShape.Check(followerFetchVersion, true, body); err != nil {
+		return nil, 0, err
+	}
+	answer := kmsg.FetchResponse{Version: followerFetchVersion}
+	if err := answer.ReadFrom(body); err != nil {
+		return nil, 0, err
+	}
+	if answer.ErrorCode != 0 {
+		return nil, 0, peerError(answer.ErrorCode)
+	}
+	if len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1 {
+		return nil, 0, errNoPartition
+	}
+	p := &answer.Topics[0].Partitions[0]
+	if p.ErrorCode != 0 {
+		return nil, 0, peerError(p.ErrorCode)
+	}
+	return p.RecordBatches, p.HighWatermark, nil
+}

@@ -1,0 +1,350 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"heartwood.dev/heartwood/internal/compress"
+	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/swap"
+	"heartwood.dev/heartwood/internal/record"
+)
+
+// ErrUnknownContent is returned if it is unknown which records the damaged batches contained: the
+// segment was cleaned, and has no valid key sidecar. Another replica may still have records that
+// this one has removed together with their tombstones, so its records must not be copied alone.
+var ErrUnknownContent = errors.New("the content of the damaged batches is unknown")
+
+// Records replaces the data file of a segment at rest by one without its damaged batches, whose
+// records another replica provides.
+type Records struct {
+	Segment
+	Source Source
+	// Cleaned is set if the segment is below the first dirty offset, so that passes have removed
+	// records of it. Compacted is set if an unfinished pass may have removed some above it.
+	Cleaned, Compacted bool
+	// LogStart is the log start offset: damaged batches below it are dropped.
+	LogStart int64
+	// Swap replaces the segment by another one with the same base offset. It owns the replacement.
+	Swap func(damaged, replacement []*segment.Segment) error
+}
+
+// Replace writes the new segment beside the old one and swaps the two. It replaces damaged batches
+// as follows:
+//
+//   - If the segment has a valid key sidecar, the sidecar shows the offsets, the size and the
+//     checksum of each batch. Replace keeps the batches that match, and reads the other ones from
+//     the source. Replicas are cleaned independently, so the batch of the source may contain other
+//     records. The new batch contains the records that both the sidecar and the source have. The
+//     source has removed the others because newer records supersede them.
+//   - Otherwise, if the segment is in the dirty section, Replace reads all its batches from the
+//     source. Records that return are cleaned again. If the topic is compacted, a transactional
+//     batch fails with ErrUnknownContent: if its transaction was aborted, this log may have removed
+//     the index entry of the transaction.
+//   - Otherwise Replace fails with ErrUnknownContent.
+//
+// So no deleted key and no aborted record returns. Replace fails with ErrSource if the source
+// cannot provide the records, and with segmentlist.ErrChanged if the log no longer has the segment.
+// After an error nothing is changed.
+func (r Records) Replace(ctx context.Context) error {
+	held, err := r.hold()
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	if err := r.Handle.TxnIndexDamaged(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnknownContent, err)
+	}
+	old := r.Handle.Segment
+	out, err := segment.Create(r.Files.FS, r.Files.Path, old.Base(), swap.CleanedSuffix, r.Config)
+	if err != nil {
+		return fmt.Errorf("create segment %d: %w", old.Base(), err)
+	}
+	if err := r.write(ctx, out); err != nil {
+		return errors.Join(fmt.Errorf("replace the records of segment %d: %w", old.Base(), err),
+			swap.Discard([]*segment.Segment{out}))
+	}
+	return r.Swap([]*segment.Segment{old}, []*segment.Segment{out})
+}
+
+// write writes and seals the new segment.
+func (r Records) write(ctx context.Context, out *segment.Segment) error {
+	from := &cursor{source: r.Source}
+	guide, err := r.guide(ctx)
+	switch {
+	case err == nil:
+		err = errors.Join(r.mend(ctx, out, from, guide), guide.sidecar.Close())
+	case errors.Is(err, ErrUnknownContent) && !r.Cleaned:
+		err = r.copyAll(ctx, out, from)
+	}
+	if err == nil {
+		err = r.copyAborted(out)
+	}
+	if err != nil {
+		return err
+	}
+	return out.Seal()
+}
+
+// copyAborted adds the aborted transactions to the new segment whose markers it contains. If the
+// source has removed a marker, no replica has records of the transaction: both wait for the
+// replicated cleaning progress (docs/replication-compacted.md).
+func (r Records) copyAborted(out *segment.Segment) error {
+	markers := map[int64]bool{}
+	if r.Handle.AbortedCount() > 0 {
+		for position := int64(0); position < out.SizeBytes(); {
+			header, err := out.HeaderAt(position)
+			if err != nil {
+				return err
+			}
+			if header.Control() {
+				markers[header.LastOffset()] = true
+			}
+			position += int64(header.SizeBytes)
+		}
+	}
+	var failed error
+	_, err := r.Handle.Aborted(out.Base(), math.MaxInt64, func(a segment.AbortedTxn) {
+		if failed == nil && markers[a.LastOffset] {
+			failed = out.AddAborted(a)
+		}
+	})
+	return errors.Join(err, failed)
+}
+
+// copyAll writes all batches of the segment's offsets that the source has.
+func (r Records) copyAll(ctx context.Context, out *segment.Segment, from *cursor) error {
+	end := r.Handle.NextOffset()
+	for offset := max(out.Base(), r.LogStart); offset < end; {
+		b, found, err := from.next(ctx, offset, end)
+		if err != nil || !found {
+			return err
+		}
+		if b.BaseOffset() < out.Base() {
+			return fmt.Errorf("%w: its batch of offsets %d to %d begins below the segment",
+				ErrSource, b.BaseOffset(), b.LastOffset())
+		}
+		if r.Compacted && b.Transactional() && !b.Control() {
+			return fmt.Errorf("%w: without a key sidecar, transactional batches are not copied alone",
+				ErrUnknownContent)
+		}
+		if err := out.Append(b); err != nil {
+			return err
+		}
+		offset = b.NextOffset()
+	}
+	return nil
+}
+
+// guide is what a segment should contain, and which of its batches are damaged.
+type guide struct {
+	sidecar *keys.Reader
+	damaged map[int64]bool // positions of the batches that do not match the sidecar
+	// hashes contains the hash of each record with a key in the damaged batches, by ordinal.
+	hashes map[uint32]keys.Hash
+}
+
+// damagedRecordsMax is the maximum number of records in damaged batches whose keys are compared.
+// It limits the memory to about 40 MB.
+const damagedRecordsMax = 1 << 20
+
+// guide opens the key sidecar and compares all batches with it. It fails with ErrUnknownContent if
+// there is no valid sidecar, or if not a single batch matches it: the sidecar may then belong to
+// other data.
+func (r Records) guide(ctx context.Context) (g guide, err error) {
+	// The sidecar is not verified by checksums in the data file, which may be the damaged ones.
+	sidecar, err := r.Sidecars.Open(r.Handle, false)
+	if err != nil {
+		return g, fmt.Errorf("%w: %w", ErrUnknownContent, err)
+	}
+	g = guide{sidecar, map[int64]bool{}, map[uint32]keys.Hash{}}
+	if err = r.compare(ctx, g); err != nil {
+		return g, errors.Join(err, sidecar.Close())
+	}
+	return g, nil
+}
+
+// compare adds to a guide the batches that do not match its sidecar, and the keys of their records.
+func (r Records) compare(ctx context.Context, g guide) error {
+	ordinals := map[uint32]bool{}
+	matches := 0
+	batches := g.sidecar.Batches()
+	for batches.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		b := batches.Batch()
+		if _, err := r.own(b); err == nil {
+			matches++
+			continue
+		}
+		g.damaged[b.Position] = true
+		for i := range b.Records {
+			ordinals[b.FirstOrdinal+uint32(i)] = true
+		}
+		if len(ordinals) > damagedRecordsMax {
+			return fmt.Errorf("%w: more than %d records are damaged", ErrUnknownContent,
+				damagedRecordsMax)
+		}
+	}
+	err := batches.Err()
+	if err == nil && matches == 0 {
+		err = errors.New("no batch matches the key sidecar")
+	}
+	if err == nil {
+		entries := g.sidecar.Entries(keys.AllHashes)
+		for entries.Next() {
+			if e := entries.Entry(); ordinals[e.Ordinal] {
+				g.hashes[e.Ordinal] = e.Hash
+			}
+		}
+		err = entries.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnknownContent, err)
+	}
+	return nil
+}
+
+// mend writes the batches that match the sidecar, and replacements of the other ones.
+func (r Records) mend(ctx context.Context, out *segment.Segment, from *cursor, g guide) error {
+	m := mender{guide: g, hasher: r.Sidecars.Salt.Load().Hasher(),
+		builder: record.NewBuilder(compress.None, compress.LevelDefault)}
+	defer m.builder.Release()
+	batches := g.sidecar.Batches()
+	for batches.Next() {
+		b := batches.Batch()
+		if !g.damaged[b.Position] {
+			own, err := r.own(b)
+			if err == nil {
+				err = out.Append(own)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if b.LastOffset < r.LogStart {
+			continue
+		}
+		got, found, err := from.next(ctx, b.BaseOffset, b.LastOffset+1)
+		if err == nil && found { // else the source has removed all records of the batch
+			err = m.append(out, b, got)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return batches.Err()
+}
+
+// own returns a batch of the damaged segment, or the reason why it does not match the sidecar.
+func (r Records) own(want keys.Batch) (record.Batch, error) {
+	content := make([]byte, want.SizeBytes)
+	if _, err := r.Handle.File().ReadAt(content, want.Position); err != nil {
+		return nil, fmt.Errorf("read the batch at %d: %w", want.Position, err)
+	}
+	b, rest, err := record.Next(content)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rest) > 0 || b.BaseOffset() != want.BaseOffset || b.CRC() != want.CRC ||
+		b.LeaderEpoch() != want.LeaderEpoch:
+		return nil, fmt.Errorf("%w: the batch at %d differs from the key sidecar", record.ErrCorrupt,
+			want.Position)
+	}
+	return b, b.CheckCRC()
+}
+
+// mender writes replacements of damaged batches.
+type mender struct {
+	guide
+	hasher  keys.Hasher
+	builder *record.Builder
+}
+
+// append writes the batch got of the source in place of the damaged batch want.
+func (m *mender) append(out *segment.Segment, want keys.Batch, got record.Batch) error {
+	switch {
+	case got.BaseOffset() != want.BaseOffset || got.LastOffset() != want.LastOffset ||
+		got.Control() != (want.Marker != keys.NoMarker):
+		return fmt.Errorf("%w: its batch of offsets %d to %d differs from %d to %d", ErrSource,
+			got.BaseOffset(), got.LastOffset(), want.BaseOffset, want.LastOffset)
+	case got.CRC() == want.CRC && len(got) == want.SizeBytes, got.Control():
+		return out.Append(got)
+	case want.Opaque:
+		return fmt.Errorf("%w: the batch of offsets %d to %d is too large for a key sidecar",
+			ErrUnknownContent, want.BaseOffset, want.LastOffset)
+	}
+	kept, all, err := m.keep(want, got)
+	switch {
+	case err != nil:
+		return err
+	case all:
+		return out.Append(got)
+	case len(kept) == 0:
+		return nil
+	}
+	m.builder.SetCodec(got.Codec(), compress.LevelDefault)
+	m.builder.Reset(record.IdentityOf(got))
+	err = got.Records(segmentlist.DecompressedBytesMax, func(rec *record.Record) error {
+		if kept[rec.Offset] {
+			m.builder.Add(rec)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	parts, err := m.builder.Encode()
+	if err != nil {
+		return err
+	}
+	return out.AppendParts(parts)
+}
+
+// keyOf identifies the key of a record; the zero value stands for a record without a key.
+type keyOf struct {
+	hash  keys.Hash
+	keyed bool
+}
+
+// keep returns the offsets of the records of got that the damaged batch also contained, and whether
+// these are all records of got. The sidecar contains the keys, not the offsets. If a batch contains
+// several records with one key, cleaning has removed the earlier ones first.
+func (m *mender) keep(want keys.Batch, got record.Batch) (kept map[int64]bool, all bool,
+	err error) {
+	left := map[keyOf]int{}
+	for i := range want.Records {
+		hash, keyed := m.hashes[want.FirstOrdinal+uint32(i)]
+		left[keyOf{hash, keyed}]++
+	}
+	type found struct {
+		offset int64
+		key    keyOf
+	}
+	var records []found
+	err = got.Records(segmentlist.DecompressedBytesMax, func(rec *record.Record) error {
+		key := keyOf{}
+		if rec.Key != nil {
+			key = keyOf{m.hasher.Hash(rec.Key), true}
+		}
+		records = append(records, found{rec.Offset, key})
+		return nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: batch at offset %d: %w", ErrSource, got.BaseOffset(), err)
+	}
+	kept = map[int64]bool{}
+	for i := len(records) - 1; i >= 0; i-- {
+		if r := records[i]; left[r.key] > 0 {
+			left[r.key]--
+			kept[r.offset] = true
+		}
+	}
+	return kept, len(kept) == len(records), nil
+}

@@ -1,0 +1,281 @@
+package scrub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner"
+	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/logstore/repair"
+	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/record"
+	"heartwood.dev/heartwood/internal/topicconfig"
+	"heartwood.dev/heartwood/internal/vfs"
+	"heartwood.dev/heartwood/test/kit/await"
+	"heartwood.dev/heartwood/test/kit/seed"
+	"heartwood.dev/heartwood/test/kit/storetest"
+)
+
+// logSource is a replica on the same machine.
+type logSource struct{ *logstore.Log }
+
+func (s logSource) Read(_ context.Context, offset int64) (repair.Read, error) {
+	slice, err := s.Log.Read(offset, s.HighWatermark(), 700, true)
+	if err != nil {
+		return repair.Read{}, fmt.Errorf("%w: %w", repair.ErrSource, err)
+	}
+	defer slice.Release()
+	batches := make([]byte, slice.Length)
+	if slice.Length > 0 {
+		_, err = slice.File.ReadAt(batches, slice.Position)
+	}
+	return repair.Read{Batches: batches, HighWatermark: slice.HighWatermark}, err
+}
+
+// replicas are two logs of the same partition, which are cleaned independently.
+type replicas struct {
+	disks    [2]*vfs.Mem
+	stores   [2]*logstore.Store
+	logs     [2]*logstore.Log
+	cleaners [2]*cleaner.Cleaner
+}
+
+func openReplicas(t *testing.T, settings topicconfig.Settings) *replicas {
+	t.Helper()
+	r := &replicas{}
+	for i := range r.logs {
+		r.disks[i] = vfs.NewMem()
+		f := open(t, r.disks[i])
+		r.stores[i], r.logs[i] = f.store, f.create(t, tickets, settings)
+		r.cleaners[i] = cleaner.New(f.store, cleaner.Options{Logger: quiet,
+			Interval: time.Millisecond})
+	}
+	if err := r.logs[0].Lead(1); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// replicate copies what the second log lacks.
+func (r *replicas) replicate(t *testing.T) {
+	t.Helper()
+	leader, follower := r.logs[0], r.logs[1]
+	leader.AdvanceHighWatermark(leader.LogEnd())
+	for follower.LogEnd() < leader.LogEnd() {
+		got, err := logSource{leader}.Read(t.Context(), follower.LogEnd())
+		if err == nil {
+			err = follower.AppendReplicated(got.Batches, time.Now())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	follower.AdvanceHighWatermark(follower.LogEnd())
+}
+
+// clean runs a pass on one log, after both have received the replicated cleaning progress.
+func (r *replicas) clean(t *testing.T, i int) {
+	t.Helper()
+	first, second := &r.logs[0].Compaction().Progress, &r.logs[1].Compaction().Progress
+	progress := min(first.TombstoneClean(), second.TombstoneClean())
+	first.SetReplicasTombstoneClean(progress)
+	second.SetReplicasTombstoneClean(progress)
+	ticket, err := r.cleaners[i].CleanNow(tickets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "a pass", func() bool {
+		status := r.cleaners[i].Status(tickets)
+		return status != nil && status.CleanNowServed >= ticket
+	})
+}
+
+// content returns the records of a log by offset, as a consumer with read_committed sees them.
+func content(t *testing.T, log *logstore.Log) map[int64]string {
+	t.Helper()
+	all := map[int64]string{}
+	for offset := log.LogStart(); offset < log.LastStable(); {
+		slice, err := log.ReadCommitted(offset, log.HighWatermark(), 1<<20, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batches := storetest.Batches(t, slice.File, slice.Position, slice.Length)
+		aborted := slice.Aborted
+		slice.Release()
+		if len(batches) == 0 {
+			break
+		}
+		for _, b := range batches {
+			offset = b.NextOffset()
+			if b.Control() || b.Transactional() && slices.ContainsFunc(aborted,
+				func(a segment.AbortedTxn) bool {
+					return a.ProducerID == b.ProducerID() && a.FirstOffset <= b.BaseOffset() &&
+						b.LastOffset() <= a.LastOffset
+				}) {
+				continue
+			}
+			if err := b.Records(1<<20, func(rec *record.Record) error {
+				all[rec.Offset] = fmt.Sprintf("%s=%q %v", rec.Key, rec.Value, rec.Value == nil)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return all
+}
+
+// history appends random records, tombstones and transactions to both logs. It cleans each log
+// meanwhile, at different times, and stops the cleaners.
+func (r *replicas) history(t *testing.T, random *rand.Rand, compacted bool) {
+	t.Helper()
+	sequence := int32(0)
+	for i := range 40 + random.IntN(120) {
+		keys := []string{fmt.Sprintf("k%d", random.IntN(12)), fmt.Sprintf("k%d", random.IntN(12))}
+		b := storetest.Batch{Keys: keys, Value: strings.Repeat(fmt.Sprintf("value %d ", i),
+			random.IntN(40)), Timestamp: time.Now()}
+		switch kind := random.IntN(10); {
+		case kind == 0:
+			add(t, r.logs[0], b.Tombstones(t))
+		case kind < 4:
+			b.Producer, b.Sequence, b.Transactional = 8, sequence, true
+			sequence += int32(len(keys))
+			_, err := r.logs[0].AppendVerified(b.Bytes(t), logstore.Verified{Transaction: true},
+				time.Now())
+			if err == nil {
+				_, err = r.logs[0].AppendControl(logstore.EndTxn{ProducerID: 8,
+					Commit: kind < 3}, time.Now())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		default:
+			add(t, r.logs[0], b.Bytes(t))
+		}
+		if compacted && random.IntN(25) == 0 {
+			r.replicate(t)
+			r.clean(t, random.IntN(2))
+		}
+	}
+	r.replicate(t)
+	for _, c := range r.cleaners {
+		c.Close()
+	}
+}
+
+// damage flips a bit of a data file, cuts its end off, or overwrites a range of it.
+func damage(t *testing.T, random *rand.Rand, disk vfs.FS, name string, size int64) {
+	t.Helper()
+	file, err := disk.OpenReadWrite(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := random.Int64N(size)
+	content := make([]byte, 1)
+	switch random.IntN(3) {
+	case 0:
+		_, err = file.ReadAt(content, from)
+		content[0] ^= 1 << random.IntN(8)
+	case 1:
+		content = make([]byte, 1+random.Int64N(size-from))
+	default:
+		err = file.Truncate(from)
+		content = nil
+	}
+	if err == nil && content != nil {
+		_, err = file.WriteAt(content, from)
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedRecordsAreReplaced damages a segment of one of two replicas that were cleaned
+// independently, and replaces its records by those of the other replica: no record returns that was
+// removed, and none is missing that the other replica has.
+func TestDamagedRecordsAreReplaced(t *testing.T) {
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
+	results := map[string]int{}
+	for run := range 40 {
+		t.Run(fmt.Sprint(run), func(t *testing.T) {
+			results[replaceRandom(t, random, run%4 > 0)]++
+		})
+	}
+	t.Logf("results: %v", results)
+	if results[wasReplaced] < 5 {
+		t.Errorf("only %d segments were replaced", results[wasReplaced])
+	}
+}
+
+const (
+	wasReplaced = "replaced"
+	wasUnknown  = "unknown content"
+)
+
+// replaceRandom damages and repairs a random segment of two random logs.
+func replaceRandom(t *testing.T, random *rand.Rand, compacted bool) (result string) {
+	settings := storetest.Settings(nil)
+	if compacted {
+		settings = storetest.Compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = 0 })
+	}
+	settings.SegmentBytes = 3000
+	r := openReplicas(t, settings)
+	r.history(t, random, compacted)
+	own := random.IntN(2)
+	log, source := r.logs[own], logSource{r.logs[1-own]}
+	var resting []logstore.AtRest
+	await.Until(t, "a segment at rest", func() bool {
+		resting = slices.DeleteFunc(log.AtRest(),
+			func(s logstore.AtRest) bool { return s.SizeBytes == 0 })
+		return len(resting) > 0
+	})
+	sealed := resting[random.IntN(len(resting))]
+	before, wanted := content(t, log), content(t, source.Log)
+	damage(t, random, r.disks[own], filepath.Join(log.Dir(),
+		segment.Name(sealed.Base, segment.LogExtension, "")), sealed.SizeBytes)
+	err := sealed.ReplaceRecords(t.Context(), source)
+	if errors.Is(err, repair.ErrUnknownContent) {
+		return wasUnknown
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	places, err := inspect.CheckSegment(r.disks[own], log.Dir(), sealed.Base)
+	if err != nil || len(places) > 0 {
+		t.Errorf("damage after the repair: %v, %v", places, err)
+	}
+	after := content(t, log)
+	checkReplaced(t, before, after, wanted)
+	crashed := open(t, r.disks[own].CrashClone()).create(t, tickets, settings)
+	crashed.AdvanceHighWatermark(crashed.LogEnd())
+	maps.DeleteFunc(after,
+		func(offset int64, _ string) bool { return offset >= crashed.LastStable() })
+	if got := content(t, crashed); !maps.Equal(got, after) {
+		t.Errorf("after a crash the log has other records: %v, want %v", got, after)
+	}
+	return wasReplaced
+}
+
+// checkReplaced compares the records of a log before and after a repair with those of the source.
+func checkReplaced(t *testing.T, before, after, source map[int64]string) {
+	t.Helper()
+	for offset, rec := range after {
+		if before[offset] != rec {
+			t.Errorf("offset %d is %s, want %q", offset, rec, before[offset])
+		}
+	}
+	for offset, rec := range before {
+		if after[offset] == "" && source[offset] != "" {
+			t.Errorf("offset %d (%s) was removed, and the source has it", offset, rec)
+		}
+	}
+}
