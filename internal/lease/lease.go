@@ -34,10 +34,10 @@ type Observation struct {
 	Unverified bool
 }
 
-// Observe returns the observation of a Lease at the time now; o is the previous observation.
+// Observe returns a new observation of a Lease at the time now. o is the previous observation.
 //
-// Every change of the renewTime is a renewal, even to an earlier time, because the holder's clock
-// may have been set back. A holder that fails is considered alive until a full duration after the
+// Every change of renewTime is a renewal, even to an earlier time, because the holder's clock may
+// have been set back. A holder that fails is considered alive until a full duration after the
 // observer noticed its last renewal.
 func (o Observation) Observe(lease *coordinationv1.Lease, now time.Time) Observation {
 	next := Observation{
@@ -53,7 +53,7 @@ func (o Observation) Observe(lease *coordinationv1.Lease, now time.Time) Observa
 	}
 	switch {
 	case !o.Seen():
-		// The Lease is valid for one duration at most, even if the holder's clock is ahead.
+		// The Lease is valid for at most one duration, even if the holder's clock is ahead.
 		next.ValidUntil = now.Add(next.Duration)
 		if end := next.Renewed.Add(next.Duration); end.Before(next.ValidUntil) {
 			if next.Unverified = !now.Before(end); !next.Unverified {
@@ -67,7 +67,7 @@ func (o Observation) Observe(lease *coordinationv1.Lease, now time.Time) Observa
 }
 
 // Extend returns the observation after a renewal at the time now: the Lease is valid for one
-// duration from that time on.
+// duration after now.
 func (o Observation) Extend(now time.Time) Observation {
 	o.ValidUntil, o.Unverified = now.Add(o.Duration), false
 	return o
@@ -84,16 +84,15 @@ func (o Observation) Alive(now time.Time) bool {
 	return o.Held && !o.Unverified && !o.Expired(now)
 }
 
-// Broker returns the LogCluster and the id of the broker to which a Lease belongs. ok is false if
-// the Lease's name is not that of a broker's Lease, or if name and label contain different
+// Broker returns the LogCluster and the broker id to which a Lease belongs. Result ok is false if
+// the Lease's name is not the name of a broker's Lease, or if name and label contain different
 // clusters.
 func Broker(lease *coordinationv1.Lease) (cluster string, id int32, ok bool) {
 	cluster, id, ok = v1alpha1.ParseBrokerLeaseName(lease.Name)
 	return cluster, id, ok && cluster == lease.Labels[v1alpha1.LabelCluster]
 }
 
-// Epoch returns the broker epoch of the present or last holder of a Lease: the Lease's
-// leaseTransitions.
+// Epoch returns the broker epoch of a Lease's current or last holder: the Lease's leaseTransitions.
 func Epoch(lease *coordinationv1.Lease) int64 {
 	if transitions := lease.Spec.LeaseTransitions; transitions != nil {
 		return int64(*transitions)
@@ -107,7 +106,7 @@ func Leaving(lease *coordinationv1.Lease) bool {
 	return v1alpha1.ReadRegistration(lease).Leaves(Epoch(lease))
 }
 
-// Isolated reports whether the broker epoch that holds a Lease is cut off from other brokers.
+// Isolated reports whether the broker epoch that holds a Lease cannot reach other brokers.
 func Isolated(lease *coordinationv1.Lease) bool {
 	return v1alpha1.LeaseIsolated(lease.Annotations, Epoch(lease))
 }

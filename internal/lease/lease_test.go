@@ -12,8 +12,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// renewedAt returns a Lease with a duration of 6 s. renewed is its renewTime, by the holder's
-// clock.
+// renewedAt returns a Lease with a duration of 6 s. Parameter renewed is its renewTime, by the
+// holder's clock.
 func renewedAt(holder string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(6)),

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// clockExceptions are functions of tests that sleep or compare elapsed time, and that this rule
-// cannot place in a bubble, or that need the real clock. The key is "directory function", or
-// "directory *" for a whole package; the value is the reason.
+// clockExceptions contains test functions that sleep or compare elapsed time, but are permitted to.
+// They run in a bubble although this rule cannot determine it, or they need the real clock. The key
+// is "directory function", or "directory *" for a whole package; the value is the reason.
 var clockExceptions = map[string]string{
 	"cmd/heartwood TestCleanContinuesAfterKill": "kills a process at a random moment",
 	"internal/broker TestClientsLearnTheNewLeaderBeforeAConnectionCloses": "a client that pauses " +
@@ -26,7 +26,7 @@ var clockExceptions = map[string]string{
 	"internal/wire TestSlowAuthenticationIsEnded":           "a client that sends slowly",
 	"test/crash produce":                                    "limits the rate of a producer",
 
-	// Functions that share their name with one outside a bubble.
+	// Functions that have the same name as a function outside a bubble.
 	"internal/logstore do":                        inBubbleOf + "TestCrashes",
 	"internal/logstore Sync":                      inBubbleOf + "TestIdleIndexesDoNotDelayFlushes",
 	"internal/logstore step":                      inBubbleOf + "the model tests",
@@ -36,7 +36,7 @@ var clockExceptions = map[string]string{
 	"internal/replica TestAcksAllEndsWithAnError": inBubbleOf + "inBubble",
 	"test/sim *":                                  inBubbleOf + "every run; -sim.time ends a series of runs",
 
-	// Suites that measure real systems; make test does not run them.
+	// Suites that test real systems. make test does not run them.
 	"test/compat *":     realSystem,
 	"test/dashboards *": realSystem,
 	"test/e2e *":        realSystem,
@@ -48,9 +48,9 @@ const (
 )
 
 // TestTestsDoNotDependOnSpeed checks that tests neither call time.Sleep nor compare time.Since with
-// a limit, except in a bubble of testing/synctest, where the clock is simulated. On the real clock
-// such a test passes or fails by the speed of the machine. A test waits for a condition instead:
-// test/kit/await.
+// a limit, except in a bubble of testing/synctest, where the clock is simulated. On the real clock,
+// the result of such a test depends on the speed of the machine. Tests must wait for a condition
+// instead (test/kit/await).
 func TestTestsDoNotDependOnSpeed(t *testing.T) {
 	packages := map[string][]string{}
 	for _, file := range sources(t) {
@@ -92,10 +92,10 @@ type clockUse struct {
 	function, what string
 }
 
-// realClockUses returns the uses of the clock in the functions of a package that may run outside a
-// bubble of synctest. A function literal is in a bubble if it is an argument of synctest.Test, or
-// of a function that itself calls synctest.Test. A function of the package is in a bubble if all
-// its references are. Benchmarks measure real time.
+// realClockUses returns the uses of the clock in those functions of a package that may run outside
+// a synctest bubble. A function literal is in a bubble if it is an argument of synctest.Test, or of
+// a function that itself calls synctest.Test. Another function is in a bubble if all references to
+// it are in bubbles. Benchmarks are ignored, because they measure real time.
 func realClockUses(files []*ast.File) (found []clockUse) {
 	p := clockPackage{bubbles: map[string]bool{}, outside: map[string]bool{}}
 	functions := map[string]*ast.FuncDecl{}
@@ -123,8 +123,8 @@ func realClockUses(files []*ast.File) (found []clockUse) {
 	return found
 }
 
-// clockPackage contains the functions of one package. Methods are identified by their name alone,
-// so a method counts as outside if one of that name is.
+// clockPackage contains the functions of one package. Methods are identified only by name, so a
+// method counts as outside if any method with the same name does.
 type clockPackage struct {
 	functions []*ast.FuncDecl
 	bubbles   map[string]bool // functions that call synctest.Test
@@ -132,7 +132,7 @@ type clockPackage struct {
 }
 
 // spreadOutside marks the functions that are referenced from outside a bubble, directly or through
-// others. The roots are the functions that go test calls, and the exported ones.
+// other functions. It starts with the functions that go test calls, and the exported functions.
 func (p *clockPackage) spreadOutside(functions map[string]*ast.FuncDecl) {
 	for changed := true; changed; {
 		changed = false

@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// shortConditions are the packages whose conditions in tests have at most two alternatives; all
-// others have at most four.
+// shortConditions are the packages in which a condition in a test may have at most two
+// alternatives. In all others it may have four.
 var shortConditions = []string{"internal/cli/direct", "internal/cli/forward", "internal/cli/health",
 	"internal/cli/kafka", "internal/kafkaclient", "test/kit/fakeapi"}
 
-// TestConditionsOfTestsAreShort: a condition of a test has at most four alternatives, and two in
-// the packages of shortConditions. A failure of a longer one does not say which of them was true;
-// it becomes several checks with a message each, or rows of a table.
+// TestConditionsOfTestsAreShort checks that a condition in a test has at most four alternatives, or
+// two in the packages of shortConditions. If a longer condition fails, the message does not show
+// which alternative was true. Split it into several checks with one message each, or into rows of a
+// table.
 func TestConditionsOfTestsAreShort(t *testing.T) {
 	for _, file := range sources(t) {
 		if !isTest(file) {
@@ -32,8 +33,7 @@ func TestConditionsOfTestsAreShort(t *testing.T) {
 	}
 }
 
-// longerThan returns the places of the conditions in a file that have more alternatives
-// than a limit.
+// longerThan returns the positions of conditions in a file that have more than limit alternatives.
 func longerThan(t *testing.T, file string, limit int) (places []token.Position) {
 	t.Helper()
 	set := token.NewFileSet()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMetadataStoresRunTheConformanceSuite checks that the metadata stores are tested by the suite
-// that states their contract.
+// TestMetadataStoresRunTheConformanceSuite checks that the metadata stores run the suite that tests
+// their contract.
 func TestMetadataStoresRunTheConformanceSuite(t *testing.T) {
 	tested := map[string]bool{}
 	for _, file := range sources(t) {

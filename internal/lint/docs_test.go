@@ -75,8 +75,8 @@ func TestTestsInDocumentsExist(t *testing.T) {
 }
 
 // TestEveryDocumentIsLinked checks that a reader can reach every document in docs from README.md by
-// following links. A link to a directory leads to its README or, if there is none, to all of its
-// documents. As docs/adr has a README, it must link every ADR.
+// following links. A link to a directory leads to its README or, if there is none, to all its
+// documents. docs/adr has a README, so that README must link every ADR.
 func TestEveryDocumentIsLinked(t *testing.T) {
 	all := documents(t)
 	reached := map[string]bool{}
@@ -136,7 +136,7 @@ func documents(t *testing.T) []string {
 	return found
 }
 
-// links returns the targets of a document's links to files of the repository, relative to its root.
+// links returns the targets of a document's links to files in the repository, relative to the root.
 func links(t *testing.T, document string) []string {
 	t.Helper()
 	var targets []string

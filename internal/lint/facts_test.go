@@ -10,8 +10,8 @@ import (
 
 const factsFile = "controllers/logcluster/facts/facts.go"
 
-// TestFactsAreImmutable: the controllers of LogClusters set no field of facts.Facts, which
-// variables s and found hold, and walk over its partitions by its methods only.
+// TestFactsAreImmutable checks that the LogCluster controllers set no field of facts.Facts, and
+// access its partitions only through its methods. Variables s and found contain the Facts.
 func TestFactsAreImmutable(t *testing.T) {
 	fields := fieldsOf(t, factsFile, "Facts")
 	if !fields["Sets"] || !fields["Pods"] {
@@ -45,7 +45,7 @@ func TestFactsAreImmutable(t *testing.T) {
 	}
 }
 
-// factsField returns the field that an expression selects of a variable with Facts, or "".
+// factsField returns the field that an expression selects in a variable that contains Facts, or "".
 func factsField(e ast.Expr) string {
 	selected, ok := e.(*ast.SelectorExpr)
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestFakeClientsHaveOneSetUp: only test/kit/fakeapi creates fake clients of the API server, so
-// that all of them have the same types.
+// TestFakeClientsHaveOneSetUp checks that only test/kit/fakeapi creates fake clients of the API
+// server, so that all of them support the same types.
 func TestFakeClientsHaveOneSetUp(t *testing.T) {
 	seen := false
 	for _, file := range sources(t) {

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// clauseOpeners begin a clause instead of a noun phrase.
+// clauseOpeners are words that begin a clause and not a noun phrase.
 var clauseOpeners = strings.Fields(`if whether when why what how who where unless until while it
 	there is are was has have does do may can must should also so`)
 
-// fieldVerbs are verbs at the beginning of a comment if a determiner follows: many are nouns too,
-// as in "writes of the log".
+// fieldVerbs are words that are verbs at the beginning of a comment if a determiner follows.
+// Otherwise many of them can be nouns, as in "writes of the log".
 var fieldVerbs = strings.Fields(`accept add adds allow allows answer appends applies apply build
 	builds cancels check checks clean cleans close closes connects contain contains counts create
 	creates decide decides delete deletes describe describes distinguishes end ends fetch find finds
@@ -43,10 +43,11 @@ func isClause(field ast.Expr, comment string) bool {
 	return slices.Contains(fieldVerbs, first) && determiner.MatchString(rest+" ")
 }
 
-// TestFieldCommentsAreNounPhrases: the comment behind a field of a struct says what the field is.
-// It begins neither with a conjunction, a question word or an auxiliary verb ("whether", "may be
-// nil"), nor with a verb of a list and a determiner ("reads the"). Of a function it may begin with
-// a verb, like the comment of a func declaration, and of a mutex with "guards", as usual in Go.
+// TestFieldCommentsAreNounPhrases checks that the trailing comment of a struct field is a noun
+// phrase that says what the field is. It must not begin with a conjunction, a question word or an
+// auxiliary verb ("whether", "may be nil"), nor with a verb in fieldVerbs and a determiner ("reads
+// the"). The comment of a function may begin with a verb, like the comment of a func declaration,
+// and the comment of a mutex with "guards", as is usual in Go.
 func TestFieldCommentsAreNounPhrases(t *testing.T) {
 	checked := 0
 	for _, file := range sources(t) {

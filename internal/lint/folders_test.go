@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// room returns the folder that a package belongs to: internal/NAME, or the first element of its
-// path.
+// room returns the folder of a package: internal/NAME, or the first element of its path.
 func room(pkg string) string {
 	elements := strings.SplitN(pkg, "/", 3)
 	if elements[0] == "internal" && len(elements) > 1 {
@@ -18,7 +17,8 @@ func room(pkg string) string {
 }
 
 // TestFoldersImportInOneDirection checks that no two folders import each other, directly or through
-// others. Packages cannot, but a folder of packages can, and then it has no place in the layers.
+// other folders. The compiler prevents import cycles only between packages. A folder in a cycle
+// would have no place in the layers.
 func TestFoldersImportInOneDirection(t *testing.T) {
 	below := map[string]map[string]bool{}
 	for pkg, imported := range layers {

@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"internal/lease":       {"api/v1alpha1"},
 	"internal/record":      {"internal/compress"},
 	"internal/topicconfig": {"internal/compress", "internal/record"},
-	// LogCluster fields under the Kafka names of broker settings
+	// LogCluster fields with the Kafka names of broker settings
 	"internal/brokerconfig": {"api/v1alpha1", "internal/topicconfig"},
 
 	"internal/logstore/segment": {"internal/vfs", "internal/record"},
@@ -287,7 +287,7 @@ var layers = map[string][]string{
 		"internal/metadata/partitionset", "internal/metadata/partitionset/commit",
 	},
 	"controllers/brokerstate": {"api/v1alpha1", "internal/lease", "internal/placement"},
-	// The operator and the brokers resolve a topic's settings by internal/metadata, so that both
+	// The operator and the brokers resolve a topic's settings with internal/metadata, so that both
 	// apply the same defaults.
 	"controllers/owned":   {"controllers/conditions"},
 	"controllers/secrets": {"api/v1alpha1", "controllers/owned"},
@@ -419,7 +419,7 @@ var testLayers = map[string][]string{
 	"internal/access/kube": {"internal/sasl"}, // verifies real tokens
 	// compares the names of pods and Leases
 	"controllers/brokerstate": {"internal/operator/render"},
-	// decides about volumes as the operator does
+	// makes decisions about volumes in the same way as the operator
 	"internal/metadata/kube":         {"internal/credentials", "internal/operator/volumes"},
 	"internal/bench/client":          {"internal/dev"}, // runs a cluster to measure
 	"internal/console":               {"internal/dev"}, // shows a cluster
@@ -435,7 +435,6 @@ var testLayers = map[string][]string{
 	"internal/bench/tickets": {"internal/compress"},
 	"internal/broker":        {"internal/metadata/local"}, // runs brokers with a metadata store
 	// verifies what a store has written, and compares the described defaults
-	// balances what placement has assigned
 	"internal/placement/balance": {"internal/placement"},
 	"internal/logstore": {"internal/brokerconfig", "internal/logstore/inspect",
 		"internal/logstore/lookup"},
@@ -451,8 +450,8 @@ var testLayers = map[string][]string{
 }
 
 // purePackages are the packages that the documents describe as pure: their code reads no clock,
-// acquires no lock, starts no goroutine and does no I/O. The value lists otherwise forbidden
-// imports that the package may use.
+// acquires no lock, starts no goroutine and does no I/O. The value lists imports that the package
+// may use although they are otherwise forbidden.
 var purePackages = map[string][]string{
 	"api/summary":                      nil,
 	"internal/certname":                nil,

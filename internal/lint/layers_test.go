@@ -13,7 +13,7 @@ import (
 const module = "heartwood.dev/heartwood/"
 
 // kubernetes lists the directories whose packages may import Kubernetes client libraries. kafka
-// lists the directories whose packages may import the types of the Kafka protocol.
+// lists the directories whose packages may import Kafka protocol types.
 var (
 	kubernetes = []string{
 		"api", "controllers", "internal/access/kube", "internal/operator", "internal/metadata/kube",
@@ -31,7 +31,7 @@ func TestImportsGoDownward(t *testing.T) {
 	for _, file := range sources(t) {
 		pkg := path.Dir(file)
 		if top := strings.SplitN(pkg, "/", 2)[0]; top == "cmd" || top == "test" || top == "hack" {
-			continue // packages in these directories may import any package
+			continue // may import any package
 		}
 		allowed, known := layers[pkg]
 		if !known && pkg != "internal" {
@@ -67,8 +67,9 @@ func TestImportsGoDownward(t *testing.T) {
 	}
 }
 
-// mayTestImport reports whether the tests of package pkg may import another package: one of
-// test/kit, one that testLayers lists, or one that pkg imports directly or indirectly.
+// mayTestImport reports whether the tests of package pkg may import another package. The other
+// package must be in test/kit or listed in testLayers, or pkg must import it directly or
+// indirectly.
 func mayTestImport(pkg, imported string) bool {
 	return strings.HasPrefix(imported, "test/kit") || slices.Contains(testLayers[pkg], imported) ||
 		reaches(pkg, imported)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestVariablesNameWhatTheyAre rejects variables, parameters and fields called of or at: a reader
-// must look up what they hold.
+// TestVariablesNameWhatTheyAre rejects variables, parameters and fields named "of" or "at", because
+// a reader would have to look up what they contain.
 func TestVariablesNameWhatTheyAre(t *testing.T) {
 	for _, file := range sources(t) {
 		set := token.NewFileSet()
@@ -23,7 +23,7 @@ func TestVariablesNameWhatTheyAre(t *testing.T) {
 	}
 }
 
-// unclear returns the declarations of variables, parameters, results and fields called of or at.
+// unclear returns the declarations of variables, parameters, results and fields named "of" or "at".
 func unclear(file *ast.File) (found []*ast.Ident) {
 	add := func(name ast.Expr) {
 		if id, ok := name.(*ast.Ident); ok && (id.Name == "of" || id.Name == "at") {
@@ -57,7 +57,7 @@ func unclear(file *ast.File) (found []*ast.Ident) {
 	return found
 }
 
-// TestUnclearNames: each kind of declaration is found, and a method is not.
+// TestUnclearNames checks that unclear finds each kind of declaration, but no methods.
 func TestUnclearNames(t *testing.T) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), "", `package p
 type s struct { at int }

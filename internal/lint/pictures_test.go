@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// roomPicture matches a heading with the directory of a room and the picture below it.
+// roomPicture matches a heading with a room's directory, and the picture below it.
 var roomPicture = regexp.MustCompile("(?s)\n### `([a-z/]+)`\n\n```\n(.*?)```\n")
 
-// packageInPicture matches the name of a package, which a colon follows.
+// packageInPicture matches a package name followed by a colon.
 var packageInPicture = regexp.MustCompile(`\b([a-z]+):`)
 
-// TestPicturesOfRoomsAreTrue compares the pictures of docs/architecture.md with the code: each
-// package of the room is in one row, and it imports only packages of lower rows.
+// TestPicturesOfRoomsAreTrue compares the pictures in docs/architecture.md with the code. Each
+// package of a room must be in one row, and may import only packages in lower rows.
 func TestPicturesOfRoomsAreTrue(t *testing.T) {
 	pictures := roomPicture.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
 	if len(pictures) < 3 {
@@ -49,7 +49,7 @@ func TestPicturesOfRoomsAreTrue(t *testing.T) {
 	}
 }
 
-// pictureRows returns the number of the row of each package. A row ends at a horizontal line.
+// pictureRows returns each package's row number. A row ends at a horizontal line.
 func pictureRows(picture string) map[string]int {
 	rows, row := map[string]int{}, 0
 	for line := range strings.Lines(picture) {
@@ -64,11 +64,11 @@ func pictureRows(picture string) map[string]int {
 	return rows
 }
 
-// nameInRoom returns the name by which the picture of a room calls the package of a directory.
+// nameInRoom returns the name that the picture of a room uses for the package in a directory.
 func nameInRoom(room, directory string) (string, bool) {
 	if directory != room && !strings.HasPrefix(directory, room+"/") {
 		return "", false
 	}
 	name := path.Base(directory)
-	return name, !strings.HasSuffix(name, "test") // helpers of tests
+	return name, !strings.HasSuffix(name, "test") // without helpers of tests
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// impureImports are packages that provide locks or I/O. The subpackages of os and net are impure
-// too.
+// impureImports are packages that provide locks or I/O. The subpackages of os and net are also
+// impure.
 var impureImports = []string{"sync", "sync/atomic", "os", "net", "syscall", "io/fs",
 	module + "internal/vfs"}
 
@@ -49,8 +49,8 @@ type impurity struct {
 	what string
 }
 
-// impurities returns the imports, calls and statements of a file that a pure package must not
-// contain. The argument allowed lists imports that are permitted nevertheless.
+// impurities returns the imports, calls and statements in a file that a pure package must not
+// contain. Parameter allowed lists imports that are permitted nevertheless.
 func impurities(file *ast.File, allowed []string) (found []impurity) {
 	timeName := ""
 	for _, spec := range file.Imports {

@@ -9,8 +9,9 @@ import (
 // registrationAnnotation is the annotation of a broker's Lease that contains its registration.
 const registrationAnnotation = "heartwood.dev/registration"
 
-// TestOnlyRegistrationNamesTheAnnotationOfBrokers: every other file, also each test of another
-// package, reads and writes it by v1alpha1.Registration.
+// TestOnlyRegistrationNamesTheAnnotationOfBrokers checks that only v1alpha1.Registration contains
+// the name of the annotation. All other files, including tests in other packages, must access the
+// annotation through v1alpha1.Registration.
 func TestOnlyRegistrationNamesTheAnnotationOfBrokers(t *testing.T) {
 	const owner = "api/v1alpha1/registration"
 	found := 0

@@ -9,15 +9,16 @@ import (
 	"testing"
 )
 
-// typeLimit limits a type that many files use, so that it cannot grow back to a type which knows
-// everything. Files and methods are counted without tests; 0 means no limit.
+// typeLimit limits the size of a type that many files use, so that the type cannot become too large
+// again. Files and methods are counted without tests; 0 means no limit.
 type typeLimit struct {
 	directory, name string
 	methods, fields int
-	files           int // in the directory
+	files           int // number of files in the directory
 }
 
-// typeLimits contains the types that were once too large, with what they have now or need at most.
+// typeLimits contains the types that were once too large, with their current or maximum permitted
+// counts.
 var typeLimits = []typeLimit{
 	{"internal/handler", "Handler", 15, 10, 7},
 	{"internal/logstore", "Log", 62, 21, 22},
@@ -31,7 +32,8 @@ var typeLimits = []typeLimit{
 	{"controllers/logcluster", "Reconciler", 0, 10, 3},
 }
 
-// TestLargeTypesDoNotGrow counts methods, fields and files.
+// TestLargeTypesDoNotGrow checks that the methods, fields and files of each type are within
+// typeLimits.
 func TestLargeTypesDoNotGrow(t *testing.T) {
 	counts := countTypes(t)
 	for _, limit := range typeLimits {
@@ -55,7 +57,8 @@ func TestLargeTypesDoNotGrow(t *testing.T) {
 	}
 }
 
-// countTypes returns the counts of each type by DIRECTORY.NAME, and the files by DIRECTORY.
+// countTypes returns the counts for each type by DIRECTORY.NAME, and the number of files by
+// DIRECTORY.
 func countTypes(t *testing.T) map[string]*typeLimit {
 	t.Helper()
 	counts := map[string]*typeLimit{}
@@ -94,7 +97,7 @@ func countTypes(t *testing.T) map[string]*typeLimit {
 	return counts
 }
 
-// receiver returns the name of the type of a method.
+// receiver returns the name of a method's receiver type.
 func receiver(function *ast.FuncDecl) string {
 	expression := function.Recv.List[0].Type
 	if star, ok := expression.(*ast.StarExpr); ok {
@@ -109,7 +112,7 @@ func receiver(function *ast.FuncDecl) string {
 	return ""
 }
 
-// fields returns the number of fields of a struct. An embedded type is one field.
+// fields returns the number of fields in a struct. An embedded type counts as one field.
 func fields(spec *ast.TypeSpec) (n int) {
 	structure, ok := spec.Type.(*ast.StructType)
 	if !ok {
@@ -122,7 +125,7 @@ func fields(spec *ast.TypeSpec) (n int) {
 }
 
 // lineLimits contains the folders that were once one large package, with the maximum number of
-// lines without tests.
+// lines in a package, without tests.
 var lineLimits = map[string]int{
 	"controllers/logcluster":         900,
 	"controllers/logcluster/apply":   900,
@@ -151,7 +154,7 @@ var lineLimits = map[string]int{
 	"internal/logstore/timestamps":   1500,
 }
 
-// TestLargePackagesDoNotGrow counts the lines of packages.
+// TestLargePackagesDoNotGrow checks that the packages' lines are within lineLimits.
 func TestLargePackagesDoNotGrow(t *testing.T) {
 	lines := map[string]int{}
 	for _, file := range sources(t) {
@@ -169,11 +172,12 @@ func TestLargePackagesDoNotGrow(t *testing.T) {
 	}
 }
 
-// keyedMapsMax is the maximum number of fields in controllers/ whose type is keyed.Map: each is a
-// state that must be forgotten with its resource and is lost at a restart.
+// keyedMapsMax is the maximum number of struct fields in controllers/ with type keyed.Map. Each
+// such field is state that must be deleted together with its resource, and that is lost at a
+// restart.
 const keyedMapsMax = 15
 
-// TestStateInMapsDoesNotGrow counts these fields.
+// TestStateInMapsDoesNotGrow checks the number of struct fields with type keyed.Map.
 func TestStateInMapsDoesNotGrow(t *testing.T) {
 	count := 0
 	for _, file := range sources(t) {
@@ -192,7 +196,7 @@ func TestStateInMapsDoesNotGrow(t *testing.T) {
 	}
 }
 
-// keyedMaps returns the number of fields of structs whose type is keyed.Map.
+// keyedMaps returns the number of struct fields in a file with type keyed.Map.
 func keyedMaps(file *ast.File) (n int) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		structure, ok := node.(*ast.StructType)

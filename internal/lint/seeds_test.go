@@ -16,7 +16,7 @@ var unseeded = []string{
 }
 
 // TestSeedsComeFromTheKit checks that tests use neither the global random source nor a seed from
-// the clock. Such tests would fail at random, in unrelated changes, and their failures could not be
+// the clock. Such tests would fail at random after unrelated changes, and the failures could not be
 // reproduced.
 func TestSeedsComeFromTheKit(t *testing.T) {
 	for _, file := range sources(t) {
@@ -47,8 +47,8 @@ func TestSeedsComeFromTheKit(t *testing.T) {
 	}
 }
 
-// callee returns the name of the called function or method, and the identifier before the dot: a
-// package or a receiver.
+// callee returns the name of the called function or method, and the identifier before the dot,
+// which is a package or a receiver.
 func callee(call *ast.CallExpr) (name, receiver string) {
 	selected, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// The maximum length of files and functions, in lines. Most should be much shorter: about 150 lines
-// for a file and 10 for a function.
+// The maximum lengths of files and functions, in lines. Most should be much shorter: about 150
+// lines for a file and 10 for a function.
 const (
 	fileLinesMax     = 500
 	functionLinesMax = 70

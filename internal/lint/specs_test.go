@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestControllersSpecsRunInParallel checks that the controllers do not have specs of Ginkgo, which
-// run one after another: test/kit/specs. The specs of api/v1alpha1 do not wait.
+// TestControllersSpecsRunInParallel checks that the tests of the controllers use test/kit/specs and
+// not Ginkgo, whose specs run one after the other. The Ginkgo specs of api/v1alpha1 are permitted,
+// because they do not wait.
 func TestControllersSpecsRunInParallel(t *testing.T) {
 	for _, file := range sources(t) {
 		if path.Dir(file) != "api/v1alpha1" &&

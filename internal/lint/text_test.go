@@ -13,11 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// columnsMax is the maximum width of a line of code, comment or prose. The width of a tab is one
-// column.
+// columnsMax is the maximum width of a line of code, comments or prose. A tab counts as one column.
 const columnsMax = 100
 
-// phrasesFile lists the forbidden phrases, one per line: wording that readers have to read twice.
+// phrasesFile lists forbidden phrases, one per line. Readers have to read such wording twice.
 const phrasesFile = "hack/phrases.txt"
 
 var (
@@ -67,8 +66,8 @@ func TestLinesEndAtColumn100(t *testing.T) {
 	}
 }
 
-// TestPhrasesStayOut checks that no file contains a phrase of phrasesFile, or a sentence whose
-// subject is a question word, such as "Who waits is woken". If a phrase of the list is needed as a
+// TestPhrasesStayOut checks that no file contains a phrase in phrasesFile, or a sentence whose
+// subject is a question word, such as "Who waits is woken". If a phrase in the list is needed as a
 // technical term, remove it from the list.
 func TestPhrasesStayOut(t *testing.T) {
 	var phrases []string
@@ -100,8 +99,8 @@ func TestPhrasesStayOut(t *testing.T) {
 
 var (
 	questionWords = []string{"Who ", "Whom ", "What ", "Whatever ", "Nobody "}
-	// questionSubject matches a question word at the beginning of a comment or sentence that is
-	// followed by one of the listed verbs and nouns.
+	// questionSubject matches a question word at the beginning of a comment or sentence if one of the
+	// listed verbs or nouns follows.
 	questionSubject = regexp.MustCompile(`(^|[.;:] +|// |# )(Who|Whom|What|Whatever|Nobody) ` +
 		`(has|have|is|was|are|were|stops|waits|holds|writes|reads|may|can|does|did|comes|came|goes|` +
 		`lies|stands|could|would|must|still|we|it|they|a|an|the|no|nobody|somebody)\b`)
@@ -124,9 +123,9 @@ func containsWords(line, phrase string) bool {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' }
 
-// rawStringLines returns the lines of a test file that are part of a raw string, such as the
-// expected output of a program, which cannot be wrapped. For other files it returns none: there the
-// limit applies to raw strings too, such as help texts of commands.
+// rawStringLines returns the lines in a test file that are part of a raw string, such as a
+// program's expected output, because they cannot be wrapped. For other files it returns no lines:
+// there the limit also applies to raw strings, such as the help texts of commands.
 func rawStringLines(t *testing.T, file string) map[int]bool {
 	t.Helper()
 	lines := map[int]bool{}

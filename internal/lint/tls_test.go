@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestConfigurationsOfTLSHaveOneOrigin: only internal/tlsconfig has a literal of tls.Config, so
-// that the lowest version holds for every connection.
+// TestConfigurationsOfTLSHaveOneOrigin checks that only internal/tlsconfig contains a composite
+// literal of tls.Config, so that the minimum TLS version applies to every connection.
 func TestConfigurationsOfTLSHaveOneOrigin(t *testing.T) {
 	found := 0
 	for _, file := range sources(t) {
@@ -32,7 +32,7 @@ func TestConfigurationsOfTLSHaveOneOrigin(t *testing.T) {
 	}
 }
 
-// tlsLiterals returns the number of literals of tls.Config in a file.
+// tlsLiterals returns the number of tls.Config literals in a file.
 func tlsLiterals(file *ast.File) (n int) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		literal, ok := node.(*ast.CompositeLit)

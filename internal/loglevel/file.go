@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// fileInterval is how often the file is read. Kubernetes changes the file of a mounted
-	// ConfigMap about a minute after the ConfigMap.
+	// fileInterval is how often the file is read. Kubernetes updates the file of a mounted ConfigMap
+	// about a minute after the ConfigMap changes.
 	fileInterval = 5 * time.Second
-	// fileBytesMax limits what is read: the longest level, with white space around it.
+	// fileBytesMax is the maximum number of bytes that are read. It is sufficient for the longest
+	// level with white space around it.
 	fileBytesMax = 64
 )
 
@@ -24,10 +25,10 @@ type File struct {
 	Level  *Level
 	Logger *slog.Logger
 
-	reported string // text of the error that was logged last
+	reported string // text of the last error that was logged
 }
 
-// Load reads the file. After an error the level remains as it is.
+// Load reads the file. After an error, the level does not change.
 func (f *File) Load() error {
 	file, err := os.Open(f.Path)
 	if err != nil {
@@ -49,7 +50,8 @@ func (f *File) Load() error {
 	return nil
 }
 
-// Follow reads the file regularly until ctx ends. It logs an error once, until it changes.
+// Follow reads the file every fileInterval until ctx ends. It logs an error only when its text has
+// changed.
 func (f *File) Follow(ctx context.Context) {
 	tick := time.NewTicker(fileInterval)
 	defer tick.Stop()

@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Level is a level that may change. It implements slog.Leveler.
+// Level is a log level that can change. It implements slog.Leveler.
 type Level struct {
 	initial slog.Level
 	current atomic.Int64
 }
 
-// New returns a Level with its initial value.
+// New returns a Level with an initial value.
 func New(initial slog.Level) *Level {
 	l := &Level{initial: initial}
 	l.current.Store(int64(initial))
@@ -21,7 +21,8 @@ func New(initial slog.Level) *Level {
 // Level implements slog.Leveler.
 func (l *Level) Level() slog.Level { return slog.Level(l.current.Load()) }
 
-// Set sets the level, or the initial one if level is nil. It reports whether the level has changed.
+// Set sets the level. If level is nil, it sets the initial value. It reports whether the level has
+// changed.
 func (l *Level) Set(level *slog.Level) (changed bool) {
 	next := l.initial
 	if level != nil {

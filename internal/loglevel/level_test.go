@@ -35,7 +35,8 @@ func TestLevelChangesWhileALoggerIsInUse(t *testing.T) {
 	}
 }
 
-// TestFile: a file that is missing or invalid leaves the level as it is, and is reported once.
+// TestFile checks that a missing or invalid file does not change the level, and that the error is
+// logged once.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "level")
 	if err := os.WriteFile(path, []byte("info"), 0o600); err != nil {

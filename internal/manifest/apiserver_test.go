@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// TestMessagesMatchTheAPIServer: a real API server accepts and rejects the same objects as Load,
-// with the same messages.
+// TestMessagesMatchTheAPIServer checks that a real API server accepts and rejects the same objects
+// as Load, with the same messages.
 func TestMessagesMatchTheAPIServer(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS names no kube-apiserver; make test sets it")
@@ -55,12 +55,12 @@ func TestMessagesMatchTheAPIServer(t *testing.T) {
 	t.Run("updates", func(t *testing.T) { testUpdates(t, client) })
 }
 
-// valueShown matches the invalid value in a message. API servers before version 1.36 print the type
-// of the value instead of the value.
+// valueShown matches the invalid value in a message. API servers before version 1.36 print the
+// value's type instead of the value.
 var valueShown = regexp.MustCompile(`Invalid value: ("[^"]*"|[0-9]+): `)
 
-// contains reports whether an error of the API server contains the field and the message of a
-// fault. It ignores the invalid value, and the path of an unknown field, which only Load adds.
+// contains reports whether an API server error contains the field and the message of a fault. It
+// ignores the invalid value, and the path of an unknown field, which only Load adds.
 func contains(theirs error, fault string) bool {
 	path, words, _ := strings.Cut(fault, ": ")
 	if strings.HasPrefix(words, "unknown field") {
@@ -125,7 +125,7 @@ func objectsOf(t *testing.T, pattern string) []object {
 		}
 		for _, o := range objects {
 			if name, _, _ := unstructured.NestedString(o.content, "metadata", "name"); name != "" {
-				all = append(all, o) // the client itself rejects an object without a name
+				all = append(all, o) // the client itself rejects objects without a name
 			}
 		}
 	}

@@ -22,17 +22,17 @@ const fileBytesMax = 16 << 20
 // extensions of the files that `kubectl apply -f` reads in a directory.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// object is one object of a file.
+// object is one object in a file.
 type object struct {
 	file    string
 	content map[string]any
 }
 
-// find returns the manifest files of a path: the file itself, or the sorted files of a directory,
-// without subdirectories, as for `kubectl apply -f`. A directory without manifests is an error,
-// because it is more likely a mistake than a request to delete all topics.
+// find returns the manifest files for a path. These are the file itself or, for a directory, its
+// sorted manifest files without subdirectories, as for `kubectl apply -f`. A directory without
+// manifests is an error, because it is more likely a mistake than a request to delete all topics.
 func find(path string) ([]string, error) {
-	if path == "" { // for example, from an unset shell variable
+	if path == "" { // from an unset shell variable, for example
 		return nil, errors.New("empty manifest path")
 	}
 	info, err := os.Stat(path)
@@ -51,9 +51,9 @@ func find(path string) ([]string, error) {
 		name := filepath.Join(path, entry.Name())
 		if !slices.Contains(extensions, filepath.Ext(name)) ||
 			strings.HasPrefix(entry.Name(), ".") {
-			continue // for example, temporary files of editors
+			continue // temporary files of editors, for example
 		}
-		// Stat fails for a dangling symbolic link, which may be replaced soon.
+		// Stat fails for a dangling symbolic link. The link may be replaced soon.
 		if info, err := os.Stat(name); err != nil || info.IsDir() {
 			continue
 		}
@@ -66,7 +66,7 @@ func find(path string) ([]string, error) {
 	return files, nil
 }
 
-// read returns the objects and faults of a file.
+// read returns the objects and faults in a file.
 func read(file string) (objects []object, faults []error) {
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > fileBytesMax {
@@ -80,8 +80,8 @@ func read(file string) (objects []object, faults []error) {
 		return nil, []error{&Error{File: file, Message: err.Error()}}
 	}
 	if len(bytes.TrimSpace(content)) == 0 {
-		// An editor may have truncated the file temporarily. If the file were treated as one
-		// without topics, its topics would be deleted.
+		// An editor may have truncated the file temporarily. If an empty file were valid, its topics
+		// would be deleted.
 		return nil, []error{&Error{File: file, Message: "empty file"}}
 	}
 	for _, doc := range split(content) {
@@ -96,14 +96,14 @@ func read(file string) (objects []object, faults []error) {
 	return objects, faults
 }
 
-// document is one YAML document of a file.
+// document is one YAML document in a file.
 type document struct {
 	content []byte
 	line    int // number of lines before the document
 }
 
-// split splits a file at its "---" lines. It keeps the line number of each document, because the
-// YAML parser counts lines from the start of the document.
+// split splits a file at its "---" lines. It keeps each document's line number, because the YAML
+// parser counts lines from the start of the document.
 func split(content []byte) []document {
 	var documents []document
 	current := document{}
@@ -122,8 +122,8 @@ func split(content []byte) []document {
 	return append(documents, current)
 }
 
-// parse returns the objects of a document. A document that contains only comments has no object; a
-// v1 List has its items; any other document is one object.
+// parse returns the objects in a document. A document that contains only comments has no objects,
+// and a v1 List contains its items. Any other document is one object.
 func parse(doc document) ([]map[string]any, error) {
 	text, err := yaml.YAMLToJSONStrict(doc.content)
 	if err != nil {
@@ -143,8 +143,8 @@ func parse(doc document) ([]map[string]any, error) {
 	}
 }
 
-// items returns the items of a v1 List, recursively, and for any other object the object itself.
-// apiVersion and kind are required.
+// items returns the items in a v1 List, recursively. For any other object it returns the object
+// itself. apiVersion and kind are required.
 func items(content map[string]any, line int) ([]map[string]any, error) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, ok := content[name].(string); !ok || text == "" {
@@ -174,8 +174,8 @@ func items(content map[string]any, line int) ([]map[string]any, error) {
 // lineNumber matches line numbers in errors of the YAML parser.
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
-// moveLines adds before, the number of lines before a document, to the line numbers in an error of
-// the YAML parser. It also converts the error to one line.
+// moveLines adds before, the number of lines before a document, to the line numbers in a YAML
+// parser error. It also converts the error to one line.
 func moveLines(message string, before int) string {
 	message = strings.ReplaceAll(strings.ReplaceAll(message, ":\n  ", ": "), "\n  ", "; ")
 	return lineNumber.ReplaceAllStringFunc(message, func(found string) string {

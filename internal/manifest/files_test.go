@@ -23,8 +23,8 @@ func TestFindFilesOfADirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// f.yaml is a link to a file through another link, as in a ConfigMap volume. lost.yaml is a
-	// dangling link.
+	// f.yaml is a symbolic link to a file through another link, as in a ConfigMap volume. lost.yaml is
+	// a dangling link.
 	if err := errors.Join(os.Symlink("..data_1", filepath.Join(dir, "..data")),
 		os.Symlink("..data/f.yaml", filepath.Join(dir, "f.yaml")),
 		os.Symlink("nowhere", filepath.Join(dir, "lost.yaml"))); err != nil {
@@ -59,7 +59,8 @@ func TestMissingManifests(t *testing.T) {
 	}
 }
 
-// TestYAMLErrorsNameTheLine: errors contain the line number in the file, not in the document.
+// TestYAMLErrorsNameTheLine checks that errors contain the line number in the file, not in the
+// document.
 func TestYAMLErrorsNameTheLine(t *testing.T) {
 	good := topicHead + "metadata: {name: a}\nspec: {cluster: c}\n" // 4 lines
 	for _, test := range []struct{ text, want string }{
@@ -82,8 +83,8 @@ func TestYAMLErrorsNameTheLine(t *testing.T) {
 	}
 }
 
-// TestOtherKindsAreSkipped: objects of other kinds are skipped, and v1 Lists are expanded, as by
-// kubectl.
+// TestOtherKindsAreSkipped checks that objects of other kinds are skipped, and that v1 Lists are
+// expanded, as by kubectl.
 func TestOtherKindsAreSkipped(t *testing.T) {
 	set, err := Load([]string{write(t, "mixed.yaml", `# only a comment
 ---
@@ -124,8 +125,8 @@ func TestOversizedFileIsRejected(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that Load accepts or rejects any file without a panic, and that the topics that
-// it accepts are valid.
+// FuzzParse checks that Load accepts or rejects any file without a panic, and that accepted topics
+// are valid.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(topicHead + "metadata: {name: a}\nspec: {cluster: c}\n---\n"))
 	f.Add(

@@ -13,32 +13,32 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Set contains the objects of the loaded manifests.
+// Set contains the objects in the loaded manifests.
 type Set struct {
 	Cluster *v1alpha1.LogCluster // at most one
 	Topics  []*v1alpha1.Topic    // sorted by Kafka name
 	Users   []*v1alpha1.LogUser  // sorted by name
 
-	files map[string]string // the file of each resource, by Kind/name
-	read  []string          // the files that were read
+	files map[string]string // file of each resource, by Kind/name
+	read  []string          // files that were read
 }
 
-// Files returns the files that were read, also those without a resource.
+// Files returns the files that were read, including files without a resource.
 func (s *Set) Files() []string { return s.read }
 
-// Resources returns the file of each resource, by Kind/name.
+// Resources returns each resource's file, by Kind/name.
 func (s *Set) Resources() map[string]string { return s.files }
 
-// File returns the file that contains a resource Kind/name, or "" if the set does not contain the
+// File returns the file that contains the resource Kind/name, or "" if the set does not contain the
 // resource.
 func (s *Set) File(resource string) string { return s.files[resource] }
 
-// Error is a fault of a manifest. Its text consists of the path of the field, the API server's
-// message, and the location in parentheses.
+// Error is a fault in a manifest. Its text consists of the field's path, the API server's message,
+// and the location in parentheses.
 type Error struct {
 	File     string // empty for faults of CheckUpdate
 	Resource string // Kind/name; empty if the file could not be parsed
-	Message  string // like "spec.compression.level: Invalid value: 30: ..."
+	Message  string // such as "spec.compression.level: Invalid value: 30: ..."
 }
 
 func (e *Error) Error() string {
@@ -50,10 +50,10 @@ func (e *Error) Error() string {
 }
 
 // Load reads files and directories (*.yaml, *.yml, *.json, with several documents per file). It
-// sets the defaults of the CRDs, and validates every object as the API server does: unknown fields,
+// sets the defaults in the CRDs, and validates every object as the API server does: unknown fields,
 // schema, CEL rules. It skips objects of other kinds. It fails if it finds neither a LogCluster nor
-// a Topic, because a wrong path must not delete all topics. The error joins all faults
-// (errors.Join), each of which is an *Error.
+// a Topic, because a wrong path must not delete all topics. The error joins all faults with
+// errors.Join; each fault is an *Error.
 func Load(paths []string) (*Set, error) {
 	l := loader{set: &Set{files: map[string]string{}}, taken: map[string]*v1alpha1.Topic{}}
 	for _, path := range paths {
@@ -88,11 +88,11 @@ func Load(paths []string) (*Set, error) {
 // loader builds a Set.
 type loader struct {
 	set    *Set
-	taken  map[string]*v1alpha1.Topic // the loaded topics, by Kafka name
+	taken  map[string]*v1alpha1.Topic // loaded topics by Kafka name
 	faults []error
 }
 
-// load adds the objects and faults of a file.
+// load adds a file's objects and faults.
 func (l *loader) load(file string) {
 	objects, faults := read(file)
 	l.set.read = append(l.set.read, file)
@@ -128,7 +128,7 @@ func (l *loader) add(o object) {
 			l.addUser(o, user)
 		}
 	}
-	// The operator owns PartitionSets, so manifests of PartitionSets are ignored.
+	// PartitionSets are ignored, because the operator owns them.
 }
 
 // check validates an object and converts it to its type. The conversion can fail for values that
@@ -195,8 +195,8 @@ func (l *loader) addTopic(o object, topic *v1alpha1.Topic) {
 }
 
 // checkCluster checks that a topic belongs to the LogCluster in the manifests. If the manifests
-// contain no LogCluster, the topic must belong to the cluster of the first topic. On Kubernetes a
-// topic of another cluster would never become ready.
+// contain no LogCluster, the topic must belong to the first topic's cluster. On Kubernetes, a topic
+// of another cluster would never become ready.
 func (l *loader) checkCluster(topic *v1alpha1.Topic) {
 	source := object{l.set.File("Topic/" + topic.Name),
 		map[string]any{"kind": "Topic", "metadata": map[string]any{"name": topic.Name}}}
@@ -219,7 +219,7 @@ func (l *loader) checkCluster(topic *v1alpha1.Topic) {
 	}
 }
 
-// fault adds a fault of an object. The object may lack a valid kind, metadata or name.
+// fault adds a fault for an object. The object may lack a valid kind, metadata or name.
 func (l *loader) fault(o object, message string) {
 	metadata, _ := o.content["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)

@@ -38,7 +38,7 @@ func TestSamplesAreValid(t *testing.T) {
 		t.Errorf("policies (-want +got):\n%s", diff)
 	}
 	sessions, tickets := set.Topics[1].Spec, set.Topics[2].Spec
-	// The number of partitions has no default in the CRD: the LogCluster determines it.
+	// The CRD has no default for the number of partitions, because the LogCluster determines it.
 	if sessions.Partitions != 0 || tickets.ReclaimPolicy != v1alpha1.ReclaimRetain {
 		t.Errorf("got %d partitions and reclaim policy %q, want none and the CRD's default",
 			sessions.Partitions, tickets.ReclaimPolicy)
@@ -53,7 +53,8 @@ func TestSamplesAreValid(t *testing.T) {
 	}
 }
 
-// TestSamplesAreShort: samples are the first files that new users read.
+// TestSamplesAreShort checks that the samples are short, because they are the first files that new
+// users read.
 func TestSamplesAreShort(t *testing.T) {
 	files, err := filepath.Glob(samples + "/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -70,7 +71,7 @@ func TestSamplesAreShort(t *testing.T) {
 	}
 }
 
-// wantFaults returns the expected faults of a file in testdata/refused, which the file contains as
+// wantFaults returns the expected faults for a file in testdata/refused. The file contains them as
 // comments.
 func wantFaults(t *testing.T, file string) []string {
 	t.Helper()
@@ -87,7 +88,7 @@ func wantFaults(t *testing.T, file string) []string {
 	return faults
 }
 
-// faults returns the messages of an error of Load.
+// faults returns the messages in an error that Load has returned.
 func faults(err error) []string {
 	var messages []string
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -103,7 +104,7 @@ func faults(err error) []string {
 	return messages
 }
 
-// TestInvalidManifestsAreRejected: Load returns exactly the faults that each file lists.
+// TestInvalidManifestsAreRejected checks that Load returns exactly the faults that each file lists.
 // TestMessagesMatchTheAPIServer checks the same files against a real API server.
 func TestInvalidManifestsAreRejected(t *testing.T) {
 	files, err := filepath.Glob("testdata/refused/*.yaml")
@@ -144,8 +145,8 @@ func TestErrorNamesFieldThenFileAndResource(t *testing.T) {
 	}
 }
 
-// TestFaultsBetweenObjects: Load detects faults that involve several objects, such as duplicates,
-// and returns the faults of all objects.
+// TestFaultsBetweenObjects checks that Load detects faults that involve several objects, such as
+// duplicates, and returns the faults of all objects.
 func TestFaultsBetweenObjects(t *testing.T) {
 	head := "---\napiVersion: heartwood.dev/v1alpha1\nkind: "
 	for _, test := range []struct {
@@ -243,8 +244,8 @@ func TestCheckUpdateAppliesTransitionRules(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstLoad measures the compilation of the rules of both kinds and the validation of the
-// samples, as at the start of heartwood dev.
+// BenchmarkFirstLoad measures compiling the rules of both kinds and validating the samples, as at
+// the start of heartwood dev.
 func BenchmarkFirstLoad(b *testing.B) {
 	for b.Loop() {
 		for _, file := range []string{"heartwood.dev_topics.yaml",

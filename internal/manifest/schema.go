@@ -29,7 +29,7 @@ import (
 	"heartwood.dev/heartwood/config/crd"
 )
 
-// rules are the compiled validation rules of a kind.
+// rules contains a kind's compiled validation rules.
 type rules struct {
 	schema    *structural.Structural
 	validator validation.SchemaValidator
@@ -42,10 +42,9 @@ var (
 	logUserRules    = cachedRules{file: "heartwood.dev_logusers.yaml"}
 )
 
-// cachedRules compiles the rules of a kind on demand, and keeps a weak pointer to the compiled
-// rules. Rules are needed only at the start and when manifests change. Compiling them takes about
-// ten milliseconds, but compiled rules use more memory than everything else in an idle `heartwood
-// dev`.
+// cachedRules compiles a kind's rules on demand, and keeps a weak pointer to the compiled rules.
+// Rules are needed only at the start and when manifests change. Compiling them takes about ten
+// milliseconds, but compiled rules use more memory than everything else in an idle `heartwood dev`.
 type cachedRules struct {
 	file string
 
@@ -68,7 +67,8 @@ func (k *cachedRules) load() (*rules, error) {
 	return compiled, nil
 }
 
-// loadRules compiles the schema of a CRD as the API server does before it serves the resource.
+// loadRules compiles a CRD's schema in the same way as the API server before it serves the
+// resource.
 func loadRules(file string) (*rules, error) {
 	text, err := crd.Files.ReadFile(file)
 	if err != nil {
@@ -86,8 +86,8 @@ func loadRules(file string) (*rules, error) {
 	return nil, fmt.Errorf("read %s: no version %s", file, v1alpha1.GroupVersion.Version)
 }
 
-// newRules compiles the schema of one version. It fails only if the CRD itself is invalid, which is
-// a bug.
+// newRules compiles one version's schema. It fails only if the CRD itself is invalid, which is a
+// bug.
 func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) {
 	var internal apiextensions.CustomResourceValidation
 	err := apiextensionsv1.
@@ -100,8 +100,8 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 	if r.schema, err = structural.NewStructural(internal.OpenAPIV3Schema); err != nil {
 		return nil, fmt.Errorf("convert to structural schema: %w", err)
 	}
-	// PruneDefaults modifies the schema. The schema is copied first, because it shares
-	// defaults with the variable internal.
+	// Copy the schema first, because PruneDefaults modifies it, and because it shares defaults with
+	// the variable internal.
 	r.schema = r.schema.DeepCopy()
 	if err := defaulting.PruneDefaults(r.schema); err != nil {
 		return nil, fmt.Errorf("prune defaults: %w", err)
@@ -113,9 +113,9 @@ func newRules(schema *apiextensionsv1.CustomResourceValidation) (*rules, error) 
 	return r, nil
 }
 
-// create validates and modifies an object as a create request does: it removes unknown fields and
-// the status, and sets defaults. It reports unknown fields before it removes them. It sets defaults
-// before it checks the schema, because a required field may have a default.
+// create validates and modifies an object in the same way as a create request. It reports and
+// removes unknown fields, removes the status, and sets defaults. It sets defaults before it checks
+// the schema, because a required field can have a default.
 func (r *rules) create(content map[string]any) field.ErrorList {
 	faults := r.prune(content)
 	meta, found, err := objectmeta.GetObjectMeta(content, false)
@@ -148,8 +148,8 @@ func (r *rules) create(content map[string]any) field.ErrorList {
 	return append(faults, byRule...)
 }
 
-// update validates a changed object as an update request does. Like the API server, it ignores some
-// faults in unchanged fields (ratcheting).
+// update validates a changed object in the same way as an update request. Like the API server, it
+// ignores some faults in unchanged fields (ratcheting).
 func (r *rules) update(old, updated map[string]any) field.ErrorList {
 	correlated := common.NewCorrelatedObject(updated, old, &model.Structural{Structural: r.schema})
 	faults := validation.ValidateCustomResourceUpdate(nil, updated, old, r.validator,
@@ -164,7 +164,7 @@ func (r *rules) update(old, updated map[string]any) field.ErrorList {
 }
 
 // prune removes unknown fields and returns a fault for each of them. This corresponds to strict
-// field validation, which is the default of kubectl.
+// field validation, which is kubectl's default.
 func (r *rules) prune(content map[string]any) field.ErrorList {
 	var faults field.ErrorList
 	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(content,
@@ -181,12 +181,12 @@ func (r *rules) prune(content map[string]any) field.ErrorList {
 	return faults
 }
 
-// errorTypeUnknown is the type of faults about unknown fields, which in the API server are not
-// field.Errors.
+// errorTypeUnknown is the type for faults about unknown fields. In the API server, these faults are
+// not field.Errors.
 const errorTypeUnknown field.ErrorType = "unknown field"
 
-// messages returns the messages of the faults of one object. It sorts them, because validators
-// iterate over maps in random order.
+// messages returns the messages of one object's faults. It sorts them, because validators iterate
+// over maps in random order.
 func messages(faults field.ErrorList) []string {
 	texts := make([]string, 0, len(faults))
 	for _, fault := range faults {
@@ -201,7 +201,7 @@ func message(fault *field.Error) string {
 	if fault.Type == errorTypeUnknown {
 		return fmt.Sprintf("%s: unknown field %q", fault.Field, fault.Detail)
 	}
-	// Each fault is printed as one line.
+	// Print each fault as one line.
 	return strings.ReplaceAll(fault.Error(), "\n", " ")
 }
 

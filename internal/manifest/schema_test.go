@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRulesAreCachedWhileInUse: compiled rules are cached while they are in use. Afterwards the
-// garbage collector releases them, and the next use compiles them again.
+// TestRulesAreCachedWhileInUse checks that compiled rules are cached while they are in use.
+// Afterwards the garbage collector must release them, and the next use compiles them again.
 func TestRulesAreCachedWhileInUse(t *testing.T) {
 	cache := cachedRules{file: "heartwood.dev_topics.yaml"}
 	first, err := cache.load()

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CheckUpdate validates an update of a Topic as the API server does, including the rules that
-// compare the old and the new object. The error joins all faults, each of which is an *Error.
+// CheckUpdate validates an update of a Topic in the same way as the API server, including the rules
+// that compare the old and the new object. The error joins all faults; each fault is an *Error.
 func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	r, err := topicRules.load()
 	if err != nil {
@@ -31,8 +31,8 @@ func CheckUpdate(old, updated *v1alpha1.Topic) error {
 	return errors.Join(faults...)
 }
 
-// CheckCluster validates a LogCluster that no manifest describes, as the API server does. The error
-// joins all faults, each of which is an *Error.
+// CheckCluster validates a LogCluster that no manifest contains, in the same way as the API server.
+// The error joins all faults; each fault is an *Error.
 func CheckCluster(cluster *v1alpha1.LogCluster) error {
 	r, err := logClusterRules.load()
 	if err != nil {
@@ -49,7 +49,7 @@ func CheckCluster(cluster *v1alpha1.LogCluster) error {
 	return errors.Join(faults...)
 }
 
-// content returns a resource in the form of a manifest, without the fields that the API server
+// content returns a resource in the format of a manifest, without the fields that the API server
 // sets.
 func content(kind, name string, resource any) (map[string]any, error) {
 	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(resource)

@@ -9,7 +9,7 @@ import (
 )
 
 // addUser adds a LogUser. It rejects a second LogUser with the same resource name, which kubectl
-// would treat as an update. It also rejects a second LogUser of the same principal, which would
+// would treat as an update. It also rejects a second LogUser for the same principal, which would
 // never become ready on Kubernetes.
 func (l *loader) addUser(o object, user *v1alpha1.LogUser) {
 	path := field.NewPath("metadata", "name")

@@ -10,9 +10,9 @@ import (
 // faultsShown is the maximum number of joined errors in one log line.
 const faultsShown = 5
 
-// Brief returns a text for an error. It contains a limited number of joined errors, because an
-// error may concern a thousand partitions. The text does not depend on their order, so that equal
-// failures have equal texts.
+// Brief returns the text of an error. It contains a limited number of joined errors, because an
+// error can concern a thousand partitions. The text does not depend on the order of the joined
+// errors, so equal failures have equal texts.
 func Brief(err error) string {
 	var words []string
 	for _, fault := range Joined(err) {
@@ -25,8 +25,8 @@ func Brief(err error) string {
 	return strings.Join(words, "\n")
 }
 
-// Joined returns the errors that errors.Join combined, recursively. It does not split an error
-// whose text contains more than the texts of its parts.
+// Joined returns the errors that errors.Join has combined, recursively. It does not split an error
+// whose text contains more than its parts' texts.
 func Joined(err error) (faults []error) {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok || errors.Join(several.Unwrap()...).Error() != err.Error() {

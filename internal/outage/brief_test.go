@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBriefBoundsAndSortsFaults: Brief sorts joined errors, removes duplicates, and shows five of
-// them. An error whose text contains more than the texts of its parts is not split.
+// TestBriefBoundsAndSortsFaults checks that Brief sorts joined errors, removes duplicates, and
+// shows five of them. An error whose text contains more than its parts' texts is not split.
 func TestBriefBoundsAndSortsFaults(t *testing.T) {
 	both := fmt.Errorf("%w: %w", errors.New("disk"), errors.New("full"))
 	if got := Brief(errors.Join(nil, both)); got != "disk: full" {

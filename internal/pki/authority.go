@@ -15,74 +15,76 @@ import (
 )
 
 const (
-	// CALifetime is the lifetime of the certificate of a CA.
+	// CALifetime is the lifetime of a CA certificate.
 	CALifetime = 3 * 365 * 24 * time.Hour
-	// LeafLifetime is the maximum lifetime of a leaf.
+	// LeafLifetime is the maximum lifetime of a leaf certificate.
 	LeafLifetime = 90 * 24 * time.Hour
-	// Overlap is the minimum time for which the certificate of a new CA is published before the CA
-	// issues leaves, unless Input.Overlap is shorter.
+	// Overlap is the minimum time for which a new CA's certificate is published before the CA issues
+	// leaves, unless Input.Overlap is shorter.
 	Overlap = 24 * time.Hour
 
-	// replaceBefore is the time before its expiry at which a CA is replaced. It leaves time to
-	// notice that the replacement does not advance.
+	// replaceBefore is how long before its expiry a CA is replaced. If the replacement does not make
+	// progress, this leaves time to notice it.
 	replaceBefore = 2 * LeafLifetime
-	// backdate is by how much a certificate is valid before the time of its issue, as the clocks of
-	// machines differ.
+	// backdate is how long before the time of issue a certificate is already valid, because the clocks
+	// of machines differ.
 	backdate = 5 * time.Minute
 )
 
-// CA is the certificate and the private key of a certificate authority.
+// CA is a certificate authority's certificate and private key.
 type CA struct {
 	Certificate *x509.Certificate
 	Key         *ecdsa.PrivateKey
 }
 
-// Authority is a certificate authority over time. Its methods do not change it: Step returns a new
-// one. The zero value has no certificate; the first Step makes one.
+// Authority is a certificate authority whose certificate is replaced over time. Its methods do not
+// modify it: Step returns a new Authority. The zero value has no certificate; the first Step
+// creates one.
 type Authority struct {
-	// Issuing issues leaves. If its key was lost, Next issues missing leaves at once, and replaces
-	// the leaves of Issuing after the overlap.
+	// Issuing is the CA that issues leaves. If its key was lost, Next issues missing leaves
+	// immediately, and replaces Issuing's leaves after the overlap.
 	Issuing CA
-	Next    *Candidate // published, and will issue leaves; nil if no replacement is in progress
-	Retired []Retired  // CAs that issue no more leaves; leaves of them may be in use
-	// Replaced is the last value of Input.Replace that was followed.
+	Next    *Candidate // published, issues leaves later; nil: no replacement is in progress
+	Retired []Retired  // CAs that no longer issue leaves, but whose leaves may be in use
+	// Replaced is the last value of Input.Replace that was carried out.
 	Replaced string
-	// Lost is the time at which the previous CA was found to be lost. It is zero if none was, and
-	// after the overlap with its successor.
+	// Lost is the time at which the loss of the previous CA was detected. It is zero if no CA was
+	// lost, and after the overlap with the successor.
 	Lost time.Time
 }
 
-// Candidate is a CA that is published and does not issue yet.
+// Candidate is a CA that is published but does not issue leaves yet.
 type Candidate struct {
 	CA
 	Published time.Time
 }
 
-// Retired is the certificate of a CA that does not issue any more.
+// Retired is the certificate of a CA that no longer issues leaves.
 type Retired struct {
 	Certificate *x509.Certificate
-	Until       time.Time // expiry of the last leaf of the CA
+	Until       time.Time // expiry of the CA's last leaf
 }
 
-// Input is what Step decides from, besides the time.
+// Input contains the inputs of Step, in addition to the time.
 type Input struct {
-	Name string // common name of new certificates
-	// Loaded reports that every broker verifies with the present bundle. A CA does not begin to
-	// issue before.
+	Name string // common name for new certificates
+	// Loaded is true if every broker uses the current bundle to verify certificates. A CA does not
+	// issue leaves before that.
 	Loaded bool
-	// Replace requests a replacement of the CA if it differs from Authority.Replaced.
+	// Replace requests a replacement of the CA if its value differs from Authority.Replaced.
 	Replace string
-	// Overlap is used in place of the constant Overlap if it is not 0.
+	// Overlap replaces the constant Overlap if it is not 0.
 	Overlap time.Duration
-	// Published are the certificates that were published last, that of the issuing CA first. If the
-	// authority does not have the first one, it is another one than before, and keeps them.
+	// Published contains the certificates that were published last, with the issuing CA's first. If
+	// the authority does not contain the first one, the authority was replaced by another one, and it
+	// keeps the published certificates.
 	Published []*x509.Certificate
-	// Lost reports that an authority without a certificate is not the first one.
+	// Lost is true if an authority without a certificate replaces a lost one.
 	Lost bool
 }
 
-// Step returns the authority after the changes that are due at the time now. changed is false if
-// nothing is due. It fails only if no certificate can be made.
+// Step returns the authority after the changes that are due at the time now. Result changed is
+// false if nothing is due. Step fails only if a certificate cannot be created.
 func (a *Authority) Step(now time.Time, input Input) (next *Authority, changed bool, err error) {
 	after := *a
 	after.Retired = slices.Clone(a.Retired)
@@ -98,7 +100,7 @@ func (a *Authority) Step(now time.Time, input Input) (next *Authority, changed b
 	return &after, changed, nil
 }
 
-// dropExpired removes certificates that verify no leaf any more.
+// dropExpired removes CA certificates whose leaves have all expired.
 func (a *Authority) dropExpired(now time.Time, _ Input) (bool, error) {
 	before := len(a.Retired)
 	a.Retired = slices.DeleteFunc(a.Retired, func(r Retired) bool { return !now.Before(r.Until) })
@@ -109,8 +111,8 @@ func (a *Authority) dropExpired(now time.Time, _ Input) (bool, error) {
 	return changed, nil
 }
 
-// begin makes the first CA, and replaces an expired one. In both cases no leaf is valid, so there
-// is nothing to overlap with.
+// begin creates the first CA, and replaces an expired CA. In both cases no leaf is valid, so no
+// overlap is necessary.
 func (a *Authority) begin(now time.Time, input Input) (bool, error) {
 	if a.Issuing.Certificate != nil && !expired(a.Issuing.Certificate, now) &&
 		(a.Issuing.Key != nil || a.Next != nil) {
@@ -124,14 +126,14 @@ func (a *Authority) begin(now time.Time, input Input) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if a.Issuing.Certificate == nil { // a later expiry does not fulfil a request
+	if a.Issuing.Certificate == nil { // only the first CA fulfils a request
 		a.Replaced = input.Replace
 	}
 	a.Issuing = ca
 	return true, nil
 }
 
-// replace publishes the next CA if the present one expires soon, or on request.
+// replace publishes the next CA if the current CA expires soon, or on request.
 func (a *Authority) replace(now time.Time, input Input) (bool, error) {
 	requested := input.Replace != a.Replaced
 	due := !now.Before(a.Issuing.Certificate.NotAfter.Add(-replaceBefore))
@@ -146,7 +148,7 @@ func (a *Authority) replace(now time.Time, input Input) (bool, error) {
 	return true, nil
 }
 
-// promote lets the next CA issue leaves once its certificate was published for long enough.
+// promote makes the next CA issue leaves when its certificate has been published for long enough.
 func (a *Authority) promote(now time.Time, input Input) (bool, error) {
 	overlap := cmp.Or(input.Overlap, Overlap)
 	if a.Next == nil || !input.Loaded || now.Before(a.Next.Published.Add(overlap)) {
@@ -157,8 +159,8 @@ func (a *Authority) promote(now time.Time, input Input) (bool, error) {
 	return true, nil
 }
 
-// Certificates returns the certificates that verify leaves: of the issuing CA, of the next one, and
-// of retired ones.
+// Certificates returns the certificates that verify leaves: those of the issuing CA, the next CA,
+// and the retired CAs.
 func (a *Authority) Certificates() []*x509.Certificate {
 	var all []*x509.Certificate
 	if a.Issuing.Certificate != nil {
@@ -182,7 +184,7 @@ func (a *Authority) Bundle() []byte {
 	return bundle.Bytes()
 }
 
-// newCA makes a self-signed CA. It may issue leaves only, and no other CAs.
+// newCA creates a self-signed CA. It may issue leaves, but no other CAs.
 func newCA(name string, now time.Time) (CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -215,5 +217,5 @@ func expired(certificate *x509.Certificate, now time.Time) bool {
 	return now.After(certificate.NotAfter)
 }
 
-// errNoCA is returned by an authority without a certificate.
+// errNoCA means that the authority has no certificate.
 var errNoCA = errors.New("the authority has no certificate")

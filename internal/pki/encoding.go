@@ -28,7 +28,7 @@ var errNotCA = errors.New("the certificate is not that of a CA")
 // certificatesMax is the maximum number of certificates in one PEM text.
 const certificatesMax = 64
 
-// state is what an encoded authority contains besides certificates and keys.
+// state contains the parts of an encoded authority that are not certificates or keys.
 type state struct {
 	Published time.Time   `json:"published,omitzero"` // of the next CA
 	Retired   []time.Time `json:"retired,omitempty"`  // values of Until, in the order of keyRetired
@@ -36,7 +36,7 @@ type state struct {
 	Lost      time.Time   `json:"lost,omitzero"`
 }
 
-// Encode returns the data of a Secret.
+// Encode returns the authority as a Secret's data.
 func (a *Authority) Encode() (map[string][]byte, error) {
 	data := map[string][]byte{KeyCertificate: encodeCertificate(a.Issuing.Certificate)}
 	encoded := state{Replaced: a.Replaced, Lost: a.Lost}
@@ -63,8 +63,8 @@ func (a *Authority) Encode() (map[string][]byte, error) {
 	return data, nil
 }
 
-// Decode is the inverse of Encode. It fails if a part is missing or invalid: a new CA in place of a
-// damaged one would cut off every client.
+// Decode is the inverse of Encode. It fails if a part is missing or invalid, because a new CA in
+// place of a damaged one would lock out every client.
 func Decode(data map[string][]byte) (*Authority, error) {
 	var encoded state
 	if err := json.Unmarshal(data[keyState], &encoded); err != nil {
@@ -98,7 +98,7 @@ func Decode(data map[string][]byte) (*Authority, error) {
 	return a, nil
 }
 
-// decodeIssuing decodes the issuing CA, which has no key if the key was lost.
+// decodeIssuing decodes the issuing CA. The CA has no key if the key was lost.
 func decodeIssuing(data map[string][]byte, encoded state) (CA, error) {
 	if encoded.Lost.IsZero() || len(data[KeyPrivate]) > 0 || len(data[keyNextCertificate]) == 0 {
 		return decodeCA(data[KeyCertificate], data[KeyPrivate])
@@ -128,8 +128,9 @@ func decodeCA(certificate, key []byte) (CA, error) {
 	return CA{Certificate: pair.Leaf, Key: private}, nil
 }
 
-// ParseLeaf parses the PEM of a certificate, possibly followed by intermediate certificates, and of
-// its private key. It fails if they do not belong together. It does not check the validity.
+// ParseLeaf parses a PEM certificate, which intermediate certificates may follow, and its PEM
+// private key. It fails if certificate and key do not belong together. It does not check the
+// certificate's validity.
 func ParseLeaf(chain, key []byte) (Leaf, error) {
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Request describes a leaf.
+// Request describes a leaf certificate.
 type Request struct {
 	CommonName string
 	DNSNames   []string
@@ -28,12 +28,13 @@ type Request struct {
 // Leaf is a certificate with its private key.
 type Leaf struct {
 	Certificate *x509.Certificate
-	// Chain is the PEM of the certificate and, if others issued it, of intermediate certificates.
+	// Chain is the PEM of the certificate and, if another CA issued it, of its intermediate
+	// certificates.
 	Chain []byte
 	Key   []byte // PKCS #8, PEM
 }
 
-// Issue returns a new leaf, which is valid for LeafLifetime but not longer than its CA.
+// Issue returns a new leaf. It is valid for LeafLifetime, but not longer than its CA.
 func (a *Authority) Issue(request Request, now time.Time) (Leaf, error) {
 	issuer := a.issuer()
 	if issuer.Key == nil {
@@ -63,7 +64,7 @@ func (a *Authority) Issue(request Request, now time.Time) (Leaf, error) {
 		Key: encoded}, nil
 }
 
-// template returns the certificate without validity.
+// template returns a certificate template without a validity period.
 func (r Request) template() (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: r.CommonName}, DNSNames: r.DNSNames,
@@ -88,15 +89,15 @@ func (r Request) template() (*x509.Certificate, error) {
 	return template, nil
 }
 
-// Reasons of Due.
+// Reasons that Due returns.
 const (
 	dueOtherCA = "issued by another CA"
 	dueExpiry  = "expires soon"
 	dueNames   = "other names"
 )
 
-// Due returns the reason why a leaf must be issued again, "" if it need not be. A nil certificate
-// is due.
+// Due returns the reason why a leaf must be issued again, or "" if that is not necessary. A nil
+// certificate is due.
 func (a *Authority) Due(leaf Leaf, request Request, now time.Time) string {
 	certificate := leaf.Certificate
 	switch {
@@ -114,14 +115,15 @@ func (a *Authority) Due(leaf Leaf, request Request, now time.Time) string {
 	return ""
 }
 
-// RenewalOf returns the time at which a certificate must be renewed: when two thirds of its
-// lifetime have passed.
+// RenewalOf returns the time at which a certificate must be renewed, which is after two thirds of
+// its lifetime.
 func RenewalOf(certificate *x509.Certificate) time.Time {
 	lifetime := certificate.NotAfter.Sub(certificate.NotBefore)
 	return certificate.NotBefore.Add(lifetime / 3 * 2)
 }
 
-// names returns everything that a certificate certifies, in an order that does not matter.
+// names returns everything that a certificate certifies as one text, which does not depend on the
+// order of names.
 func names(c *x509.Certificate) string {
 	all := []string{"cn=" + c.Subject.CommonName}
 	for _, name := range c.DNSNames {
@@ -140,8 +142,8 @@ func names(c *x509.Certificate) string {
 	return strings.Join(all, "\n")
 }
 
-// names returns the names of the certificate that the request describes. A request with an invalid
-// URI has no names, so that Issue reports the error.
+// names returns the names in the certificate that the request describes. If the request contains an
+// invalid URI, it returns "", so that Issue is called and reports the error.
 func (r Request) names() string {
 	template, err := r.template()
 	if err != nil {
@@ -150,7 +152,8 @@ func (r Request) names() string {
 	return names(template)
 }
 
-// Check returns an error if a leaf that others issued cannot authenticate a server at the time now.
+// Check returns an error if a leaf that another CA issued cannot authenticate a server at the time
+// now.
 func (l Leaf) Check(now time.Time) error {
 	switch usages := l.Certificate.ExtKeyUsage; {
 	case now.After(l.Certificate.NotAfter):

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lose returns the authority that takes the place of a, of which only published certificates are
-// left.
+// lose returns the authority that replaces a after a was lost except for its published
+// certificates.
 func lose(t *testing.T, a *Authority, now time.Time) *Authority {
 	t.Helper()
 	return step(t, &Authority{}, now, Input{Name: "test", Published: a.Certificates(), Lost: true})
@@ -64,8 +64,8 @@ func TestLostCAStaysInTheBundle(t *testing.T) {
 	}
 }
 
-// TestLostCAIsStored: the state while a key is lost survives a restart of the operator, and a
-// certificate without a key is damage in any other state.
+// TestLostCAIsStored checks that the state while a key is lost survives a restart of the operator.
+// In any other state, a certificate without a key counts as damage.
 func TestLostCAIsStored(t *testing.T) {
 	b := lose(t, newAuthority(t), start)
 	data, err := b.Encode()

@@ -15,8 +15,8 @@ import (
 
 const day = 24 * time.Hour
 
-// world is a model of a cluster whose CA changes over time: every leaf that was issued, and every
-// bundle that was published.
+// world is a model of a cluster whose CA changes over time. It contains every issued leaf and every
+// published bundle.
 type world struct {
 	t         *testing.T
 	now       time.Time
@@ -24,12 +24,12 @@ type world struct {
 	request   Request
 	leaf      Leaf // the leaf in use
 	issued    []Leaf
-	// immediate: the issuing CA replaced an expired one, or is the first
+	// immediate is true if the issuing CA is the first one or replaced an expired one.
 	immediate bool
-	// urgent: the leaf in use was issued by the next CA, because the key of the issuing one was lost
+	// urgent is true if the next CA issued the leaf in use, because the issuing CA's key was lost.
 	urgent  bool
 	bundles []published
-	replace int // value of the last request for a replacement
+	replace int // value of the last replacement request
 }
 
 type published struct {
@@ -37,8 +37,8 @@ type published struct {
 	bundle []byte
 }
 
-// step advances the authority as the operator does: it stores the authority, reads it again, and
-// issues a leaf if one is due.
+// step advances the authority in the same way as the operator: it stores and reads the authority,
+// and issues a leaf if one is due.
 func (w *world) step(loaded bool) {
 	w.t.Helper()
 	before := w.authority
@@ -87,7 +87,7 @@ func (w *world) published() []*x509.Certificate {
 	return certificates
 }
 
-// lose removes the authority, or replaces it by another one.
+// lose removes the authority, or replaces it with another one.
 func (w *world) lose(replace bool) {
 	w.t.Helper()
 	w.authority = &Authority{}
@@ -101,8 +101,8 @@ func (w *world) lose(replace bool) {
 	}
 }
 
-// checkPromotion checks that a CA begins to issue only after all brokers have loaded it and it was
-// published for Overlap, except in place of an expired CA.
+// checkPromotion checks that a CA starts to issue leaves only after all brokers have loaded it and
+// it was published for Overlap, except if it replaces an expired CA.
 func (w *world) checkPromotion(before, after *Authority, loaded bool) {
 	w.t.Helper()
 	if old := w.published(); len(old) > 0 && !before.Has(old[0]) {
@@ -146,7 +146,7 @@ func (w *world) renew() {
 	w.issued = append(w.issued, leaf)
 }
 
-// check checks the invariants of doc.go.
+// check checks the invariants in doc.go.
 func (w *world) check() {
 	w.t.Helper()
 	present := w.authority.Bundle()
@@ -162,7 +162,7 @@ func (w *world) check() {
 	}
 	last := w.issued[len(w.issued)-1]
 	for i, bundle := range w.bundles {
-		// A client has a bundle that was current Overlap ago, or a later one.
+		// A client has the bundle that was current Overlap ago, or a later bundle.
 		superseded := i+1 < len(w.bundles) && !w.bundles[i+1].moment.After(w.now.Add(-Overlap))
 		if superseded || w.immediate || w.urgent || last.Certificate.NotAfter.Before(w.now) {
 			continue
@@ -193,7 +193,7 @@ func sameAuthority(a, b *Authority) bool {
 	return errBefore == nil && errAfter == nil && reflect.DeepEqual(before, after)
 }
 
-// encodeAny is Encode, for an authority without a certificate too.
+// encodeAny is like Encode, but also supports an authority without a certificate.
 func (a *Authority) encodeAny() (map[string][]byte, error) {
 	if a.Issuing.Certificate == nil {
 		return nil, nil
@@ -201,9 +201,9 @@ func (a *Authority) encodeAny() (map[string][]byte, error) {
 	return a.Encode()
 }
 
-// TestAuthorityModel runs random histories of a CA: regular steps, pauses of the operator of up to
-// four years, brokers that do not load the bundle, requested replacements, other names, and CAs
-// that are lost or replaced by hand.
+// TestAuthorityModel runs random histories of a CA. They contain regular steps, pauses of the
+// operator of up to four years, brokers that do not load the bundle, requested replacements,
+// changed names, and CAs that are lost or replaced manually.
 func TestAuthorityModel(t *testing.T) {
 	for s := range seed.Sequence(t, 30) {
 		random := rand.New(rand.NewPCG(s, 0))

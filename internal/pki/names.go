@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// clusterDomain is the default DNS domain of a Kubernetes cluster. Names without it are certified
-// too, so a cluster with another domain needs no setting as long as clients use these.
+// clusterDomain is the default DNS domain of a Kubernetes cluster. Certificates also contain the
+// names without the domain, so a cluster with another domain needs no setting as long as clients
+// use those names.
 const clusterDomain = "cluster.local"
 
-// ListenerNames are the names by which clients connect to a listener.
+// ListenerNames contains the names by which clients connect to a listener.
 type ListenerNames struct {
 	Namespace string
 	Services  []string // Services whose names clients use
-	Headless  []string // headless Services, each with a host name for each pod
-	// Hosts are advertised host names and IP addresses, and "" for unknown ones.
+	Headless  []string // headless Services, each with a host name per pod
+	// Hosts contains advertised host names and IP addresses. An unknown one is "".
 	Hosts []string
 }
 
 // Request returns the request for the listener's certificate. The names are sorted and unique, so
-// that the same names give the same request.
+// the same names always result in the same request.
 func (n ListenerNames) Request(commonName string) Request {
 	request := Request{CommonName: commonName, Server: true}
 	for _, service := range n.Services {
@@ -44,18 +45,17 @@ func (n ListenerNames) Request(commonName string) Request {
 	return request
 }
 
-// serviceNames returns the DNS names of a Service. The shortest one is not qualified by the
-// namespace; it resolves in the Service's own namespace.
+// serviceNames returns a Service's DNS names. The shortest name does not contain the namespace, and
+// resolves only in the Service's own namespace.
 func serviceNames(service, namespace string) []string {
 	qualified := service + "." + namespace
 	return []string{service, qualified, qualified + ".svc",
 		qualified + ".svc." + clusterDomain}
 }
 
-// PeerRequest returns the request for the peer certificate of a broker. Brokers connect to each
-// other by IP address and verify the URI. Clients of the HTTP port, such as Prometheus, verify the
-// host name of the pod in the headless Service or, as one name for all brokers, that of the
-// Service.
+// PeerRequest returns the request for a broker's peer certificate. Brokers connect to each other by
+// IP address and verify the URI. Clients of the HTTP port, such as Prometheus, verify the pod's
+// host name in the headless Service, or the Service's name, which is the same for all brokers.
 func PeerRequest(pod, headless, namespace, uri string) Request {
 	request := Request{CommonName: pod, URIs: []string{uri}, Server: true, Client: true}
 	for _, name := range serviceNames(headless, namespace)[1:] {

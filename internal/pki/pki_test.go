@@ -10,7 +10,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newAuthority returns an authority that was made at start.
+// newAuthority returns an authority created at the time start.
 func newAuthority(t *testing.T) *Authority {
 	t.Helper()
 	a, _, err := (&Authority{}).Step(start, Input{Name: "test"})
@@ -64,7 +64,8 @@ func TestReplacementOverlaps(t *testing.T) {
 	}
 }
 
-// TestUrgentReplacementOverlapsShortly: the key of a CA may be known to an attacker.
+// TestUrgentReplacementOverlapsShortly checks a replacement with a short overlap, which is
+// necessary if an attacker may know a CA's key.
 func TestUrgentReplacementOverlapsShortly(t *testing.T) {
 	a := newAuthority(t)
 	first, input := a.Issuing.Certificate, Input{Replace: "1", Overlap: time.Minute}
@@ -124,8 +125,8 @@ func TestLeafDoesNotOutliveItsCA(t *testing.T) {
 	}
 }
 
-// TestServerLeafIsNoClient: a broker must not accept the certificate of another broker's listener
-// as that of a client.
+// TestServerLeafIsNoClient checks that a broker does not accept the certificate of another broker's
+// listener as a client certificate.
 func TestServerLeafIsNoClient(t *testing.T) {
 	a := newAuthority(t)
 	leaf := issue(t, a, Request{CommonName: "a", Server: true}, start)
@@ -138,7 +139,7 @@ func TestServerLeafIsNoClient(t *testing.T) {
 	}
 }
 
-// TestLeafIssuesNothing: a leaf must not act as an intermediate CA.
+// TestLeafIssuesNothing checks that a leaf cannot be used as an intermediate CA.
 func TestLeafIssuesNothing(t *testing.T) {
 	a := newAuthority(t)
 	leaf := issue(t, a, Request{CommonName: "a", Server: true, Client: true}, start)

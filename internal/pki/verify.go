@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// VerifyServer verifies the certificate chain of a server at a time, without its host name, and
-// returns the URI of its certificate, by which brokers and the operator identify each other. It
-// fails if the chain is empty or not trusted, or if the certificate has no URI or several.
+// VerifyServer verifies a server's certificate chain at a given time, without the host name, and
+// returns the URI in its certificate. Brokers and the operator identify each other by this URI. It
+// fails if the chain is empty or not trusted, or if the certificate does not contain exactly one
+// URI.
 func VerifyServer(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (uri string,
 	err error) {
 	if len(chain) == 0 {

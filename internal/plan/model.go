@@ -6,7 +6,7 @@ type model struct {
 	stored float64 // mean bytes per record on disk
 	keys   float64
 
-	// bytes: live records; log after a pass; dirty section when a pass is due
+	// all in bytes: live records; log after a pass; dirty section when a pass is due
 	live, after, dirty float64
 	sidecar            float64 // bytes of key sidecar per record
 	temporary          bool    // a pass writes temporary sidecars and deletes them at its end
@@ -24,11 +24,11 @@ func (m *model) measure() {
 	m.temporary = m.stored < sidecarLeastBytes
 }
 
-// disk returns the disk space of the partition. growth is the number of bytes that are appended
-// while the cleaner of the broker cleans all partitions of the broker.
+// disk returns a partition's disk space. Parameter growth is the number of bytes that are appended
+// while the broker's cleaner cleans all of the broker's partitions.
 //
-// The needed space is the size of the log when a pass is due, plus the active segment, which is
-// never cleaned, plus the output of the current rewrite group. The output has the size of at most
+// The needed space is the sum of the log's size when a pass is due, the active segment, which is
+// never cleaned, and the output of the current rewrite group. The output has the size of at most
 // one segment and its sidecar. The source segments are deleted only after the output is committed
 // (F16).
 func (m *model) disk(growth float64) Disk {
@@ -51,9 +51,9 @@ func (m *model) disk(growth float64) Disk {
 // If no garbage is allowed, the pass rewrites every segment with garbage: those with records of hot
 // keys. Records of cold keys were written earlier, so they are in separate segments at the start of
 // the log. If garbage is allowed, the pass rewrites the segments with the most garbage until the
-// remaining garbage is below the limit. Per appended record it then writes u/(1-u) records and
-// reads 1/(1-u), where u follows from the fraction of garbage in the segments of
-// hot keys. The estimate is the cheaper of these two ways.
+// remaining garbage is below the limit. For each appended record, it then writes u/(1-u) records
+// and reads 1/(1-u) records. The fraction of garbage in the segments of hot keys determines u. The
+// estimate is the cheaper of the two.
 func (m *model) steady() Pass {
 	hot := m.live * m.in.HotShare
 	shares := uniformPass(hot/m.stored, m.dirty/m.stored, m.in.BatchRecords)
@@ -118,8 +118,8 @@ func (m *model) memory() Memory {
 // republication returns the cost of writing every key again, and of one pass afterwards. At that
 // time all older records are dead, and all new records are live. So the pass deletes the older
 // segments without reading them and keeps the new ones, for any order of keys. The cost of passes
-// during the republication depends on the order of keys; see docs/plan.md. perBroker is the number
-// of partition replicas on a broker.
+// during the republication depends on the order of keys; see docs/plan.md. Parameter perBroker is
+// the number of partition replicas on a broker.
 func (m *model) republication(perBroker float64) Republication {
 	before := m.after + m.dirty
 	r := Republication{Pass: Pass{FreedBytes: before}}

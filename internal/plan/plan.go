@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Input describes a topic. Counts and rates are those of the whole topic, for one replica of each
+// Input describes a topic. Counts and rates are for the whole topic, with one replica of each
 // partition. Fields without a default must be set.
 type Input struct {
 	Keys        float64 // number of keys with a value
@@ -57,7 +57,7 @@ func (in Input) withDefaults() Input {
 	return in
 }
 
-// Validate returns an error that lists all faults of an Input.
+// Validate returns an error that lists all faults in an Input.
 func (in Input) Validate() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -113,7 +113,7 @@ type Disk struct {
 	Segments      float64 `json:"segments"`          // number of segments when the next pass is due
 }
 
-// times returns the disk space of n partitions like d.
+// times returns the total disk space of n partitions that each need d.
 func (d Disk) times(n float64) Disk {
 	return Disk{
 		d.LiveBytes * n, d.AfterBytes * n, d.DueBytes * n, d.SidecarBytes * n, d.WorkBytes * n,
@@ -132,12 +132,12 @@ type Pass struct {
 	DecompressedBytes float64 `json:"decompressed_bytes"`
 }
 
-// Bytes returns the number of bytes that a pass reads and writes.
+// Bytes returns the number of bytes that the pass reads and writes.
 func (p Pass) Bytes() float64 {
 	return p.LogReadBytes + p.LogWrittenBytes + p.SidecarReadBytes + p.SidecarWrittenBytes
 }
 
-// Memory is the memory of the pass of one worker.
+// Memory is the memory for one worker's pass.
 type Memory struct {
 	BudgetBytes float64 `json:"budget_bytes"` // memory of one worker
 	BitmapBytes float64 `json:"bitmap_bytes"`
@@ -171,8 +171,8 @@ type Plan struct {
 	CleanerBytesDay float64 `json:"cleaner_bytes_day"`
 	// WriteAmplification is the number of records that the cleaner writes per appended record.
 	WriteAmplification float64 `json:"write_amplification"`
-	// BusyShare is the fraction of the I/O rate of a broker's cleaner that the passes need. If it
-	// is above 1, the cleaner falls behind. 0: no I/O rate is set.
+	// BusyShare is the fraction of the I/O rate of a broker's cleaner that its passes use. If it is
+	// above 1, the cleaner falls behind. 0: no I/O rate is set.
 	BusyShare float64 `json:"busy_share"`
 
 	Republication Republication `json:"republication"`
@@ -185,8 +185,8 @@ type Republication struct {
 	WriteSeconds float64 `json:"write_seconds"` // time to write every key; 0: no rate is set
 	// one pass over a partition, after all keys were written
 	Pass Pass `json:"pass"`
-	// PassSeconds is the time in which the cleaner of a broker cleans all partitions of the broker,
-	// one after the other, at the full I/O rate; 0: no I/O rate is set.
+	// PassSeconds is the time in which a broker's cleaner cleans all of the broker's partitions, one
+	// after the other, at the full I/O rate; 0: no I/O rate is set.
 	PassSeconds float64 `json:"pass_seconds"`
 }
 

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// volume returns a volume of 1000 bytes of which a share in percent is used.
+// volume returns a volume of 1000 bytes with the given used share in percent.
 func volume(used float64) Volume { return Volume{Total: 1000, Free: 1000 - int64(used*10)} }
 
 func TestLevelFollowsTheUsedShare(t *testing.T) {
@@ -60,8 +60,8 @@ func TestReserveIsTwoSegmentsAndAtMostHalfOfTheRest(t *testing.T) {
 	}
 }
 
-// TestLevelsAreOrdered: for random thresholds and measurements, a fuller volume never has a lower
-// level, and a level that was left is entered again only at its threshold.
+// TestLevelsAreOrdered checks random thresholds and measurements. A fuller volume must never have a
+// lower level, and a level that has ended must begin again only at its threshold.
 func TestLevelsAreOrdered(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 1))
 	for range 10_000 {
@@ -107,9 +107,9 @@ func TestSlackIsTheSpaceUntilTheNextLevelThatRefusesRecords(t *testing.T) {
 	}
 }
 
-// TestLargeVolumeIsNotRefusedWithMuchFreeSpace: the default thresholds of large volumes, which may
-// be shared with other programs, also require that little space is free. Thresholds of a user and
-// those of the levels below them do not.
+// TestLargeVolumeIsNotRefusedWithMuchFreeSpace checks large volumes, which may be shared with other
+// programs. With default thresholds, a level begins only if little space is free too. This does not
+// apply to thresholds that a user has set, nor to the levels below them.
 func TestLargeVolumeIsNotRefusedWithMuchFreeSpace(t *testing.T) {
 	const gib = 1 << 30
 	reject := Thresholds{Warn: 80, Clean: 85, Reject: 92, Exact: Reject}

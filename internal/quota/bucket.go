@@ -5,31 +5,32 @@ import (
 	"time"
 )
 
-// Kind is what a quota limits.
+// Kind is the resource that a quota limits.
 type Kind int8
 
-// The kinds of quotas, and their units.
+// The kinds of quotas, with their units.
 const (
 	Produce  Kind = iota // bytes of Produce requests
-	Fetch                // bytes of Fetch responses
+	Fetch                // bytes in Fetch responses
 	Request              // seconds of processing time
 	Mutation             // partitions created and deleted
 	Kinds                // the number of kinds
 )
 
-// String returns the name of the kind in metrics.
+// String returns the kind's name in metrics.
 func (k Kind) String() string {
 	return [Kinds]string{"produce", "fetch", "request", "mutation"}[k]
 }
 
-// Limits are the quotas of one user: the permitted rate of each kind, in units a second. A rate of
-// 0 means that the kind is not limited.
+// Limits contains one user's quotas: the permitted rate for each kind, in units per second. A rate
+// of 0 means no limit.
 type Limits [Kinds]float64
 
 const (
-	// Burst is the time for which a full bucket permits the rate of the quota at once.
+	// Burst determines the size of a bucket: a full bucket permits at once what the quota's rate
+	// permits in this time.
 	Burst = 10 * time.Second
-	// RequestThrottleMax limits the throttle for Request, as in Kafka (quota.window.size.seconds).
+	// RequestThrottleMax limits a throttle for kind Request, as in Kafka (quota.window.size.seconds).
 	// This quota throttles all requests, and a longer throttle would remove consumers from their
 	// groups.
 	RequestThrottleMax = time.Second
