@@ -38,18 +38,18 @@ const (
 
 // bucket is a token bucket. The zero value is a full bucket.
 type bucket struct {
-	// used is the number of units that have not been refilled by the time at: 0 <= used. The bucket
-	// is in debt if used exceeds the capacity.
+	// used is the number of used units that had not been refilled at the time moment: 0 <= used. The
+	// bucket is in debt if used exceeds the capacity.
 	used   float64
 	moment time.Time
-	rate   float64 // since at
+	rate   float64 // rate since moment
 }
 
-// capacity returns the units that a full bucket contains.
+// capacity returns the number of units in a full bucket.
 func capacity(rate float64) float64 { return rate * Burst.Seconds() }
 
-// refill adds the units of the time since the last call. If the rate has changed, units are added
-// at the previous rate until now. An earlier time than that of the last call adds nothing.
+// refill adds the units for the time since the last call. If the rate has changed, the previous
+// rate applies until now. If now is before the last call's time, refill adds nothing.
 func (b *bucket) refill(rate float64, now time.Time) {
 	if passed := now.Sub(b.moment); passed > 0 {
 		b.used, b.moment = max(0, b.used-b.rate*passed.Seconds()), now
@@ -57,27 +57,28 @@ func (b *bucket) refill(rate float64, now time.Time) {
 	b.rate = rate
 }
 
-// debt returns how long the bucket needs to refill to 0; 0 if it is not in debt.
+// debt returns how long it takes until the bucket has refilled to 0, or 0 if it is not in debt.
 func (b *bucket) debt() time.Duration {
 	units := b.used - capacity(b.rate)
 	if units <= 0 {
 		return 0
 	}
-	// Rounded up, because a debt of less than a nanosecond is a debt.
+	// Round up, because even a debt of less than a nanosecond is a debt.
 	return time.Duration(min(math.Ceil(units/b.rate*float64(time.Second)), math.MaxInt64/2))
 }
 
-// charge takes units from a bucket that was refilled now. A negative number returns units.
+// charge takes units from a bucket that has been refilled to the current time. A negative number
+// returns units.
 func (b *bucket) charge(kind Kind, units float64) {
 	b.used = max(0, b.used+units)
 	if kind == Request {
-		// The throttle for Request is limited, so its debt must be limited too. Otherwise a user
-		// would be throttled for hours after a minute of load.
+		// The throttle for Request is limited, so limit its debt too. Otherwise a user would be throttled
+		// for hours after a minute of load.
 		b.used = min(b.used, 2*capacity(b.rate))
 	}
 }
 
-// isFull reports whether the bucket equals a new one.
+// isFull reports whether the bucket is as full as a new one.
 func (b *bucket) isFull(now time.Time) bool {
 	return b.used <= b.rate*max(0, now.Sub(b.moment)).Seconds()
 }

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// model is a bucket that is refilled in steps of a millisecond.
+// model is a bucket that is refilled in steps of one millisecond.
 type model struct {
 	tokens  float64
 	rate    float64
@@ -20,7 +20,7 @@ func (m *model) advance(to time.Duration, rate float64) {
 	for ; m.elapsed < to; m.elapsed += time.Millisecond {
 		m.tokens = min(capacity(m.rate), m.tokens+m.rate/1000)
 	}
-	// A changed rate changes the capacity, and keeps what was used.
+	// A changed rate changes the capacity, but not the number of used units.
 	m.tokens += capacity(rate) - capacity(m.rate)
 	m.rate = rate
 }
@@ -33,7 +33,8 @@ func (m *model) throttle() (wait time.Duration) {
 	return wait
 }
 
-// TestBucketAgainstModel charges random units at random times, with rates that change.
+// TestBucketAgainstModel compares buckets with the model. It charges random units at random times,
+// with changing rates.
 func TestBucketAgainstModel(t *testing.T) {
 	for s := range seed.Sequence(t, 50) {
 		random := rand.New(rand.NewPCG(s, 0))
@@ -62,8 +63,8 @@ func TestBucketAgainstModel(t *testing.T) {
 	}
 }
 
-// TestWaitingUserStaysWithinTheRate checks the invariant of the package for a user who waits as
-// long as required.
+// TestWaitingUserStaysWithinTheRate checks the package's invariant for a user who waits as long as
+// required.
 func TestWaitingUserStaysWithinTheRate(t *testing.T) {
 	for s := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(s, 0))
@@ -90,8 +91,8 @@ func TestWaitingUserStaysWithinTheRate(t *testing.T) {
 	}
 }
 
-// TestUsersAreForgottenWithoutConsequence compares Users with a limited number of users to one
-// bucket per user that is never forgotten.
+// TestUsersAreForgottenWithoutConsequence compares Users, which holds a limited number of users,
+// with one bucket per user that is never forgotten.
 func TestUsersAreForgottenWithoutConsequence(t *testing.T) {
 	limits := Limits{Produce: 100, Mutation: 1}
 	var users Users
@@ -104,14 +105,15 @@ func TestUsersAreForgottenWithoutConsequence(t *testing.T) {
 			t.Fatalf("%d users are in memory", len(users.buckets))
 		}
 	}
-	// 300 s have passed, so that 30,000 units were refilled, and 1,000 fit into the bucket
+	// After 300 s, 30,000 units were refilled. The bucket has space for 1,000 units.
 	got := users.Debt("debtor", &limits, Produce, now)
 	if want := 690 * time.Second; math.Abs(float64(got-want)) > float64(time.Second) {
 		t.Errorf("debt %v, want %v", got, want)
 	}
 }
 
-// TestManyDebtorsAreBounded adds users whose buckets are not full.
+// TestManyDebtorsAreBounded checks the limit on the number of users with users whose buckets are
+// not full.
 func TestManyDebtorsAreBounded(t *testing.T) {
 	limits := Limits{Produce: 1}
 	var users Users

@@ -16,7 +16,8 @@ func TestUnlimitedKindIsNotCharged(t *testing.T) {
 	}
 }
 
-// TestKindsAndUsersAreIndependent charges one kind of one user.
+// TestKindsAndUsersAreIndependent charges one kind of one user, and checks that other kinds and
+// users are not affected.
 func TestKindsAndUsersAreIndependent(t *testing.T) {
 	var users Users
 	limits, now := Limits{1, 1, 1, 1}, time.Unix(1_000_000, 0)
@@ -31,8 +32,8 @@ func TestKindsAndUsersAreIndependent(t *testing.T) {
 	}
 }
 
-// TestRaisedLimitShortensTheDebt: a limit that was too low by mistake must not have an effect for
-// long after it was raised.
+// TestRaisedLimitShortensTheDebt checks that raising a limit shortens an existing debt. A limit
+// that was too low by mistake must not have an effect for long after it was raised.
 func TestRaisedLimitShortensTheDebt(t *testing.T) {
 	var users Users
 	now := time.Unix(1_000_000, 0)
@@ -44,8 +45,8 @@ func TestRaisedLimitShortensTheDebt(t *testing.T) {
 	}
 }
 
-// TestRequestThrottleIsBounded: the debt of processing time is forgiven, as it throttles heartbeats
-// too.
+// TestRequestThrottleIsBounded checks that large debts of processing time are forgiven, because
+// this quota also throttles heartbeats.
 func TestRequestThrottleIsBounded(t *testing.T) {
 	var users Users
 	limits, now := Limits{Request: 0.5}, time.Unix(1_000_000, 0)
@@ -57,8 +58,8 @@ func TestRequestThrottleIsBounded(t *testing.T) {
 	}
 }
 
-// TestEarlierTimeAddsNothing: the times of concurrent requests may be in another order than their
-// charges.
+// TestEarlierTimeAddsNothing checks a charge with an earlier time than the previous one, because
+// concurrent requests can be charged in another order than that of their times.
 func TestEarlierTimeAddsNothing(t *testing.T) {
 	var users Users
 	limits, now := Limits{Produce: 1}, time.Unix(1_000_000, 0)
@@ -71,7 +72,8 @@ func TestEarlierTimeAddsNothing(t *testing.T) {
 	}
 }
 
-// TestChargeOfKnownUserAllocatesNothing: each produced and fetched batch is a charge.
+// TestChargeOfKnownUserAllocatesNothing checks that a charge allocates no memory, because each
+// produced and fetched batch is charged.
 func TestChargeOfKnownUserAllocatesNothing(t *testing.T) {
 	var users Users
 	limits, now := Limits{Produce: 1e9}, time.Unix(1_000_000, 0)

@@ -5,7 +5,7 @@ import (
 )
 
 const (
-	// usersMax limits the users whose buckets are in memory, some 200 bytes each.
+	// usersMax limits the number of users whose buckets are in memory, with about 200 bytes each.
 	usersMax = 10_000
 	// forgetInterval is the minimum time between two scans for users with full buckets.
 	forgetInterval = time.Second
@@ -15,10 +15,10 @@ const (
 // concurrent use.
 type Users struct {
 	buckets map[string]*[Kinds]bucket
-	scanned time.Time // last call of forgetFull
+	scanned time.Time // time of the last call of forgetFull
 }
 
-// Charge charges units of a kind to a user and returns how long to throttle the user. It returns 0
+// Charge charges units of a kind to a user, and returns how long to throttle the user. It returns 0
 // if the kind is not limited. A negative number of units undoes an earlier charge.
 func (u *Users) Charge(user string, limits *Limits, kind Kind, units float64,
 	now time.Time) time.Duration {
@@ -30,7 +30,8 @@ func (u *Users) Charge(user string, limits *Limits, kind Kind, units float64,
 	return throttle(kind, b)
 }
 
-// Debt returns how long to throttle a user for earlier charges; 0: the user is within the quota.
+// Debt returns how long to throttle a user for earlier charges, or 0 if the user is within the
+// quota.
 func (u *Users) Debt(user string, limits *Limits, kind Kind, now time.Time) time.Duration {
 	if b := u.bucket(user, limits, kind, now); b != nil {
 		return throttle(kind, b)
@@ -38,8 +39,8 @@ func (u *Users) Debt(user string, limits *Limits, kind Kind, now time.Time) time
 	return 0
 }
 
-// Capacity returns the units of a kind that a user may use at once after a pause; kind must be
-// limited.
+// Capacity returns the number of units of a kind that a user may use at once after a pause. The
+// kind must be limited.
 func (l *Limits) Capacity(kind Kind) float64 { return capacity(l[kind]) }
 
 func throttle(kind Kind, b *bucket) time.Duration {
@@ -49,7 +50,7 @@ func throttle(kind Kind, b *bucket) time.Duration {
 	return b.debt()
 }
 
-// bucket returns the bucket of a user, refilled, or nil if the kind is not limited.
+// bucket returns a user's refilled bucket, or nil if the kind is not limited.
 func (u *Users) bucket(user string, limits *Limits, kind Kind, now time.Time) *bucket {
 	if limits[kind] <= 0 {
 		return nil
@@ -65,9 +66,9 @@ func (u *Users) bucket(user string, limits *Limits, kind Kind, now time.Time) *b
 	return b
 }
 
-// makeRoom forgets users if there are too many: those whose buckets are full, else any one, whose
-// debt is then forgiven. It scans all users at most once in forgetInterval, so that many new users
-// do not use the processor.
+// makeRoom forgets users if there are too many. It forgets users whose buckets are full or, if
+// there are none, any user, whose debt is then forgiven. It scans all users at most once per
+// forgetInterval, so that many new users do not consume too much CPU time.
 func (u *Users) makeRoom(now time.Time) {
 	if u.buckets == nil {
 		u.buckets = map[string]*[Kinds]bucket{}

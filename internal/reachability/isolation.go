@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// HealedAfter is the time for which an isolated broker must reach enough other brokers until it is
-// no longer isolated. It limits how often a connection that breaks again and again moves leaders.
+// HealedAfter is how long an isolated broker must reach enough other brokers before it is no longer
+// isolated. It limits how often an unstable connection moves leaders.
 const HealedAfter = 10 * time.Second
 
-// Broker is a live broker, as an Isolation uses it.
+// Broker is a live broker, as the input of Isolation.
 type Broker struct {
 	Peer
-	// Report contains the peers that the broker does not reach. The caller passes it only if the
-	// broker has published it recently.
+	// Report contains the peers that the broker cannot reach. The caller sets it only if the broker
+	// has published it recently.
 	Report Report
-	// Isolated is true if the broker is isolated at present.
+	// Isolated is true if the broker is currently isolated.
 	Isolated bool
 }
 
-// Isolation decides which brokers of a cluster are isolated. It remembers only since when isolated
-// brokers are healed, so after the loss of its state they stay isolated for another HealedAfter.
-// The zero value is ready for use.
+// Isolation determines which brokers of a cluster are isolated. Its only state is the time since
+// which each isolated broker reaches enough others. If that state is lost, isolated brokers remain
+// isolated for another HealedAfter. The zero value is ready for use.
 type Isolation struct {
 	healed map[Peer]time.Time
 }
 
 // Decide returns the brokers that are isolated now, sorted. Parameter brokers contains the live
-// brokers. A repeated call with the same arguments has the same result.
+// brokers. Another call with the same arguments has the same result.
 //
-// Two brokers are disconnected if one of them reports the other: one direction of a connection is
-// useless without the other one. A broker is cut off if it is disconnected from a majority of the
-// other brokers that are not cut off. A cut-off broker becomes isolated if more than half of the
-// live brokers remain. If a cut divides the brokers into equal parts, none is isolated: nothing
-// shows which part the clients reach.
+// Two brokers are disconnected if one of them reports the other, because one direction of a
+// connection is useless without the other direction. A broker is cut off if it is disconnected from
+// a majority of the other brokers that are not cut off. A cut-off broker becomes isolated if more
+// than half of the live brokers remain. If a network partition divides the brokers into equal
+// parts, none becomes isolated, because it is unknown which part the clients can reach.
 func (s *Isolation) Decide(brokers []Broker, now time.Time) []Peer {
 	cutOff := cutOff(brokers)
 	next := map[Peer]time.Time{}
@@ -48,7 +48,7 @@ func (s *Isolation) Decide(brokers []Broker, now time.Time) []Peer {
 			if !known {
 				since = now
 			}
-			next[b.Peer] = since // kept until the caller has stored the decision
+			next[b.Peer] = since // keep the time until the caller has stored the decision
 			if now.Sub(since) >= HealedAfter {
 				continue
 			}
@@ -65,9 +65,9 @@ func (s *Isolation) Decide(brokers []Broker, now time.Time) []Peer {
 	return isolated
 }
 
-// cutOff returns the brokers that are cut off, the worst first. It removes the broker with the most
-// broken connections until no remaining broker has lost the connection to a majority of the others.
-// It returns nil if at most half of the brokers would remain.
+// cutOff returns the brokers that are cut off, the worst first. It repeatedly removes the broker
+// with the most broken connections, until no remaining broker has lost the connections to a
+// majority of the others. It returns nil if at most half of the brokers would remain.
 func cutOff(brokers []Broker) (all []Peer) {
 	remaining := map[Peer]Broker{}
 	for _, b := range brokers {
@@ -77,7 +77,8 @@ func cutOff(brokers []Broker) (all []Peer) {
 		worst, most := Broker{}, 0
 		for _, p := range slices.SortedFunc(maps.Keys(remaining), Peer.compare) {
 			b, broken := remaining[p], disconnected(remaining, remaining[p])
-			// Of two brokers that are equally disconnected, one that is isolated already stays so.
+			// If two brokers are equally disconnected, choose the one that is already isolated, so that it
+			// remains isolated.
 			if broken > most || broken == most && broken > 0 && (b.Isolated || !worst.Isolated) {
 				worst, most = b, broken
 			}
@@ -114,7 +115,7 @@ func Disconnected(brokers []Broker, b Broker) (from Report) {
 	return from
 }
 
-// areDisconnected reports whether one of two brokers reports the other one.
+// areDisconnected reports whether one of the two brokers reports the other.
 func areDisconnected(a, b Broker) bool {
 	return a.Peer != b.Peer && (a.Report.Contains(b.Peer) || b.Report.Contains(a.Peer))
 }

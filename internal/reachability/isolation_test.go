@@ -14,8 +14,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// live returns brokers from texts such as "0>1,2": broker 0 does not reach 1 and 2; "0*" is
-// isolated. All have epoch 1.
+// live returns brokers from texts. For example, "0>1,2" is broker 0, which cannot reach 1 and 2,
+// and "0*" is isolated. All brokers have epoch 1.
 func live(texts ...string) (brokers []Broker) {
 	for _, text := range texts {
 		id, unreached, _ := strings.Cut(text, ">")
@@ -87,8 +87,8 @@ func TestIsolatedBrokerStaysUntilItIsHealedForAWhile(t *testing.T) {
 	}
 }
 
-// TestIsolationInvariants plays random reports for random clusters, and compares each decision with
-// the invariants of the package.
+// TestIsolationInvariants applies random reports to random clusters, and compares each decision
+// with the package's invariants.
 func TestIsolationInvariants(t *testing.T) {
 	for seed := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -100,7 +100,7 @@ func TestIsolationInvariants(t *testing.T) {
 			density := random.Float64()
 			for id := range int32(count) {
 				if random.IntN(12) == 0 {
-					continue // not alive
+					continue // the broker is not alive
 				}
 				b := Broker{Peer: Peer{id, 1}, Isolated: isolated[id]}
 				for other := range int32(count) {
@@ -120,7 +120,7 @@ func TestIsolationInvariants(t *testing.T) {
 	}
 }
 
-// check compares newly isolated brokers with what was reported about them.
+// check compares newly isolated brokers with the reports about them.
 func check(t *testing.T, name string, brokers []Broker, decided []Peer) {
 	t.Helper()
 	before := 0
@@ -146,7 +146,8 @@ func check(t *testing.T, name string, brokers []Broker, decided []Peer) {
 				broken++
 			}
 		}
-		// It may reach all other brokers that are cut off too: fewer than half of the live ones.
+		// The broker may still reach all other brokers that are cut off, which are fewer than half of the
+		// live ones.
 		if broken == 0 || 2*broken <= others-len(brokers)/2 {
 			t.Fatalf("%s: broker %d is isolated, but lost only %d of %d", name, b.Broker, broken,
 				others)

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// PingInterval is the interval at which a broker pings each peer, and calls Observer.Tick.
+	// PingInterval is how often a broker pings each peer and calls Observer.Tick.
 	PingInterval = time.Second
 	// UnreachableAfter is the time without an answer after which a peer counts as unreachable. It is
-	// long enough for two pings on a busy machine, and much shorter than the default time after
-	// which a leader removes a follower that does not fetch: a leader that has removed all its
+	// long enough for two pings on a busy machine. It is much shorter than the default time after
+	// which a leader removes a follower that does not fetch, because a leader that has removed all its
 	// followers from the ISR has no possible successor.
 	UnreachableAfter = 3 * time.Second
-	// firstAnswerWithin replaces UnreachableAfter for a peer that has not answered yet. A broker
-	// registers shortly before it serves.
+	// firstAnswerWithin replaces UnreachableAfter for a peer that has not answered yet. It is longer
+	// because a broker registers shortly before it serves requests.
 	firstAnswerWithin = 10 * time.Second
 )
 
@@ -24,22 +24,23 @@ type Observer struct {
 	ticked time.Time // time of the last Tick
 }
 
-// observed is what an Observer knows about a peer.
+// observed is an Observer's knowledge about one peer.
 type observed struct {
 	last     time.Time // of the last answer; before the first answer, of the first Tick with the peer
 	answered bool
 }
 
-// Answered notes an answer of a peer. It ignores peers that the last Tick did not name.
+// Answered records an answer from a peer. It ignores peers that were not passed to the last Tick.
 func (o *Observer) Answered(p Peer, now time.Time) {
 	if known := o.peers[p]; known != nil {
 		known.last, known.answered = now, true
 	}
 }
 
-// Tick returns the unreachable peers of those that the broker pings.
+// Tick returns those of the peers that are unreachable. Parameter peers contains the peers that the
+// broker pings.
 //
-// If much more than PingInterval has passed since the last Tick, this process did not run, so its
+// If much more than PingInterval has passed since the last Tick, this process did not run, and its
 // peers may have answered in that time. Tick ignores that time.
 func (o *Observer) Tick(peers []Peer, now time.Time) Report {
 	missed := time.Duration(0)

@@ -18,7 +18,7 @@ func (p Peer) compare(other Peer) int {
 	return cmp.Or(cmp.Compare(p.Broker, other.Broker), cmp.Compare(p.Epoch, other.Epoch))
 }
 
-// Report contains the peers that a broker does not reach, sorted and without duplicates.
+// Report contains the peers that a broker cannot reach, sorted and without duplicates.
 type Report []Peer
 
 // IDs returns the ids of the peers for a message, such as "0, 2".
@@ -30,7 +30,7 @@ func (r Report) IDs() string {
 	return strings.Join(text, ", ")
 }
 
-// reportMax limits the peers that ParseReport reads.
+// reportMax limits the number of peers that ParseReport reads.
 const reportMax = 10_000
 
 // String returns the text of a report, such as "0:5,2:7": ids and broker epochs.
@@ -62,7 +62,7 @@ func ParseReport(text string) Report {
 	return slices.Compact(report)
 }
 
-// Contains reports whether the report names a peer.
+// Contains reports whether the report contains a peer.
 func (r Report) Contains(p Peer) bool {
 	_, found := slices.BinarySearchFunc(r, p, Peer.compare)
 	return found

@@ -11,30 +11,30 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// Clean is a request to clean a topic now.
+// Clean is a request to clean a topic immediately.
 type Clean struct {
 	Topic      string
 	Partitions []int32  // empty: all partitions
 	Addresses  []string // HOST:PORT of the brokers' HTTP ports, at least one
 }
 
-// Replica is the state of a clean request at one replica.
+// Replica is the state of a clean request for one replica.
 type Replica struct {
 	Broker    int32 `json:"broker"`
 	Partition int32 `json:"partition"`
 	// State is first asked, and later done or failed. It is unreached if the broker could not be
 	// reached.
 	State string `json:"state"`
-	// Pass is the pass that served the request; nil until the pass has ended.
+	// Pass is the pass that the request has caused; nil until the pass has ended.
 	Pass *report.Pass `json:"pass,omitempty"`
-	// Reason is the reason why the pass left a blocked part of the dirty section. It is a reason of
-	// the Topic condition Compacting.
+	// Reason is the reason why the pass did not clean a blocked part of the dirty section. The values
+	// are reasons of the Topic's condition Compacting.
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
 
 	address string
 	ticket  int64
-	printed string // the last step that Wait reported
+	printed string // last step that Wait has printed
 }
 
 // States of a Replica.
@@ -55,10 +55,10 @@ type Cleaning struct {
 	Replicas []*Replica `json:"replicas"`
 }
 
-// Start sends the request to the brokers at clean.Addresses, and to the brokers of further replicas
+// Start sends the request to the brokers at clean.Addresses, and to the brokers of other replicas
 // that their responses name. It fails if a broker refuses the request, or if one of clean.Addresses
-// cannot be reached. If a broker was only named in a response and cannot be reached, its replicas
-// are Unreached.
+// cannot be reached. If a broker that only a response has named cannot be reached, its replicas are
+// Unreached.
 func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	found := &Cleaning{Topic: clean.Topic, Replicas: []*Replica{}}
 	elsewhere := map[[2]int32]report.CleanElsewhere{}
@@ -82,9 +82,9 @@ func (c *Client) Start(ctx context.Context, clean Clean) (*Cleaning, error) {
 	return found, nil
 }
 
-// spread sends a request to the brokers at addresses, and then to the brokers on the hosts that
-// their responses name, at the port of the first address. It fails if a broker refuses the request,
-// or if one of addresses cannot be reached.
+// spread sends a request to the brokers at addresses, and then to the hosts that their responses
+// name, at the port of the first address. It fails if a broker refuses the request, or if one of
+// addresses cannot be reached.
 func spread(ctx context.Context, addresses []string, send func(address string) error,
 	named func() []string) error {
 	for _, address := range addresses {
@@ -92,7 +92,7 @@ func spread(ctx context.Context, addresses []string, send func(address string) e
 			return err
 		}
 	}
-	_, port, _ := net.SplitHostPort(addresses[0]) // ParseAddress has accepted it
+	_, port, _ := net.SplitHostPort(addresses[0]) // ParseAddress has validated it
 	for _, host := range named() {
 		err := send(net.JoinHostPort(host, port))
 		if errors.As(err, new(*Refused)) || ctx.Err() != nil {
@@ -102,9 +102,9 @@ func spread(ctx context.Context, addresses []string, send func(address string) e
 	return nil
 }
 
-// add adds the replicas for which a broker has accepted the request. elsewhere collects the
-// replicas that the broker reports on other brokers, except replicas for which the request was
-// already accepted.
+// add adds the replicas for which a broker has accepted the request. It adds the replicas that the
+// broker reports on other brokers to elsewhere, except replicas for which the request was already
+// accepted.
 func (c *Cleaning) add(address string, answer report.CleanRequests,
 	elsewhere map[[2]int32]report.CleanElsewhere) {
 	for _, request := range answer.Requests {
@@ -124,7 +124,7 @@ func (c *Cleaning) add(address string, answer report.CleanRequests,
 	}
 }
 
-// hosts returns the hosts of the brokers that have not received the request, sorted and without
+// hosts returns the hosts of the brokers that have not received the request yet, sorted and without
 // duplicates.
 func hosts(elsewhere map[[2]int32]report.CleanElsewhere) (names []string) {
 	for _, other := range elsewhere {

@@ -18,10 +18,10 @@ import (
 // fakeBroker is an HTTP server with scripted responses.
 type fakeBroker struct {
 	mu       sync.Mutex
-	posts    []string // the URLs of POST requests
+	posts    []string // URLs of POST requests
 	requests report.CleanRequests
 	refusal  *report.Failure
-	rows     [][]report.Partition // one for each GET; the last is repeated
+	rows     [][]report.Partition // one response for each GET; the last is repeated
 }
 
 func (p *fakeBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -66,8 +66,8 @@ func request(broker, partition int32, ticket int64) report.CleanRequest {
 	return report.CleanRequest{Broker: broker, Partition: partition, Ticket: ticket}
 }
 
-// TestRequestIsSentToNamedBrokers: a response names further brokers. They receive the request at
-// the same port. Brokers that cannot be reached are reported.
+// TestRequestIsSentToNamedBrokers checks that the request is also sent to other brokers that a
+// response names, at the same port. Brokers that cannot be reached are reported.
 func TestRequestIsSentToNamedBrokers(t *testing.T) {
 	first := &fakeBroker{requests: report.CleanRequests{
 		Requests: []report.CleanRequest{request(0, 1, 5)},
@@ -121,8 +121,8 @@ func TestRefusalIsReturned(t *testing.T) {
 	}
 }
 
-// TestWaitFollowsEachReplica: Wait reports each step of each replica once, until the replica is
-// done or has failed.
+// TestWaitFollowsEachReplica checks that Wait prints each step of each replica once, until the
+// replica is done or has failed.
 func TestWaitFollowsEachReplica(t *testing.T) {
 	row := func(partition int32, c report.Compaction) report.Partition {
 		return report.Partition{Topic: "t", Partition: partition, Compaction: &c}
@@ -178,7 +178,8 @@ func TestWaitFollowsEachReplica(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithItsContext: after Ctrl-C, Wait returns while the cleaning continues.
+// TestWaitEndsWithItsContext checks that Wait returns when ctx ends, as after Ctrl-C. The cleaning
+// continues.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	p := &fakeBroker{
 		requests: report.CleanRequests{Requests: []report.CleanRequest{request(0, 0, 1)}},
@@ -198,8 +199,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveBrokerFails: if a broker does not respond, its replicas fail only after
-// silenceMax, because the broker may be restarting.
+// TestUnresponsiveBrokerFails checks that if a broker does not respond, its replicas fail only
+// after silenceMax, because the broker may be restarting.
 func TestUnresponsiveBrokerFails(t *testing.T) {
 	cleaning := &Cleaning{Topic: "t",
 		Replicas: []*Replica{{State: Asked, address: "a"}, {State: Asked, address: "b"}}}

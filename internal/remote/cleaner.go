@@ -15,8 +15,8 @@ import (
 // PassQuery selects passes of the cleaner.
 type PassQuery struct {
 	Topic  string
-	Broker int32 // with ID
-	ID     int64 // one pass, with its steps; 0: the last Limit passes
+	Broker int32 // used together with ID
+	ID     int64 // one pass with its steps; 0: the last Limit passes
 	Limit  int
 }
 
@@ -32,8 +32,8 @@ func (q PassQuery) path() string {
 	return "/api/v1/passes?" + values.Encode()
 }
 
-// Passes requests GET /api/v1/passes from all brokers. The newest pass is first. Brokers that do
-// not respond are omitted.
+// Passes sends GET /api/v1/passes to all brokers and returns the passes, the newest first. It omits
+// brokers that do not respond.
 func (f *Fleet) Passes(ctx context.Context, query PassQuery) []report.PartitionPass {
 	var all []report.PartitionPass
 	for _, passes := range each(ctx, f, func(ctx context.Context, address string) (report.Passes,
@@ -77,7 +77,7 @@ func each[T any](ctx context.Context, f *Fleet,
 	return responses
 }
 
-// Events is Client.Events.
+// Events calls Client.Events.
 func (f *Fleet) Events(ctx context.Context, address, topic string,
 	handle func(name string, data []byte)) error {
 	return f.client.Events(ctx, address, topic, handle)

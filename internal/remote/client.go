@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// responseTimeout limits the duration of one request, including the body of its response.
+	// responseTimeout limits the duration of one request, including reading the response's body.
 	responseTimeout = 10 * time.Second
-	// responseBytesMax limits the bytes that are read of one response.
+	// responseBytesMax limits the number of bytes that are read from one response.
 	responseBytesMax = 64 << 20
 )
 
-// Refused is the error of a request to which a broker responded with a Failure.
+// Refused is the error for a request to which a broker responded with a Failure.
 type Refused struct {
 	Address string
 	Status  int
@@ -33,8 +33,8 @@ type Refused struct {
 
 func (r *Refused) Error() string { return r.Failure.Error }
 
-// ParseAddress accepts HOST:PORT, http://HOST:PORT as the ready line of `heartwood dev` prints it,
-// and https://HOST:PORT. It returns HOST:PORT.
+// ParseAddress parses HOST:PORT, http://HOST:PORT (the format of the ready line of `heartwood
+// dev`), and https://HOST:PORT. It returns HOST:PORT.
 func ParseAddress(text string) (string, error) {
 	address := strings.TrimPrefix(strings.TrimPrefix(text, "http://"), "https://")
 	address = strings.TrimSuffix(address, "/")
@@ -48,15 +48,15 @@ func ParseAddress(text string) (string, error) {
 	return address, nil
 }
 
-// errNeedsTLS is the error of a request without TLS to a port with TLS.
+// errNeedsTLS is the error for a request without TLS to a port that requires TLS.
 var errNeedsTLS = errors.New("the HTTP port may require TLS: give --ca-file, and a token by " +
 	"--token-file")
 
-// Client sends requests to the HTTP ports of brokers. The zero value connects without TLS.
+// Client sends requests to brokers' HTTP ports. The zero value connects without TLS.
 type Client struct {
 	http  http.Client
 	tls   bool
-	token Token // nil for none
+	token Token // nil: no token
 }
 
 // Unknown returns an error that lists the requested names that were not found, or nil.
@@ -70,7 +70,7 @@ func Unknown(what string, requested, found []string) error {
 	return errors.Join(faults...)
 }
 
-// placement requests GET /api/v1/placement. If topics is empty, it returns all topics.
+// placement requests GET /api/v1/placement for the topics, or for all topics if topics is empty.
 func (c *Client) placement(ctx context.Context, address string,
 	topics []string) (response report.Placement, err error) {
 	err = c.do(ctx, http.MethodGet, address,
@@ -78,7 +78,7 @@ func (c *Client) placement(ctx context.Context, address string,
 	return response, err
 }
 
-// rows requests GET /api/v1/partitions. If topics is empty, it returns all topics.
+// rows requests GET /api/v1/partitions for the topics, or for all topics if topics is empty.
 func (c *Client) rows(ctx context.Context, address string,
 	topics []string) (response report.Partitions, err error) {
 	err = c.do(ctx, http.MethodGet, address,
@@ -86,8 +86,8 @@ func (c *Client) rows(ctx context.Context, address string,
 	return response, err
 }
 
-// Volumes requests GET /api/v1/volumes. The response of a broker of an earlier version, which does
-// not have this endpoint, is empty.
+// Volumes requests GET /api/v1/volumes. It returns no volumes for a broker of an earlier version
+// that does not have this endpoint.
 func (c *Client) Volumes(ctx context.Context, address string) ([]report.Volume, error) {
 	var response report.Volumes
 	err := c.do(ctx, http.MethodGet, address, "/api/v1/volumes", &response)
@@ -142,7 +142,7 @@ func (c *Client) request(ctx context.Context, method, address, path string) (*ht
 
 // do sends a request and decodes the JSON response into the parameter into. If into is a *[]byte,
 // do stores the response in it unchanged. It fails with a *Refused if the broker responds with an
-// error. It ignores unknown fields, so brokers may be newer than this client.
+// error. It ignores unknown fields, because a broker can be newer than this client.
 func (c *Client) do(ctx context.Context, method, address, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -154,7 +154,7 @@ func (c *Client) do(ctx context.Context, method, address, path string, into any)
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // without the address, which the message below adds
+			err = failed.Err // without the address, which is added below
 		}
 		return fmt.Errorf("connect to broker at %s: %w", address, err)
 	}

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// eventsSilenceMax is how long a stream of events may be silent. A broker sends a comment every
-	// 15 s, so a longer silence means that the connection is lost.
+	// eventsSilenceMax is how long an event stream may be silent. A broker sends a comment every 15 s,
+	// so a longer silence means that the connection is lost.
 	eventsSilenceMax = 40 * time.Second
 	// eventBytesMax limits the size of one event.
 	eventBytesMax = responseBytesMax
 )
 
-// errEventsSilent is the cause of the end of a stream that was silent for eventsSilenceMax.
+// errEventsSilent means that a stream was ended because it was silent for eventsSilenceMax.
 var errEventsSilent = errors.New("the stream was silent")
 
-// Events requests GET /api/v1/events of a topic from the broker at an address, and calls handle
+// Events requests GET /api/v1/events for a topic from the broker at an address. It calls handle
 // with the name and the data of each event, until ctx or the stream ends. The error is the reason
-// of the end.
+// for the end.
 func (c *Client) Events(ctx context.Context, address, topic string,
 	handle func(name string, data []byte)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -63,8 +63,8 @@ func (c *Client) Events(ctx context.Context, address, topic string,
 		context.Cause(ctx)))
 }
 
-// readEvents calls handle for each event of a stream (HTML standard, server-sent events), and with
-// an empty name for each comment. It returns io.ErrUnexpectedEOF at the end of the stream.
+// readEvents reads server-sent events (HTML standard). It calls handle for each event, and with an
+// empty name for each comment. At the end of the stream it returns io.ErrUnexpectedEOF.
 func readEvents(stream io.Reader, handle func(name string, data []byte)) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(make([]byte, 0, 64<<10), eventBytesMax)

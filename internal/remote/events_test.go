@@ -24,7 +24,8 @@ func TestReadEvents(t *testing.T) {
 	}
 }
 
-// TestEventsEnd: the end of a stream and a refusal are errors, which say what happened.
+// TestEventsEnd checks that Events returns an error that describes what happened, both at the end
+// of a stream and if the broker refuses the request.
 func TestEventsEnd(t *testing.T) {
 	for status, body := range map[int]string{200: "event: ready\ndata: {}\n\n",
 		404: `{"error": "no such topic"}`, 500: "oops"} {

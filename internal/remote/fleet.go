@@ -20,18 +20,19 @@ const fleetTimeout = time.Second
 type Fleet struct {
 	client    *Client
 	addresses []string
-	// discover is set if the fleet also asks the brokers that a response names, at the same port.
+	// discover is set if the fleet also sends requests to brokers that it learns of from responses, at
+	// the same port.
 	discover bool
 
 	mu struct {
 		sync.Mutex
-		asked []string // addresses that the last Ask has asked
+		asked []string // addresses of the brokers in the last Ask
 	}
 }
 
 // NewFleet returns a fleet of the brokers at addresses (HOST:PORT), at least one. If discover is
-// set, the fleet also asks the brokers that their responses name, at the port of the first address;
-// this needs names that resolve, as inside a Kubernetes cluster.
+// set, the fleet also sends requests to the brokers that responses name, at the first address's
+// port. Their names must resolve, as inside a Kubernetes cluster.
 func NewFleet(client *Client, addresses []string, discover bool) *Fleet {
 	return &Fleet{client: client, addresses: addresses, discover: discover}
 }
@@ -42,17 +43,17 @@ type Unanswered struct {
 	Err     error
 }
 
-// Answers are the combined reports of the brokers that responded.
+// Answers contains the combined reports of the brokers that responded.
 type Answers struct {
 	Placement  report.Placement
 	Partitions []report.Partition // sorted by topic, partition and broker
 	Volumes    []report.Volume    // sorted by broker
 	Unanswered []Unanswered       // sorted by address
-	Asked      int                // number of brokers that were asked
-	Addresses  []string           // of the brokers that were asked
+	Asked      int                // number of brokers to which requests were sent
+	Addresses  []string           // addresses of these brokers
 }
 
-// answer is the response of one broker.
+// answer is one broker's response.
 type answer struct {
 	address   string
 	placement report.Placement
@@ -62,7 +63,7 @@ type answer struct {
 }
 
 // Ask requests the placement and the partition replicas of topics, and the volumes, from all
-// brokers. If topics is empty, the answers contain all topics.
+// brokers. If topics is empty, all topics are included.
 func (f *Fleet) Ask(ctx context.Context, topics []string) Answers {
 	answers := f.askAll(ctx, f.addresses, topics)
 	if f.discover {
@@ -75,7 +76,7 @@ func (f *Fleet) Ask(ctx context.Context, topics []string) Answers {
 	return all
 }
 
-// known returns the addresses of the brokers that the last Ask has asked.
+// known returns the addresses of the brokers in the last Ask.
 func (f *Fleet) known() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +111,8 @@ func (f *Fleet) ask(ctx context.Context, address string, topics []string) answer
 	return reply
 }
 
-// further returns the addresses of brokers that answers name and that were not asked.
+// further returns the addresses of brokers that the answers name and that have not received the
+// request yet.
 func (f *Fleet) further(answers []answer) (addresses []string) {
 	_, port, err := net.SplitHostPort(f.addresses[0])
 	if err != nil {
@@ -129,8 +131,8 @@ func (f *Fleet) further(answers []answer) (addresses []string) {
 	return addresses
 }
 
-// combine merges the responses. The entry of a partition is that of its leader if the leader
-// responded, because only the leader reports the lag.
+// combine merges the responses. If a partition's leader responded, the partition's entry is taken
+// from that response, because only the leader reports the lag.
 func combine(answers []answer) Answers {
 	all := Answers{Asked: len(answers)}
 	rows := map[replicaKey]report.Partition{}
@@ -174,7 +176,8 @@ type replicaKey struct {
 	broker    int32
 }
 
-// mergeLeaders replaces the partitions whose lag only the responding broker knows.
+// mergeLeaders replaces the partitions that the responding broker leads, because only that broker
+// knows their lag.
 func mergeLeaders(placement *report.Placement, other report.Placement) {
 	for _, theirs := range other.Partitions {
 		index, found := slices.BinarySearchFunc(placement.Partitions, theirs,
@@ -187,7 +190,7 @@ func mergeLeaders(placement *report.Placement, other report.Placement) {
 	}
 }
 
-// Clean requests a pass of all replicas of a topic, or of some partitions, from all brokers.
+// Clean requests passes over all replicas of a topic, or of the given partitions, from all brokers.
 func (f *Fleet) Clean(ctx context.Context, topic string, partitions []int32) (*Cleaning, error) {
 	return f.client.Start(ctx, Clean{Topic: topic, Partitions: partitions, Addresses: f.addresses})
 }

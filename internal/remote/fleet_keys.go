@@ -12,12 +12,13 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// Keys requests the records of a key from all brokers at once: those that the last Ask has asked.
-// The result has a partition in Elsewhere if its leader did not respond; the brokers that failed
-// are sorted by address. Keys fails with a *Refused if a broker refused the request and none has
-// responded with a partition.
+// Keys requests a key's records from all brokers at once, which are the brokers in the last Ask. If
+// a partition's leader did not respond, the partition is in the result's Elsewhere. The brokers
+// that failed are sorted by address. Keys fails with a *Refused if a broker refused the request and
+// none has responded with a partition.
 //
-// Unlike Client.Keys it does not fail if some leaders are missing, and asks no other brokers.
+// Unlike Client.Keys, it does not fail if some leaders are missing, and sends requests to no other
+// brokers.
 func (f *Fleet) Keys(ctx context.Context, q KeyQuery) (report.Keys, []Unanswered, error) {
 	all := report.Keys{Topic: q.Topic, Key: q.Key}
 	addresses := f.known()

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// serveBroker starts an HTTP server that responds with a placement and with rows.
+// serveBroker starts an HTTP server that responds with the given placement and rows.
 func serveBroker(t *testing.T, placement report.Placement, rows []report.Partition,
 	address string) string {
 	t.Helper()
@@ -29,8 +29,8 @@ func serveBroker(t *testing.T, placement report.Placement, rows []report.Partiti
 	}), address)
 }
 
-// respondVolumes responds with the volume of the last broker of a placement. Without a broker it
-// responds as a broker of a version without volumes.
+// respondVolumes responds with the volume of the last broker in a placement. If there is no broker,
+// it responds like a broker of a version without volumes.
 func respondVolumes(w http.ResponseWriter, brokers []report.BrokerHost) {
 	if len(brokers) == 0 {
 		w.WriteHeader(http.StatusNotFound)
@@ -41,8 +41,8 @@ func respondVolumes(w http.ResponseWriter, brokers []report.BrokerHost) {
 		{Broker: brokers[len(brokers)-1].Broker, Pressure: "Reject"}}})
 }
 
-// TestFleetCombinesAllBrokers: the answers contain the replicas of all brokers that respond, the
-// lag from each leader, and the names of the brokers that do not respond.
+// TestFleetCombinesAllBrokers checks that the answers contain the replicas on all brokers that
+// respond, the lag from each leader, and the brokers that do not respond.
 func TestFleetCombinesAllBrokers(t *testing.T) {
 	all := func(lag0, lag1 *int64) report.Placement {
 		return report.Placement{Partitions: []report.PlacedPartition{placed(0, 0, lag0, ""),
@@ -83,7 +83,8 @@ func TestFleetCombinesAllBrokers(t *testing.T) {
 	}
 }
 
-// TestFleetDiscoversBrokers: a broker that a response names is asked at the same port.
+// TestFleetDiscoversBrokers checks that requests are also sent to a broker that a response names,
+// at the same port.
 func TestFleetDiscoversBrokers(t *testing.T) {
 	named := report.Placement{Brokers: []report.BrokerHost{{Broker: 0, Host: "127.0.0.1"},
 		{Broker: 1, Host: "127.0.0.2"}}}
@@ -103,8 +104,8 @@ func TestFleetDiscoversBrokers(t *testing.T) {
 	}
 }
 
-// TestFleetKeysSearchesAllLeaders: the records of a key come from all brokers that respond. A
-// partition whose leader does not respond is elsewhere.
+// TestFleetKeysSearchesAllLeaders checks that a key's records are collected from all brokers that
+// respond. If a leader does not respond, its partition is in Elsewhere.
 func TestFleetKeysSearchesAllLeaders(t *testing.T) {
 	leader := func(partition, elsewhere int32) string {
 		return serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

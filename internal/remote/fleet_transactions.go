@@ -14,12 +14,12 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// ErrUnknownTransaction is the error of a transaction that no leader has in its log.
+// ErrUnknownTransaction means that no leader has the transaction in its log.
 var ErrUnknownTransaction = errors.New("no such transaction")
 
-// Transactions requests the transactions from the brokers that the last Ask has asked and, if the
-// fleet discovers brokers, from those that their responses name. The result lacks those of the
-// brokers that did not respond.
+// Transactions requests the transactions from the brokers in the last Ask. If the fleet discovers
+// brokers, it also requests them from the brokers that responses name. The result lacks the
+// transactions of brokers that did not respond.
 func (f *Fleet) Transactions(ctx context.Context) (*Transactions, []Unanswered) {
 	all := &Transactions{addresses: map[int32]string{}}
 	addresses := f.known()
@@ -39,7 +39,8 @@ func (f *Fleet) Transactions(ctx context.Context) (*Transactions, []Unanswered) 
 	return all, unanswered
 }
 
-// addTransactions adds the responses of addresses, and returns those without one.
+// addTransactions adds the responses of the brokers at addresses, and returns the brokers that did
+// not respond.
 func (f *Fleet) addTransactions(ctx context.Context, all *Transactions,
 	addresses []string) (unanswered []Unanswered) {
 	answers, faults := make([]report.Transactions, len(addresses)), make([]error, len(addresses))
@@ -62,7 +63,7 @@ func (f *Fleet) addTransactions(ctx context.Context, all *Transactions,
 	return unanswered
 }
 
-// AbortTransaction aborts the ongoing transaction of a transactional id. Its producer is fenced.
+// AbortTransaction aborts the ongoing transaction of a transactional id, and fences its producer.
 func (f *Fleet) AbortTransaction(ctx context.Context, id string) (report.Aborted, error) {
 	all, _ := f.Transactions(ctx)
 	found, err := all.Find(id)
@@ -73,8 +74,8 @@ func (f *Fleet) AbortTransaction(ctx context.Context, id string) (report.Aborted
 		"/api/v1/transactions/"+url.PathEscape(id)+"/abort")
 }
 
-// AbortHanging aborts a transaction that no coordinator knows, in one partition. As
-// Client.AbortHanging it fails with ErrOwned if a coordinator knows it.
+// AbortHanging aborts a transaction that no coordinator knows, in one partition. Like
+// Client.AbortHanging, it fails with ErrOwned if a coordinator knows the transaction.
 func (f *Fleet) AbortHanging(ctx context.Context, key report.TopicPartition,
 	firstOffset int64) (report.Aborted, error) {
 	all, _ := f.Transactions(ctx)
@@ -87,7 +88,8 @@ func (c *Client) abort(ctx context.Context, address, path string) (answer report
 	return answer, err
 }
 
-// abortHanging aborts a transaction of all, which must be complete.
+// abortHanging aborts a hanging transaction in one partition. Parameter all contains the
+// transactions of all brokers, and must be complete.
 func (c *Client) abortHanging(ctx context.Context, all *Transactions, key report.TopicPartition,
 	firstOffset int64) (answer report.Aborted, err error) {
 	if err := all.Complete(); err != nil {

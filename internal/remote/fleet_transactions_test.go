@@ -8,8 +8,9 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestFleetAsksAllBrokersForTransactions: a fleet that knows one broker asks those that it names,
-// and one that may not discover brokers says that the others are missing.
+// TestFleetAsksAllBrokersForTransactions checks that a fleet that knows only one broker also sends
+// requests to the brokers that the response names. A fleet that may not discover brokers reports
+// that the others are missing.
 func TestFleetAsksAllBrokersForTransactions(t *testing.T) {
 	address, _ := twoBrokers(t)
 	all, unanswered := NewFleet(&Client{}, []string{address}, true).Transactions(t.Context())
@@ -25,8 +26,8 @@ func TestFleetAsksAllBrokersForTransactions(t *testing.T) {
 	}
 }
 
-// TestFleetAbortsTransactions: the coordinator aborts the transaction of its id, and the leader one
-// that no coordinator knows.
+// TestFleetAbortsTransactions checks that the coordinator aborts the transaction of a transactional
+// id, and that the leader aborts a transaction that no coordinator knows.
 func TestFleetAbortsTransactions(t *testing.T) {
 	address, changes := twoBrokers(t)
 	fleet := NewFleet(&Client{}, []string{address}, true)

@@ -18,16 +18,16 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// KeyQuery is a request for the records of a key.
+// KeyQuery is a request for a key's records.
 type KeyQuery struct {
 	Topic string
 	Key   []byte
-	// Partition is the partition to search; -1: the one that the default partitioner of Kafka's
-	// clients chooses. All searches all partitions.
+	// Partition is the partition to search; -1: the partition that the default partitioner of Kafka's
+	// clients chooses. If All is set, all partitions are searched.
 	Partition int32
 	All       bool
 	Latest    bool // only the latest committed record
-	// ValueBytes is the size at which values are cut.
+	// ValueBytes is the size to which values are truncated.
 	ValueBytes int
 }
 
@@ -47,13 +47,13 @@ func (q *KeyQuery) path(partition int32, all bool) string {
 	return "/api/v1/topics/" + url.PathEscape(q.Topic) + "/keys?" + values.Encode()
 }
 
-// Keys requests the records of a key from the leaders of the searched partitions: from the brokers
-// at the addresses, and then from the brokers that their responses name, at the port of the first
-// address. It fails if a leader cannot be reached. An address that does not respond is skipped if
-// the other responses are enough.
+// Keys requests a key's records from the leaders of the searched partitions. It sends the request
+// to the brokers at addresses, and then to the brokers that their responses name, at the first
+// address's port. It fails if a leader cannot be reached. An address that does not respond is
+// skipped if the other responses are sufficient.
 func (c *Client) Keys(ctx context.Context, addresses []string, q KeyQuery) (report.Keys, error) {
 	all := report.Keys{Topic: q.Topic, Key: q.Key}
-	var silent error // of the addresses that did not respond
+	var silent error // error of the addresses that did not respond
 	answered := false
 	for _, address := range addresses {
 		var answer report.Keys
@@ -74,7 +74,7 @@ func (c *Client) Keys(ctx context.Context, addresses []string, q KeyQuery) (repo
 	if !answered {
 		return all, silent
 	}
-	_, port, _ := net.SplitHostPort(addresses[0]) // ParseAddress has accepted it
+	_, port, _ := net.SplitHostPort(addresses[0]) // ParseAddress has validated it
 	for _, missing := range slices.Clone(all.Elsewhere) {
 		if missing.Host == "" {
 			return all, errors.Join(fmt.Errorf("look up the key: partition %d of %s has no leader",
@@ -89,7 +89,7 @@ func (c *Client) Keys(ctx context.Context, addresses []string, q KeyQuery) (repo
 	return all, nil
 }
 
-// keysOf requests the records in one partition from its leader.
+// keysOf requests the key's records in one partition from its leader.
 func (c *Client) keysOf(ctx context.Context, all *report.Keys, q KeyQuery,
 	from report.KeyElsewhere, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
@@ -107,7 +107,7 @@ func (c *Client) keysOf(ctx context.Context, all *report.Keys, q KeyQuery,
 	return nil
 }
 
-// addKeys adds a response: its partitions are no longer elsewhere.
+// addKeys adds a response. Its partitions are removed from Elsewhere.
 func addKeys(all *report.Keys, answer report.Keys) {
 	known := func(partition int32) bool {
 		return slices.ContainsFunc(all.Partitions,
@@ -128,9 +128,9 @@ func addKeys(all *report.Keys, answer report.Keys) {
 		func(e report.KeyElsewhere) bool { return known(e.Partition) })
 }
 
-// LatestValue returns the latest committed record of the key. It fails with a *NoValue if the key
-// has no value. With several searched partitions, the record with the latest timestamp counts, and
-// the search of each one must have found a record or have been complete.
+// LatestValue returns the key's latest committed record. It fails with a *NoValue if the key has no
+// value. If several partitions were searched, the latest record is the one with the latest
+// timestamp, and each partition's search must have found a record or have been complete.
 func LatestValue(keys *report.Keys) (*report.KeyRecord, error) {
 	none := &NoValue{keys: keys}
 	var latest *report.KeyRecord
@@ -157,24 +157,25 @@ func LatestValue(keys *report.Keys) (*report.KeyRecord, error) {
 	return latest, nil
 }
 
-// NoValue is the error for a key without a value: no record was found, or its latest record is a
-// tombstone, or a newer one may be in a partition that was not searched to the end.
+// NoValue is the error for a key without a known value. Either no record was found, or the latest
+// record is a tombstone, or a partition that was not searched to the end may contain a newer
+// record.
 type NoValue struct {
 	keys      *report.Keys
 	tombstone *report.KeyRecord
-	partition int32 // of the tombstone
-	unknown   bool  // a record may be in a part of the log that was not searched
+	partition int32 // partition of the tombstone
+	unknown   bool  // true if an unsearched part of a log may contain a record
 	unknownIn int32 // the first such partition
 }
 
-// NoRecord reports whether the searched partitions were searched to the end, and have no record of
-// the key.
+// NoRecord reports whether the partitions were searched to the end and contain no record with the
+// key.
 func (n *NoValue) NoRecord() bool { return !n.unknown && n.tombstone == nil }
 
-// Unknown reports whether the key may have a value: a part of the log was not searched.
+// Unknown reports whether the key may have a value, because a part of a log was not searched.
 func (n *NoValue) Unknown() bool { return n.unknown }
 
-// Deleted reports whether the latest record of the key is a tombstone.
+// Deleted reports whether the key's latest record is a tombstone.
 func (n *NoValue) Deleted() bool { return n.tombstone != nil }
 
 func (n *NoValue) Error() string {
@@ -193,7 +194,7 @@ func (n *NoValue) Error() string {
 // valueColumns is the number of characters of a value in a table.
 const valueColumns = 60
 
-// PrintKeys writes a table with one line for each record of a key.
+// PrintKeys writes a table with one line for each of the key's records.
 func PrintKeys(out io.Writer, keys *report.Keys) error {
 	type row struct {
 		partition int32
@@ -221,7 +222,7 @@ func PrintKeys(out io.Writer, keys *report.Keys) error {
 	return err
 }
 
-// stateText returns the state of a record, and what it waits for.
+// stateText returns a record's state, and what the record waits for.
 func stateText(r *report.KeyRecord) string {
 	switch {
 	case r.SupersededBy != nil:
@@ -235,7 +236,7 @@ func stateText(r *report.KeyRecord) string {
 	return r.State
 }
 
-// valueText returns the beginning of a value, quoted.
+// valueText returns the beginning of a value in quotes.
 func valueText(r *report.KeyRecord) string {
 	if r.Value == nil {
 		return "-"

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestLatestValueNeedsAllPartitions: a value of one partition is not the latest one if another
-// partition, which may contain a newer one, was not searched to the end.
+// TestLatestValueNeedsAllPartitions checks that a value in one partition does not count as the
+// latest if another partition, which can contain a newer record, was not searched to the end.
 func TestLatestValueNeedsAllPartitions(t *testing.T) {
 	present := report.KeyPartition{State: report.KeyPresent, Complete: true,
 		Records: []report.KeyRecord{{State: report.RecordLive, Value: []byte("v")}}}
@@ -39,7 +39,7 @@ func TestLatestValueNeedsAllPartitions(t *testing.T) {
 	}
 }
 
-// TestKeysSkipsAnAddressThatDoesNotRespond: one broker of several has stopped. The others lead its
+// TestKeysSkipsAnAddressThatDoesNotRespond: one of several brokers has stopped. The others lead its
 // partitions and respond for them.
 func TestKeysSkipsAnAddressThatDoesNotRespond(t *testing.T) {
 	stopped := httptest.NewServer(http.NotFoundHandler())

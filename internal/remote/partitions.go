@@ -16,14 +16,14 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// leaderTimeout limits a request to a broker that a response has named. Such a broker need not be
-// reachable from here, for example through kubectl port-forward.
+// leaderTimeout limits a request to a broker that a response has named. Such a broker may be
+// unreachable from here, for example through kubectl port-forward.
 const leaderTimeout = 3 * time.Second
 
-// Partitions requests the placement of topics from the broker at the first address, and the lag of
-// their replicas from the leaders: at the other addresses, or without these at the same port. If
-// topics is empty, it returns all topics. If a leader cannot be reached, the lag of its partitions
-// stays unknown.
+// Partitions requests the placement of topics from the broker at the first address. It requests the
+// lag of the replicas from the leaders, at the other addresses or, if there are none, at the same
+// port. If topics is empty, it returns all topics. If a leader cannot be reached, the lag of its
+// partitions remains unknown.
 func (c *Client) Partitions(ctx context.Context, addresses,
 	topics []string) (report.Placement, error) {
 	if len(addresses) > 1 {
@@ -38,7 +38,7 @@ func (c *Client) Partitions(ctx context.Context, addresses,
 	if err != nil {
 		return report.Placement{}, err
 	}
-	_, port, _ := net.SplitHostPort(address) // ParseAddress has accepted it
+	_, port, _ := net.SplitHostPort(address) // ParseAddress has validated it
 	var mu sync.Mutex
 	answers := map[int32]report.Placement{}
 	var requests sync.WaitGroup
@@ -71,7 +71,7 @@ func leadsUnknown(placement report.Placement, broker int32) bool {
 	})
 }
 
-// merge replaces the partitions that a broker leads by those of its own response.
+// merge replaces the partitions that a broker leads with those in its own response.
 func merge(placement *report.Placement, broker int32, answer report.Placement) {
 	for _, theirs := range answer.Partitions {
 		index, found := slices.BinarySearchFunc(placement.Partitions, theirs,
@@ -118,17 +118,17 @@ func PrintRetained(out io.Writer, partitions []report.RetainedPartition) error {
 		})
 }
 
-// printTable writes a table. Parameter head contains the names of the columns, separated by blanks.
+// printTable writes a table. Parameter head contains the names of the columns, separated by spaces.
 func printTable[T any](out io.Writer, head string, rows []T, columns func(T) []string) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, strings.ReplaceAll(head, " ", "\t"))
 	for _, row := range rows {
 		_, _ = fmt.Fprintln(table, strings.Join(columns(row), "\t"))
 	}
-	return table.Flush() // the writes go to memory, and fail here
+	return table.Flush() // writes go to memory; their errors are returned here
 }
 
-// ids formats broker ids, such as "0,1,2"; "-" if there are none.
+// ids formats broker ids, such as "0,1,2", or "-" if there are none.
 func ids(brokers []int32) string {
 	words := make([]string, len(brokers))
 	for i, id := range brokers {

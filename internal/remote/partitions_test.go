@@ -12,14 +12,14 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// placed is a partition with replicas on the brokers 0, 1 and 2.
+// placed returns a partition with replicas on brokers 0, 1 and 2.
 func placed(partition, leader int32, lag *int64, reason string) report.PlacedPartition {
 	return report.PlacedPartition{Topic: "tickets", Partition: partition, Leader: leader,
 		LeaderEpoch: 7, Replicas: []int32{0, 1, 2}, InSyncReplicas: []int32{0, 2}, Lag: lag,
 		Reason: reason}
 }
 
-// servePlacement starts an HTTP server that responds with a placement.
+// servePlacement starts an HTTP server that responds with the given placement.
 func servePlacement(t *testing.T, placement report.Placement, address string) string {
 	t.Helper()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,8 +31,9 @@ func servePlacement(t *testing.T, placement report.Placement, address string) st
 	return serveHandler(t, handler, address)
 }
 
-// TestLagComesFromTheLeaders: the lag of a partition is in the response of its leader. A leader
-// that cannot be reached, and a broker that no longer leads, change nothing.
+// TestLagComesFromTheLeaders checks that the lag of a partition is taken from its leader's
+// response. Responses of a broker that no longer leads, and leaders that cannot be reached, change
+// nothing.
 func TestLagComesFromTheLeaders(t *testing.T) {
 	first := report.Placement{
 		Partitions: []report.PlacedPartition{placed(0, 0, new(int64(0)), ""),
@@ -44,9 +45,9 @@ func TestLagComesFromTheLeaders(t *testing.T) {
 	address := servePlacement(t, first, "127.0.0.1:0")
 	_, port, _ := net.SplitHostPort(address)
 	servePlacement(t, report.Placement{Partitions: []report.PlacedPartition{
-		placed(0, 1, new(int64(99)), ""), // not according to the first response
+		placed(0, 1, new(int64(99)), ""), // not the leader according to the first response
 		placed(1, 1, new(int64(12)), "UnderReplicated"),
-		placed(3, 2, nil, ""), // it does not lead any more
+		placed(3, 2, nil, ""), // no longer the leader
 	}}, net.JoinHostPort("127.0.0.2", port))
 	got, err := (&Client{}).Partitions(t.Context(), []string{address}, []string{"tickets"})
 	if err != nil {

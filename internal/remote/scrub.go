@@ -13,27 +13,28 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// ScrubBroker is the state of a request to check files at rest, on one broker.
+// ScrubBroker is the state of a scrub request on one broker.
 type ScrubBroker struct {
 	Broker int32 `json:"broker"`
 	// State is first asked, and later done or failed. It is unreached if the broker could not be
 	// reached.
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
-	// Damage is the damage of the topic, or all damage, that the broker knows.
+	// Damage contains the known damage on the broker: of the topic, or all damage if no topic was
+	// requested.
 	Damage []report.ScrubDamage `json:"damage"`
-	// Repaired are the places of the topic, or all places, that were damaged and were repaired since
-	// the request.
+	// Repaired contains the places that were repaired since the request: of the topic, or all places
+	// if no topic was requested.
 	Repaired []report.ScrubDamage `json:"repaired"`
 
 	address  string
 	ticket   int64
 	accepted float64 // seconds since 1970, by the broker's clock
-	printed  string  // the last step that WaitScrub reported
+	printed  string  // last step that WaitScrub has printed
 }
 
-// Scrubbing is the state of a request to check a topic, or everything if Topic is empty, on all
-// brokers, which are sorted by id.
+// Scrubbing is the state of a request to check a topic, or all files if Topic is empty. The brokers
+// are sorted by id.
 type Scrubbing struct {
 	Topic   string         `json:"topic,omitempty"`
 	Brokers []*ScrubBroker `json:"brokers"`
@@ -45,8 +46,9 @@ func (c *Client) Scrubs(ctx context.Context, address string) (response report.Sc
 	return response, err
 }
 
-// StartScrub requests that the brokers at addresses, and those that their responses name, check a
-// topic, or everything if topic is empty. It fails like Start.
+// StartScrub requests a check of a topic, or of all files if topic is empty. It sends the request
+// to the brokers at addresses and to the brokers that their responses name. It fails under the same
+// conditions as Start.
 func (c *Client) StartScrub(ctx context.Context, addresses []string,
 	topic string) (*Scrubbing, error) {
 	found := &Scrubbing{Topic: topic, Brokers: []*ScrubBroker{}}
@@ -83,7 +85,8 @@ func (c *Client) StartScrub(ctx context.Context, addresses []string,
 	return found, nil
 }
 
-// add adds the brokers that have accepted the request. elsewhere collects the hosts of the others.
+// add adds the brokers that have accepted the request, and adds the hosts of the other brokers to
+// elsewhere.
 func (s *Scrubbing) add(address string, answer report.ScrubRequests, elsewhere map[int32]string) {
 	for _, request := range answer.Requests {
 		delete(elsewhere, request.Broker)
@@ -109,11 +112,12 @@ func (s *Scrubbing) find(id int32) *ScrubBroker {
 	return nil
 }
 
-// subject returns what is checked, for people.
+// subject returns a text for what is checked.
 func (s *Scrubbing) subject() string { return cmp.Or(s.Topic, "everything") }
 
-// WaitScrub returns nil when every broker has served the request or has failed. It returns an error
-// if ctx ends first. It calls printLine with one line for each step of each broker.
+// WaitScrub waits until every broker has completed the request or has failed, and returns nil. It
+// returns an error if ctx ends first. It calls printLine with one line for each step of each
+// broker.
 func (c *Client) WaitScrub(ctx context.Context, scrubbing *Scrubbing,
 	printLine func(line string)) error {
 	return poll(ctx, "the scrub of "+scrubbing.subject(), scrubbing.open,
@@ -126,7 +130,7 @@ func (c *Client) WaitScrub(ctx context.Context, scrubbing *Scrubbing,
 		})
 }
 
-// open returns the addresses of the brokers that have not served the request.
+// open returns the addresses of the brokers that have not completed the request.
 func (s *Scrubbing) open() map[string]bool {
 	open := map[string]bool{}
 	for _, b := range s.Brokers {
@@ -137,8 +141,8 @@ func (s *Scrubbing) open() map[string]bool {
 	return open
 }
 
-// update applies one response to its brokers. If err is set, there was none; they then fail only if
-// timedOut is set.
+// update applies a response to the brokers at its address. If err is set, there was no response,
+// and the brokers fail only if timedOut is set.
 func (s *Scrubbing) update(address string, rows report.Scrubs, err error, timedOut bool,
 	printLine func(string)) {
 	for _, b := range s.Brokers {
@@ -159,11 +163,11 @@ func (s *Scrubbing) update(address string, rows report.Scrubs, err error, timedO
 	}
 }
 
-// errScrubOff is the error of a broker whose scrub was turned off after the request.
+// errScrubOff is the error for a broker whose scrub was turned off after the request.
 var errScrubOff = errors.New("the scrub was turned off (spec.scrub.interval of the LogCluster); " +
 	"the request remains")
 
-// update sets the state from the report of the broker, and returns the step for people.
+// update sets the state from the broker's report, and returns a text for the current step.
 func (b *ScrubBroker) update(topic string, rows report.Scrubs) string {
 	row := report.Scrub{}
 	for i := range rows.Scrubs {
@@ -202,7 +206,7 @@ func (b *ScrubBroker) update(topic string, rows report.Scrubs) string {
 	return fmt.Sprintf("%d %% checked", percent/10*10)
 }
 
-// collect sets the damage of the topic, and what was repaired since the request.
+// collect sets the damage of the topic, and the places repaired since the request.
 func (b *ScrubBroker) collect(topic string, row report.Scrub) {
 	for _, d := range row.Damage {
 		if topic == "" || d.Topic == topic {
@@ -216,7 +220,7 @@ func (b *ScrubBroker) collect(topic string, row report.Scrub) {
 	}
 }
 
-// DescribeDamage returns the number of damaged places, for people.
+// DescribeDamage returns a text for a number of damaged places.
 func DescribeDamage(places int) string {
 	switch places {
 	case 0:
@@ -228,7 +232,7 @@ func DescribeDamage(places int) string {
 }
 
 // Fault returns an error that names the brokers that failed, could not be reached, or have found
-// damage. It returns nil otherwise.
+// damage. It returns nil if there are none.
 func (s *Scrubbing) Fault() error {
 	var unreached, failed []string
 	places := 0
@@ -256,8 +260,8 @@ func (s *Scrubbing) Fault() error {
 	return errors.Join(faults...)
 }
 
-// Scrubs requests GET /api/v1/scrub from all brokers. Brokers that do not respond, and those of
-// earlier versions, are omitted.
+// Scrubs requests GET /api/v1/scrub from all brokers. It omits brokers that do not respond, and
+// brokers of earlier versions.
 func (f *Fleet) Scrubs(ctx context.Context) (all []report.Scrub) {
 	for _, scrubs := range each(ctx, f, f.client.Scrubs) {
 		all = append(all, scrubs.Scrubs...)

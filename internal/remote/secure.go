@@ -19,19 +19,19 @@ import (
 	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
-// Security configures the connections of a client to the brokers of a secured LogCluster. The zero
-// value connects without TLS.
+// Security configures a client's connections to the brokers of a secured LogCluster. The zero value
+// connects without TLS.
 type Security struct {
-	// CAFile is a file with the peer CA (key peer-ca.crt of Secret CLUSTER-ca-cert). TokenFile
-	// contains a token of a ServiceAccount.
+	// CAFile is the path of a file with the peer CA (key peer-ca.crt in Secret CLUSTER-ca-cert).
+	// TokenFile is the path of a file with a ServiceAccount's token.
 	CAFile, TokenFile string
-	// Certificates is a directory with the certificates of brokers, as it is mounted in the pod of
-	// a broker. The client then acts as broker Broker. CAFile has precedence.
+	// Certificates is a directory with broker certificates, as mounted in a broker's pod. The client
+	// then acts as broker Broker. CAFile takes precedence over Certificates.
 	Certificates string
 	Broker       int32
 }
 
-// tokenBytesMax limits the size of the file of a token.
+// tokenBytesMax limits the size of a token file.
 const tokenBytesMax = 64 << 10
 
 // NewClient returns a client.
@@ -61,7 +61,8 @@ func NewClient(s Security) (*Client, error) {
 		if _, err := readToken(s.TokenFile); err != nil {
 			return nil, err
 		}
-		// Kubernetes replaces the token in a mounted file before it ends.
+		// Read the file for each request, because Kubernetes replaces the token in a mounted file before
+		// it expires.
 		client.token = func(context.Context) (string, error) { return readToken(s.TokenFile) }
 	}
 	config := brokerTLS(func() (*x509.CertPool, error) { return roots, nil })
@@ -71,8 +72,8 @@ func NewClient(s Security) (*Client, error) {
 	return client, nil
 }
 
-// brokerTLS returns the configuration of connections to brokers. Function roots returns the CAs of
-// brokers; it is called for each connection.
+// brokerTLS returns the TLS configuration for connections to brokers. Function roots returns the
+// brokers' CAs; it is called for each connection.
 func brokerTLS(roots func() (*x509.CertPool, error)) *tls.Config {
 	return tlsconfig.VerifyBy(func(state tls.ConnectionState) error {
 		trusted, err := roots()
@@ -107,9 +108,10 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// verifyBroker verifies the certificate chain of a server, and that the certificate is one of a
-// broker. The peer CA belongs to one LogCluster, so a host name is not compared: a broker is also
-// reached by an address that its certificate cannot contain, such as that of a forwarded port.
+// verifyBroker verifies a server's certificate chain, and checks that it is the certificate of a
+// broker. The peer CA belongs to one LogCluster, so host names do not have to be compared. Brokers
+// are also reached by addresses that their certificates cannot contain, such as the address of a
+// forwarded port.
 func verifyBroker(chain []*x509.Certificate, roots *x509.CertPool) error {
 	uri, err := pki.VerifyServer(chain, roots, time.Now())
 	if err == nil && !brokerURI(uri) {

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// brokerCertificate returns a certificate with a URI.
+// brokerCertificate returns a certificate that contains the URI.
 func brokerCertificate(t *testing.T, ca *certs.CA, uri string) tls.Certificate {
 	t.Helper()
 	parsed, err := url.Parse(uri)
@@ -26,7 +26,7 @@ func brokerCertificate(t *testing.T, ca *certs.CA, uri string) tls.Certificate {
 		x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
 }
 
-// secureBroker serves with TLS, and responds with the token and the certificate of the client.
+// secureBroker serves with TLS. It responds with the client's token and certificate.
 func secureBroker(t *testing.T, ca *certs.CA, uri string) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(
@@ -55,7 +55,7 @@ func writeFile(t *testing.T, dir, name string, content []byte) string {
 	return path
 }
 
-// TestClientOfASecuredCluster sends a token to a broker, and to nothing else.
+// TestClientOfASecuredCluster checks that a token is sent to brokers, but not to other servers.
 func TestClientOfASecuredCluster(t *testing.T) {
 	dir, ca := t.TempDir(), certs.New(t, "peers")
 	security := Security{CAFile: writeFile(t, dir, "ca.crt", ca.PEM()),
@@ -87,7 +87,7 @@ func TestClientOfASecuredCluster(t *testing.T) {
 			t.Errorf("%s: got %q", name, answer)
 		}
 	}
-	// A broker in its pod has certificates.
+	// A broker's pod contains certificates.
 	certificateKey, key := v1alpha1.PeerCertificateKeys(2)
 	chain, private := certs.KeyPEM(t, brokerCertificate(t, ca, v1alpha1.PeerURI("ns", "demo", 2)))
 	writeFile(t, dir, certificateKey, chain)
@@ -133,7 +133,8 @@ func TestInvalidSecurityFiles(t *testing.T) {
 	}
 }
 
-// TestPlainClientOfASecuredBrokerGetsAHint: the server answers a request without TLS in plain text.
+// TestPlainClientOfASecuredBrokerGetsAHint checks that the error for a request without TLS contains
+// a hint. The server responds to such a request in plain text.
 func TestPlainClientOfASecuredBrokerGetsAHint(t *testing.T) {
 	address := secureBroker(t, certs.New(t, "peers"), v1alpha1.PeerURI("ns", "demo", 1))
 	_, err := (&Client{}).Topics(t.Context(), []string{address}, nil)

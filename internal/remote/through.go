@@ -8,20 +8,20 @@ import (
 	"net/http"
 )
 
-// Dial opens a connection to an address, such as to the pod of a broker.
+// Dial opens a connection to an address, for example to a broker's pod.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Token returns the token of a ServiceAccount for one request.
+// Token returns a ServiceAccount's token for one request.
 type Token func(ctx context.Context) (string, error)
 
-// Access configures the connections of a client to the HTTP ports of brokers. The zero value
-// connects directly and without TLS.
+// Access configures a client's connections to brokers' HTTP ports. The zero value connects directly
+// and without TLS.
 type Access struct {
 	Dial Dial // nil: connects directly
-	// CA returns the CA of the brokers (PEM), by which the client verifies them; nil: without TLS.
-	// It is called for each connection.
+	// CA returns the CA with which the client verifies brokers (PEM); nil: no TLS. It is called for
+	// each connection.
 	CA func() ([]byte, error)
-	// Token is sent with each request, with TLS only; may be nil.
+	// Token returns the token to send with each request. It is used only with TLS; may be nil.
 	Token Token
 }
 
@@ -43,8 +43,9 @@ func NewClientWith(access Access) *Client {
 	return client
 }
 
-// NewClientThrough returns a client whose connections dial opens. If ca is not nil, it connects
-// with TLS, verifies brokers by these certificates (PEM), and sends the token of a ServiceAccount.
+// NewClientThrough returns a client that opens its connections with dial. If ca is not nil, the
+// client connects with TLS, verifies brokers by these certificates (PEM), and sends the token of a
+// ServiceAccount.
 func NewClientThrough(dial Dial, ca []byte, token string) (*Client, error) {
 	access := Access{Dial: dial}
 	if ca != nil {
@@ -65,13 +66,14 @@ func poolOf(ca []byte) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Get requests a path from the HTTP port of a broker and decodes the response, which is JSON. It
-// fails with a *Refused if the broker responds with an error.
+// Get requests a path from a broker's HTTP port and decodes the JSON response. It fails with a
+// *Refused if the broker responds with an error.
 func (c *Client) Get(ctx context.Context, address, path string, into any) error {
 	return c.do(ctx, http.MethodGet, address, path, into)
 }
 
-// Text requests a path from the HTTP port of a broker and returns the response, such as /metrics.
+// Text requests a path, such as /metrics, from a broker's HTTP port and returns the response as
+// text.
 func (c *Client) Text(ctx context.Context, address, path string) (text []byte, err error) {
 	err = c.do(ctx, http.MethodGet, address, path, &text)
 	return text, err

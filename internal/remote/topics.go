@@ -16,9 +16,9 @@ import (
 	"heartwood.dev/heartwood/api/summary"
 )
 
-// Topics requests GET /api/v1/topics. If topics is empty, it returns all topics. From several
-// addresses, it requests the reports of all replicas and summarizes them, because a broker in a
-// separate process knows only the reports of its own replicas.
+// Topics requests GET /api/v1/topics. If topics is empty, it returns all topics. If there are
+// several addresses, it requests the reports on all replicas and summarizes them itself, because a
+// broker in a separate process knows only the reports on its own replicas.
 func (c *Client) Topics(ctx context.Context, addresses, topics []string) (summary.Topics, error) {
 	if len(addresses) > 1 {
 		return c.summarize(ctx, addresses, topics)
@@ -29,7 +29,7 @@ func (c *Client) Topics(ctx context.Context, addresses, topics []string) (summar
 	return response, err
 }
 
-// summarize summarizes the topics from the reports of all brokers that answer.
+// summarize returns a summary of the topics, computed from the reports of all brokers that respond.
 func (c *Client) summarize(ctx context.Context, addresses,
 	topics []string) (summary.Topics, error) {
 	all := NewFleet(c, addresses, false).Ask(ctx, topics)
@@ -58,7 +58,7 @@ func (c *Client) summarize(ctx context.Context, addresses,
 	return found, ctx.Err()
 }
 
-// names returns the topics of partitions, sorted.
+// names returns the sorted names of the partitions' topics.
 func names(partitions []report.PlacedPartition) (topics []string) {
 	for i := range partitions {
 		topics = append(topics, partitions[i].Topic)
@@ -67,8 +67,8 @@ func names(partitions []report.PlacedPartition) (topics []string) {
 	return slices.Compact(topics)
 }
 
-// PrintTopics writes a table with one line for each topic, as `kubectl get topics` does. now is the
-// current time on the reader's machine.
+// PrintTopics writes a table with one line for each topic, in the format of `kubectl get topics`.
+// Parameter now is the current time on the reader's machine.
 func PrintTopics(out io.Writer, topics []summary.Topic, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table,
@@ -77,10 +77,10 @@ func PrintTopics(out io.Writer, topics []summary.Topic, now time.Time) error {
 	for _, topic := range topics {
 		_, _ = fmt.Fprintln(table, strings.Join(line(topic, now), "\t"))
 	}
-	return table.Flush() // the writes go to memory, and fail here
+	return table.Flush() // writes go to memory; their errors are returned here
 }
 
-// line returns the columns of a topic, with a dash for values that are unknown or do not apply.
+// line returns a topic's columns. A value that is unknown or does not apply is a dash.
 func line(topic summary.Topic, now time.Time) []string {
 	records := "-"
 	if topic.Records != nil {

@@ -76,7 +76,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressOfAnotherServerIsReported: the address is not that of a broker's HTTP port.
+// TestAddressOfAnotherServerIsReported checks the error for an address that does not belong to a
+// broker's HTTP port.
 func TestAddressOfAnotherServerIsReported(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("topic") {

@@ -16,22 +16,22 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// Errors of requests about transactions.
+// Errors for requests about transactions.
 var (
 	ErrUnknownTransactionalID = errors.New("no broker knows the transactional id")
 	ErrOwned                  = errors.New("the transaction is not hanging")
 )
 
-// Transactions are the transactions of a cluster, as its brokers have reported them.
+// Transactions contains a cluster's transactions, as reported by its brokers.
 type Transactions struct {
 	report.Transactions
-	addresses map[int32]string // of the brokers that have reported
+	addresses map[int32]string // addresses of the brokers that have reported, by id
 }
 
-// Transactions requests the transactions from the brokers at the given addresses, and from the
-// other brokers that their responses name, at the port of the first address. Parameter states
-// selects transactional ids; if it is empty, all are returned. Parameter olderThan selects
-// transactions that have been open for at least that long; 0: all.
+// Transactions requests the transactions from the brokers at addresses, and from the other brokers
+// that their responses name, at the first address's port. Parameter states selects transactional
+// ids by state; if it is empty, all are returned. Parameter olderThan is the minimum time for which
+// a transaction has been open; 0: all.
 func (c *Client) Transactions(ctx context.Context, addresses, states []string,
 	olderThan time.Duration) (*Transactions, error) {
 	query := url.Values{"state": states}
@@ -48,7 +48,7 @@ func (c *Client) Transactions(ctx context.Context, addresses, states []string,
 		}
 		all.add(address, answer)
 	}
-	_, port, _ := net.SplitHostPort(addresses[0]) // ParseAddress has accepted it
+	_, port, _ := net.SplitHostPort(addresses[0]) // ParseAddress has validated it
 	var mu sync.Mutex
 	var requests sync.WaitGroup
 	for _, broker := range slices.Clone(all.Brokers) {
@@ -73,8 +73,8 @@ func (c *Client) Transactions(ctx context.Context, addresses, states []string,
 	return all, ctx.Err()
 }
 
-// add adds the response of an address, unless its brokers have reported already: several brokers
-// may have the same host, each with its own port.
+// add adds the response from an address, unless its brokers have already reported. Several brokers
+// can have the same host with different ports, so a broker could otherwise be added twice.
 func (t *Transactions) add(address string, answer report.Transactions) {
 	for _, broker := range answer.Reporting {
 		if t.addresses[broker] != "" {
@@ -96,7 +96,8 @@ func (t *Transactions) add(address string, answer report.Transactions) {
 	}
 }
 
-// Complete returns an error that names the brokers that have not reported, or nil if all have.
+// Complete returns an error that names the brokers that have not reported, or nil if all have
+// reported.
 func (t *Transactions) Complete() error {
 	var missing []int32
 	for _, broker := range t.Brokers {
@@ -112,7 +113,7 @@ func (t *Transactions) Complete() error {
 		"Pass their addresses with further --address flags", ids(missing))
 }
 
-// Find returns a transactional id.
+// Find returns the report on a transactional id.
 func (t *Transactions) Find(id string) (*report.TransactionalID, error) {
 	for i := range t.TransactionalIDs {
 		if t.TransactionalIDs[i].TransactionalID == id {
@@ -122,9 +123,9 @@ func (t *Transactions) Find(id string) (*report.TransactionalID, error) {
 	return nil, fmt.Errorf("%w: %q", ErrUnknownTransactionalID, id)
 }
 
-// Hanging returns the open transactions that no coordinator knows. It must not be used while the
-// report is not Complete, or while a transaction may have begun or ended between the reports of the
-// brokers: so all transactions must be older than the timeout of their producers.
+// Hanging returns the open transactions that no coordinator knows. The report must be Complete. All
+// transactions must be older than their producers' timeouts, because a younger transaction may have
+// begun or ended between the reports of two brokers.
 func (t *Transactions) Hanging() []report.OpenTransaction {
 	hanging := []report.OpenTransaction{}
 	for i := range t.Open {
@@ -135,12 +136,12 @@ func (t *Transactions) Hanging() []report.OpenTransaction {
 	return hanging
 }
 
-// TimeoutMax is the longest timeout that a producer may ask for.
+// TimeoutMax returns the longest transaction timeout that a producer may request.
 func (t *Transactions) TimeoutMax() time.Duration {
 	return time.Duration(t.TimeoutMaxSeconds * float64(time.Second))
 }
 
-// AbortTransaction aborts the ongoing transaction of a transactional id. Its producer is fenced.
+// AbortTransaction aborts the ongoing transaction of a transactional id, and fences its producer.
 func (c *Client) AbortTransaction(ctx context.Context, addresses []string,
 	id string) (answer report.Aborted, err error) {
 	all, err := c.Transactions(ctx, addresses, nil, 0)
@@ -155,8 +156,9 @@ func (c *Client) AbortTransaction(ctx context.Context, addresses []string,
 		"/api/v1/transactions/"+url.PathEscape(id)+"/abort")
 }
 
-// AbortHanging aborts a transaction that no coordinator knows, in one partition. It fails with
-// ErrOwned if a coordinator knows the transaction: then its other partitions could not be aborted.
+// AbortHanging aborts a transaction that no coordinator knows, in one partition. If a coordinator
+// knows the transaction, it fails with ErrOwned, because the transaction's other partitions would
+// remain open.
 func (c *Client) AbortHanging(ctx context.Context, addresses []string,
 	key report.TopicPartition, firstOffset int64) (answer report.Aborted, err error) {
 	all, err := c.Transactions(ctx, addresses, nil, 0)
@@ -166,7 +168,7 @@ func (c *Client) AbortHanging(ctx context.Context, addresses []string,
 	return c.abortHanging(ctx, all, key, firstOffset)
 }
 
-// partitionNames formats partitions, such as "orders-0 orders-1"; "-" if there are none.
+// partitionNames formats partitions, such as "orders-0 orders-1", or "-" if there are none.
 func partitionNames(partitions []report.TopicPartition) string {
 	names := make([]string, len(partitions))
 	for i, p := range partitions {

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// PrintTransactions writes a table with one line for each transactional id. now is the current time
-// on the reader's machine.
+// PrintTransactions writes a table with one line for each transactional id. Parameter now is the
+// current time on the reader's machine.
 func PrintTransactions(out io.Writer, all []report.TransactionalID, now time.Time) error {
 	return printTable(out, "TRANSACTIONAL-ID COORDINATOR STATE PRODUCER EPOCH PARTITIONS OPEN ENDS-IN",
 		all, func(t report.TransactionalID) []string {
@@ -54,10 +54,10 @@ func PrintTransaction(out io.Writer, t *report.TransactionalID) error {
 	} {
 		_, _ = fmt.Fprintf(table, "%s\t%s\n", field[0], field[1])
 	}
-	return table.Flush() // the writes go to memory, and fail here
+	return table.Flush() // writes go to memory; their errors are returned here
 }
 
-// PrintOpen writes a table with one line for each open transaction of a partition.
+// PrintOpen writes a table with one line for each open transaction in a partition.
 func PrintOpen(out io.Writer, open []report.OpenTransaction, now time.Time) error {
 	return printTable(out, "TOPIC PARTITION LEADER PRODUCER EPOCH FIRST-OFFSET OPEN", open,
 		func(t report.OpenTransaction) []string {
@@ -83,7 +83,7 @@ func PrintHangingCount(out io.Writer, open []report.OpenTransaction) error {
 	return err
 }
 
-// at returns the time of a Unix time in seconds.
+// at converts Unix seconds to a time.
 func at(unix float64) time.Time {
 	return time.UnixMilli(int64(math.Round(unix * 1000))).UTC()
 }

@@ -16,7 +16,7 @@ import (
 
 var orders0 = report.TopicPartition{Topic: "orders", Partition: 0}
 
-// ongoing is a transactional id on a broker, with an open transaction.
+// ongoing returns a transactional id with an open transaction.
 func ongoing(id string, coordinator int32, producer int64) report.TransactionalID {
 	return report.TransactionalID{TransactionalID: id, Coordinator: coordinator, State: "Ongoing",
 		ProducerID: producer, TimeoutSeconds: 60, Since: new(float64(1000)),
@@ -28,7 +28,7 @@ func openAt(broker int32, offset, producer int64) report.OpenTransaction {
 		Transaction: report.Transaction{ProducerID: producer, FirstOffset: offset, Since: 1000}}
 }
 
-// serveTransactions starts an HTTP server of one broker, which records the requests that change
+// serveTransactions starts the HTTP server of one broker. It records the requests that change
 // something.
 func serveTransactions(t *testing.T, all report.Transactions, address string,
 	changes *[]string) string {
@@ -43,8 +43,8 @@ func serveTransactions(t *testing.T, all report.Transactions, address string,
 	}), address)
 }
 
-// twoBrokers starts two brokers at the same port. Broker 0 coordinates "a" and leads orders-0,
-// where the producers 1, 2 and 3 have open transactions; broker 1 coordinates "b". No broker
+// twoBrokers starts two brokers at the same port. Broker 0 coordinates "a" and leads orders-0, in
+// which producers 1, 2 and 3 have open transactions. Broker 1 coordinates "b". No broker
 // coordinates producer 3.
 func twoBrokers(t *testing.T) (address string, changes *[]string) {
 	t.Helper()
@@ -61,8 +61,8 @@ func twoBrokers(t *testing.T) (address string, changes *[]string) {
 	return address, changes
 }
 
-// TestTransactionsOfAllBrokers: the response of one broker names the others, and a transaction that
-// no coordinator knows is hanging.
+// TestTransactionsOfAllBrokers checks that requests are sent to all brokers that a response names.
+// A transaction that no coordinator knows must be reported as hanging.
 func TestTransactionsOfAllBrokers(t *testing.T) {
 	address, _ := twoBrokers(t)
 	all, err := (&Client{}).Transactions(t.Context(), []string{address}, nil, 0)
@@ -77,8 +77,9 @@ func TestTransactionsOfAllBrokers(t *testing.T) {
 	}
 }
 
-// TestUnreachableBrokersAreReported: several brokers with the same host have different ports, so
-// the client needs their addresses. Their transactions are missing without them.
+// TestUnreachableBrokersAreReported checks that brokers whose transactions are missing are
+// reported. Several brokers on the same host have different ports, so the client can reach them
+// only if it knows their addresses.
 func TestUnreachableBrokersAreReported(t *testing.T) {
 	var changes []string
 	hosts := []report.BrokerHost{{Broker: 0, Host: "127.0.0.1"}, {Broker: 1, Host: "127.0.0.1"}}
@@ -96,9 +97,9 @@ func TestUnreachableBrokersAreReported(t *testing.T) {
 	}
 }
 
-// TestAbortIsSentToTheRightBroker: the abort of a transactional id goes to its coordinator, and
-// that of a hanging transaction to the leader. A transaction that a coordinator knows is not
-// aborted in one partition only.
+// TestAbortIsSentToTheRightBroker checks that the abort of a transactional id is sent to its
+// coordinator, and the abort of a hanging transaction to the leader. A transaction that a
+// coordinator knows must not be aborted in only one partition.
 func TestAbortIsSentToTheRightBroker(t *testing.T) {
 	address, changes := twoBrokers(t)
 	addresses, client := []string{address}, &Client{}

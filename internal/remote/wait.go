@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// waitInterval is the interval at which the brokers are polled for progress.
+	// waitInterval is how often brokers are polled for progress.
 	waitInterval = 500 * time.Millisecond
-	// silenceMax is how long a broker may fail to respond before its replicas are considered
-	// failed.
+	// silenceMax is how long a broker may fail to respond before its replicas count as failed.
 	silenceMax = 30 * time.Second
 )
 
-// Wait returns nil when every replica of the request is done or has failed. It returns an error if
-// ctx ends first. It calls printLine with one line for each step of each replica.
+// Wait waits until every replica in the request is done or has failed, and returns nil. It returns
+// an error if ctx ends first. It calls printLine with one line for each step of each replica.
 func (c *Client) Wait(ctx context.Context, cleaning *Cleaning, printLine func(line string)) error {
 	return poll(ctx, "the cleaning of "+cleaning.Topic, cleaning.open,
 		func(address string, timedOut bool) error {
@@ -42,14 +41,14 @@ func (c *Cleaning) open() map[string]bool {
 	return open
 }
 
-// poll asks the brokers at the addresses that open returns for their progress, until open returns
-// none. timedOut is set if the broker has not responded for silenceMax when it also fails to
-// respond now. poll returns an error only if ctx ends first.
+// poll requests the progress from the brokers at the addresses that open returns, until open
+// returns none. It sets timedOut if a request fails and the broker has not responded for
+// silenceMax. It returns an error only if ctx ends first.
 func poll(ctx context.Context, what string, open func() map[string]bool,
 	ask func(address string, timedOut bool) error) error {
 	ticker := time.NewTicker(waitInterval)
 	defer ticker.Stop()
-	silent := map[string]int{} // number of polls without a response, by address
+	silent := map[string]int{} // number of successive polls without a response, by address
 	for {
 		addresses := open()
 		if len(addresses) == 0 {
@@ -72,11 +71,11 @@ func poll(ctx context.Context, what string, open func() map[string]bool,
 	}
 }
 
-// errRequestLost is the error of a replica whose broker no longer knows the request.
+// errRequestLost is the error for a replica whose broker no longer knows the request.
 var errRequestLost = errors.New("the broker has restarted and lost the request; send it again")
 
-// update applies one broker's response to its replicas. If err is set, there was no response; the
-// replicas then fail only if timedOut is set.
+// update applies a broker's response to its replicas. If err is set, there was no response, and the
+// replicas fail only if timedOut is set.
 func (c *Cleaning) update(address string, rows report.Partitions, err error, timedOut bool,
 	printLine func(string)) {
 	for _, r := range c.Replicas {
@@ -112,7 +111,7 @@ func find(rows report.Partitions, r *Replica) *report.Compaction {
 
 func (r *Replica) fail(err error) { r.State, r.Error = Failed, err.Error() }
 
-// update sets the state of the replica from its broker's report.
+// update sets the replica's state from its broker's report.
 func (r *Replica) update(row *report.Compaction) {
 	if row.CleanNowServed < r.ticket {
 		return
@@ -127,8 +126,8 @@ func (r *Replica) update(row *report.Compaction) {
 	}
 }
 
-// describe returns the current step of the replica, and details for the same line. A step is
-// printed once, even if its details change.
+// describe returns the replica's current step, and details for the same line. A step is printed
+// only once, even if its details change.
 func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	switch {
 	case r.State == Failed:
@@ -151,7 +150,7 @@ func (r *Replica) describe(row *report.Compaction) (step, more string) {
 	return step, more
 }
 
-// kept describes the dirty records that the pass did not clean.
+// kept returns a text for the dirty records that the pass did not clean.
 func kept(reason string) string {
 	if known, _ := summary.Explain(reason); known.Kept != "" {
 		return " (" + known.Kept + " were kept)"
@@ -159,7 +158,7 @@ func kept(reason string) string {
 	return ""
 }
 
-// seconds formats the duration of a pass.
+// seconds formats a pass's duration.
 func seconds(pass *report.Pass) string {
 	if pass.Ended == nil {
 		return "no time"

@@ -2,8 +2,8 @@
 //
 // By default, controller-runtime builds a REST mapper that requests the list of kinds from the API
 // server. So no client can be created while the API server is unavailable. A process that starts in
-// this situation would exit and be restarted repeatedly. The backoff between restarts grows, so the
-// process would start only some time after the end of the outage.
+// this situation would exit and be restarted repeatedly. Because the backoff between restarts
+// grows, the process would be up only some time after the end of the outage.
 package restmapper
 
 import (

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// TokenVerifier verifies a token and returns the identity of its bearer. Tokens and
-// multiple issuers implement it.
+// TokenVerifier verifies a token and returns its bearer's identity. *tokens.Source and multiple
+// issuers implement it.
 type TokenVerifier interface {
 	Verify(now time.Time, token string) (Identity, error)
 }
 
-// bearer is the conversation of OAUTHBEARER (RFC 7628). If the token is invalid, the server sends
-// invalidToken, and the conversation fails with the next message of the client.
+// bearer is the server's side of an OAUTHBEARER conversation (RFC 7628). If the token is invalid,
+// the server sends invalidToken, and the conversation fails at the client's next message.
 type bearer struct {
 	verify   TokenVerifier
-	failed   *Failure // the token was refused, and the client was notified
+	failed   *Failure // set when the token was refused and the client was notified
 	identity Identity
 }
 
-// invalidToken is the error that RFC 7628 defines for every fault of a token.
+// invalidToken is the error that RFC 7628 defines for all faults of a token.
 //
 //nolint:gosec // an error code, no credential
 const invalidToken = `{"status":"invalid_token"}`
@@ -33,8 +33,8 @@ func (b *bearer) Identity() Identity { return b.identity }
 // Step implements Conversation.
 func (b *bearer) Step(now time.Time, message []byte) (reply []byte, done bool, err error) {
 	if b.failed != nil {
-		if string(message) == separator { // the client has understood the error
-			b.failed.Answer = invalidToken // as in Kafka
+		if string(message) == separator { // the client acknowledges the error
+			b.failed.Answer = invalidToken // Kafka sends the same text
 		}
 		return nil, false, b.failed
 	}
@@ -114,7 +114,7 @@ func parseHeader(header string) (authzID string, ok bool) {
 	return decoded, true
 }
 
-// parseScheme returns the token of "Bearer <token>".
+// parseScheme returns the token in "Bearer <token>".
 func parseScheme(value string) (token string, ok bool) {
 	scheme, token, ok := strings.Cut(value, " ")
 	token = strings.TrimLeft(token, " ")

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// The mechanisms, by the names that clients send.
+// The mechanism names that clients send.
 const (
 	ScramSHA256 = "SCRAM-SHA-256"
 	ScramSHA512 = "SCRAM-SHA-512"
 	OAuthBearer = "OAUTHBEARER"
 )
 
-// Conversation is the server side of one authentication. Step is called with each message of the
-// client, until it reports done or fails.
+// Conversation is the server's side of one authentication. Step is called with each message from
+// the client, until it reports done or fails.
 type Conversation interface {
-	// Step returns the reply to a message. If done is set, the client is authenticated as Identity.
-	// An error ends the conversation. It is a *Failure, or wraps ErrNoKeys: then the server could
-	// not decide, and a response must not call the credential invalid.
+	// Step returns the reply to a message. If done is set, the client is authenticated as Identity. An
+	// error ends the conversation. The error is a *Failure, or it wraps ErrNoKeys. In the latter case
+	// the server could not decide, and the response must not call the credential invalid.
 	Step(now time.Time, message []byte) (reply []byte, done bool, err error)
-	// Identity returns the authenticated client. It is valid after Step has reported done. Before,
-	// its Name is the one that the client has sent, or "".
+	// Identity returns the client's identity. It is authenticated only after Step has reported done.
+	// Before that, Name is the name that the client has sent, or "".
 	Identity() Identity
 }
 
@@ -30,23 +30,23 @@ type Identity struct {
 	Name string // name of the principal, without its type
 	// Expires is the time at which the credential expires; the zero time: it does not expire.
 	Expires time.Time
-	// Credential identifies the verifier of the client's password (CredentialID). The session must
-	// end when the user no longer has such a verifier. It is "" for other mechanisms, and must not
-	// be logged.
+	// Credential identifies the verifier that matched the client's password (CredentialID). The
+	// session must end when the user no longer has this verifier. It is "" for other mechanisms, and
+	// must not be logged.
 	Credential string
 }
 
-// Options configure conversations. They are immutable.
+// Options configures conversations. It is immutable.
 type Options struct {
-	// Verifiers returns the SCRAM verifiers of a user for a mechanism; none: the user is unknown.
+	// Verifiers returns a user's SCRAM verifiers for a mechanism, or none if the user is unknown.
 	Verifiers func(mechanism, user string) []Verifier
-	// UnknownKey is the secret of the cluster from which the salts of unknown users are derived.
+	// UnknownKey is the cluster's secret from which the salts of unknown users are derived.
 	UnknownKey []byte
-	// Tokens verify the tokens of mechanism OAUTHBEARER; nil: it is not offered.
+	// Tokens verifies tokens for mechanism OAUTHBEARER; nil: the mechanism is not offered.
 	Tokens TokenVerifier
 }
 
-// New begins a conversation. The error wraps ErrMechanism if the mechanism is not supported.
+// New starts a conversation. The error wraps ErrMechanism if the mechanism is not supported.
 func New(mechanism string, o *Options) (Conversation, error) {
 	switch {
 	case mechanism == ScramSHA256 || mechanism == ScramSHA512:
@@ -60,27 +60,27 @@ func New(mechanism string, o *Options) (Conversation, error) {
 // ErrMechanism is the error for a mechanism that is not supported.
 var ErrMechanism = errors.New("unsupported SASL mechanism")
 
-// Failure is the error of a failed authentication. Only the fixed text of ClientMessage may be sent
-// to the client, or Answer.
+// Failure is the error for a failed authentication. The client may be sent only Answer or, if it is
+// empty, the fixed text of ClientMessage.
 type Failure struct {
 	Mechanism string
-	// User is the name that the client has sent, for the log; it may be any text.
+	// User is the name that the client has sent, for the log. It can be any text.
 	User string
-	// Known is true if there is a user of this name. The client must not find out.
+	// Known is true if there is a user with this name. The client must not be able to find this out.
 	Known bool
-	// Reason is why the authentication failed, for the log.
+	// Reason is the reason for the failure, for the log.
 	Reason string
-	// Answer is the fixed text for the client if it is not that of ClientMessage.
+	// Answer is a fixed text for the client, in place of ClientMessage; "": ClientMessage is sent.
 	Answer string
-	// Hint is what the client's owner can do; "": nothing is known.
+	// Hint is a possible remedy for the owner of the client; "": none is known.
 	Hint string
 }
 
-// Error returns the reason. It contains no text of the client.
+// Error returns the reason. It contains no text that the client has sent.
 func (f *Failure) Error() string { return "authenticate by " + f.Mechanism + ": " + f.Reason }
 
-// ClientMessage returns the text that the client receives for every failure of a mechanism. It is
-// the text of Kafka for a wrong password.
+// ClientMessage returns the text that clients receive for every failure of a mechanism. It is
+// Kafka's text for a wrong password.
 func ClientMessage(mechanism string) string {
 	return "Authentication failed during authentication due to invalid credentials with SASL " +
 		"mechanism " + mechanism

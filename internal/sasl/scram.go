@@ -11,32 +11,32 @@ import (
 	"github.com/xdg-go/scram"
 )
 
-// Verifier verifies a password by one mechanism of SCRAM (RFC 5802). It does not contain the
+// Verifier verifies a password with one SCRAM mechanism (RFC 5802). It does not contain the
 // password.
 type Verifier struct {
 	Iterations int
 	Salt       []byte
 	StoredKey  []byte
 	ServerKey  []byte
-	NotAfter   time.Time // the password is invalid after this time; zero: it has no end
+	NotAfter   time.Time // end of the password's validity; zero: no end
 }
 
 const (
-	// IterationsDefault is the number of iterations of passwords that Heartwood generates, and the
-	// one that an unknown user seems to have. It is also the default of kafka-configs.
+	// IterationsDefault is the number of iterations for passwords that Heartwood generates. Unknown
+	// users appear to have the same number. It is also the default of kafka-configs.
 	IterationsDefault = 4096
-	// IterationsMin is the smallest number of iterations that an admin client may set (KIP-84).
+	// IterationsMin is the minimum number of iterations that an admin client may set (KIP-84).
 	IterationsMin = 4096
-	// IterationsMax is the largest number of iterations that an admin client may set (KIP-554).
+	// IterationsMax is the maximum number of iterations that an admin client may set (KIP-554).
 	IterationsMax = 16384
 	// SaltBytes is the size of generated salts.
 	SaltBytes = 24
 )
 
-// hashes contains the hash function of each mechanism.
+// hashes maps each mechanism to its hash function.
 var hashes = map[string]scram.HashGeneratorFcn{ScramSHA256: scram.SHA256, ScramSHA512: scram.SHA512}
 
-// HashBytes returns the size of the keys of a mechanism in bytes; 0: it is not a SCRAM mechanism.
+// HashBytes returns the key size of a SCRAM mechanism in bytes, or 0 for any other mechanism.
 func HashBytes(mechanism string) int {
 	if h, ok := hashes[mechanism]; ok {
 		return h().Size()
@@ -44,8 +44,8 @@ func HashBytes(mechanism string) int {
 	return 0
 }
 
-// NewVerifier derives the verifier of a password. The password is used as it is, without SASLprep:
-// the clients of Java and librdkafka do the same.
+// NewVerifier derives a password's verifier. It uses the password without SASLprep, as the Java and
+// librdkafka clients do.
 func NewVerifier(mechanism, password string, salt []byte, iterations int) (Verifier, error) {
 	hash, ok := hashes[mechanism]
 	if !ok {
@@ -61,24 +61,24 @@ func NewVerifier(mechanism, password string, salt []byte, iterations int) (Verif
 		ServerKey: keys.ServerKey}, err
 }
 
-// attemptsMax is the number of verifiers that one conversation tries: the present password and one
-// that was rotated. Each conversation tries as many, with fake ones if necessary, so that its time
-// does not reveal how many the user has.
+// attemptsMax is the number of verifiers that one conversation tries: the present password's and a
+// rotated password's. Each conversation tries this many, if necessary with fake verifiers, so that
+// its duration does not reveal how many the user has.
 const attemptsMax = 2
 
-// scramServer is the conversation of a SCRAM mechanism. The library verifies one password, and a
-// user may have two for some time. So the messages are given to one conversation of the library for
-// each verifier. All of them send the same first reply, which requires that the verifiers have the
-// same salt and iterations.
+// scramServer is a conversation for a SCRAM mechanism. The library's conversation verifies only one
+// password, but for some time a user can have two. So scramServer passes the messages to one
+// library conversation per verifier. All of them send the same first reply, so the verifiers must
+// have the same salt and iterations.
 type scramServer struct {
 	mechanism string
 	options   *Options
 	attempts  [attemptsMax]*scram.ServerConversation
 	verifiers [attemptsMax]Verifier
-	known     [attemptsMax]bool // the verifier is one of the user, and not a fake
-	first     bool              // the client's first message was answered
-	nonce     string            // nonce of the client
-	reply     string            // first reply
+	known     [attemptsMax]bool // false for a fake verifier
+	first     bool              // true after the reply to the client's first message
+	nonce     string            // the client's nonce
+	reply     string            // the first reply
 	identity  Identity
 }
 
@@ -88,8 +88,8 @@ func newScram(mechanism string, o *Options) *scramServer {
 
 func (s *scramServer) Identity() Identity { return s.identity }
 
-// Step implements Conversation. Between the two messages, a verifier may be revoked: the session
-// then ends by Identity.Credential.
+// Step implements Conversation. If a verifier is revoked between the two messages, the session ends
+// later because of Identity.Credential.
 func (s *scramServer) Step(now time.Time, message []byte) (reply []byte, done bool, err error) {
 	if !s.first {
 		s.first = true
@@ -104,7 +104,7 @@ func (s *scramServer) Step(now time.Time, message []byte) (reply []byte, done bo
 	return reply, err == nil, err
 }
 
-// begin answers the client's first message.
+// begin replies to the client's first message.
 func (s *scramServer) begin(now time.Time, message string) ([]byte, error) {
 	server, err := hashes[s.mechanism].NewServer(func(user string) (scram.StoredCredentials, error) {
 		s.identity.Name = user
@@ -131,7 +131,7 @@ func (s *scramServer) begin(now time.Time, message string) ([]byte, error) {
 	return []byte(s.reply), nil
 }
 
-// repeat gives the first message to a further conversation, which sends the same nonce.
+// repeat passes the first message to another conversation and makes it send the same nonce.
 func (s *scramServer) repeat(i int, nonce, message string) error {
 	server, err := hashes[s.mechanism].NewServer(func(string) (scram.StoredCredentials, error) {
 		return s.verifiers[i].stored(), nil
@@ -169,8 +169,8 @@ func (s *scramServer) choose(now time.Time, user string) {
 	}
 }
 
-// finish answers the client's final message, which contains the proof of its password. It gives the
-// message to every attempt, even after one has succeeded.
+// finish replies to the client's final message, which contains the proof of the password. It passes
+// the message to every attempt, even after one has succeeded.
 func (s *scramServer) finish(message string) (reply []byte, err error) {
 	for i, attempt := range s.attempts {
 		signature, stepErr := attempt.Step(message)
@@ -193,8 +193,8 @@ func (s *scramServer) finish(message string) (reply []byte, err error) {
 	return nil, s.fail("wrong password", "")
 }
 
-// doubledNonce reports whether the final message contains the client's nonce twice before that of
-// the server, as librdkafka below 2.6.1 sends it.
+// doubledNonce reports whether the final message contains the client's nonce twice before the
+// server's nonce. librdkafka below 2.6.1 sends such messages.
 func (s *scramServer) doubledNonce(message string) bool {
 	return s.nonce != "" && field(message, "r=") == s.nonce+field(s.reply, "r=")
 }
@@ -214,8 +214,8 @@ func (s *scramServer) fail(reason, hint string) error {
 		Reason: reason, Hint: hint}
 }
 
-// fakeVerifier returns a verifier that no password fulfills. Its salt is always the same for a
-// name, as that of a known user is.
+// fakeVerifier returns a verifier that no password matches. Like a known user's salt, its salt is
+// always the same for the same name.
 func (s *scramServer) fakeVerifier(user string) Verifier {
 	mac := hmac.New(sha256.New, s.options.UnknownKey)
 	derive := func(use string) []byte {
@@ -245,8 +245,8 @@ func (v *Verifier) sameSalt(other *Verifier) bool {
 	return bytes.Equal(v.Salt, other.Salt) && v.Iterations == other.Iterations
 }
 
-// CredentialID returns the value of Identity.Credential for a verifier. It must not be sent or
-// logged, because it is derived from keys only.
+// CredentialID returns a verifier's value for Identity.Credential. It must not be sent or logged,
+// because it is derived only from keys.
 func CredentialID(v *Verifier) string {
 	sum := sha256.New()
 	sum.Write(v.StoredKey)
@@ -254,8 +254,8 @@ func CredentialID(v *Verifier) string {
 	return base64.RawStdEncoding.EncodeToString(sum.Sum(nil))
 }
 
-// FromSaltedPassword derives the verifier of a salted password (RFC 5802, section 3), which an
-// admin client sends in place of the password (KIP-554).
+// FromSaltedPassword derives the verifier from a salted password (RFC 5802, section 3), which an
+// admin client sends instead of the password (KIP-554).
 func FromSaltedPassword(mechanism string, salted, salt []byte, iterations int) Verifier {
 	hash := hashes[mechanism]
 	sign := func(text string) []byte {

@@ -12,7 +12,7 @@ import (
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// users are the verifiers of a test, by mechanism and user.
+// users contains verifiers by mechanism and user.
 type users map[string][]Verifier
 
 func (u users) options() *Options {
@@ -33,15 +33,16 @@ func (u users) add(t *testing.T, user, password string, salt byte, notAfter time
 	}
 }
 
-// login is one conversation with a client of the library. The functions change its messages.
+// login is one conversation with a client from the library. Its functions change the client's
+// messages.
 type login struct {
 	user, password, authzID string
 	mechanism               string
 	final                   func(first, final string) string
 }
 
-// run returns the identity, the server's first reply, and the error of the server. The client
-// verifies the server's signature.
+// run returns the identity, the server's first reply, and the server's error. The client verifies
+// the server's signature.
 func (l login) run(t *testing.T, o *Options) (identity Identity, first string, err error) {
 	t.Helper()
 	if l.mechanism == "" {
@@ -113,7 +114,7 @@ func TestOwnNameAsAuthorizationID(t *testing.T) {
 	}
 }
 
-// reason returns the reason of a *Failure, or "".
+// reason returns a *Failure's reason, or "" for other errors.
 func reason(err error) string {
 	var failure *Failure
 	if errors.As(err, &failure) {
@@ -122,8 +123,8 @@ func reason(err error) string {
 	return ""
 }
 
-// TestUnknownUserLooksLikeAKnownOne compares what a client receives. Both fail with the second
-// message and the same text for the client.
+// TestUnknownUserLooksLikeAKnownOne compares what clients with a known and an unknown user receive.
+// Both must fail at the second message, with the same text for the client.
 func TestUnknownUserLooksLikeAKnownOne(t *testing.T) {
 	u := users{}
 	u.add(t, "alice", "secret", 7, time.Time{})
@@ -172,7 +173,8 @@ func TestRotatedPasswordIsValidUntilItsEnd(t *testing.T) {
 	}
 }
 
-// TestVerifierWithAnotherSaltIsSkipped: only one salt can be sent, that of the first verifier.
+// TestVerifierWithAnotherSaltIsSkipped checks that a second verifier is skipped if its salt differs
+// from the first verifier's salt, because only one salt can be sent.
 func TestVerifierWithAnotherSaltIsSkipped(t *testing.T) {
 	u := users{}
 	u.add(t, "alice", "new", 7, time.Time{})
@@ -185,7 +187,7 @@ func TestVerifierWithAnotherSaltIsSkipped(t *testing.T) {
 	}
 }
 
-// TestDoubledNonceIsRefusedWithAHint sends the nonce of librdkafka below 2.6.1.
+// TestDoubledNonceIsRefusedWithAHint sends a nonce like librdkafka below 2.6.1.
 func TestDoubledNonceIsRefusedWithAHint(t *testing.T) {
 	u := users{}
 	u.add(t, "alice", "secret", 7, time.Time{})
@@ -239,7 +241,8 @@ func TestConversationEndsWithAFailure(t *testing.T) {
 	}
 }
 
-// TestFailuresContainNoSecret formats the errors and replies of failed conversations.
+// TestFailuresContainNoSecret checks that the errors and replies of failed conversations contain no
+// secret.
 func TestFailuresContainNoSecret(t *testing.T) {
 	u := users{}
 	u.add(t, "alice", "top-secret-password", 7, time.Time{})
@@ -275,7 +278,7 @@ func FuzzScram(f *testing.F) {
 	})
 }
 
-// BenchmarkScram measures the server's part of one authentication.
+// BenchmarkScram measures the server's work for one authentication.
 func BenchmarkScram(b *testing.B) {
 	v, err := NewVerifier(ScramSHA512, "secret", []byte("salt"), IterationsDefault)
 	if err != nil {

@@ -11,38 +11,38 @@ import (
 )
 
 const (
-	// tokenBytesMax limits the size of a token. Tokens of ServiceAccounts have about 1.5 KiB.
+	// tokenBytesMax limits the size of a token. ServiceAccount tokens have about 1.5 KiB.
 	tokenBytesMax = 16 << 10
-	// tokenLeeway is the permitted difference between the clocks of broker and issuer (Kafka's
+	// tokenLeeway is the permitted difference between the clocks of the broker and the issuer (Kafka's
 	// sasl.oauthbearer.clock.skew.seconds).
 	tokenLeeway = 30 * time.Second
 	// keysMax limits the number of keys of an issuer.
 	keysMax = 64
 )
 
-// tokenAlgorithms are the accepted signature algorithms. Only algorithms with a public key are in
-// the list: with HMAC, an attacker could sign with the public key, which everybody knows.
+// tokenAlgorithms are the accepted signature algorithms. All of them use a public key. If HMAC were
+// accepted, an attacker could sign tokens with the public key, which everybody knows.
 var tokenAlgorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// Errors of a token that the caller of Verify distinguishes.
+// Errors that the caller of Verify distinguishes.
 var (
-	// ErrUnknownKey means that the issuer may have new keys: none of those known has the token's
-	// key id.
+	// ErrUnknownKey means that none of the known keys has the token's key id. The issuer may have new
+	// keys.
 	ErrUnknownKey = errors.New("no key of the issuer has the token's key id")
 	ErrNoKeys     = errors.New("the keys of the issuer are not known yet")
 )
 
-// Issuer are the tokens that are accepted from one issuer.
+// Issuer describes the tokens that are accepted from one issuer.
 type Issuer struct {
 	Issuer    string // claim iss; required
-	Audience  string // one of claim aud; required
-	NameClaim string // claim with the name of the principal; "": sub
+	Audience  string // required element of claim aud
+	NameClaim string // claim that contains the principal's name; "": sub
 }
 
-// Keys are the public keys of an issuer (RFC 7517). They are immutable.
+// Keys contains an issuer's public keys (RFC 7517). It is immutable.
 type Keys struct{ keys []jose.JSONWebKey }
 
 // ParseKeys decodes a JWKS. It ignores keys that cannot verify a signature, such as symmetric keys
@@ -72,7 +72,7 @@ func ParseKeys(content []byte) (*Keys, error) {
 	return keys, nil
 }
 
-// find returns the key for a token. A token without key id fits only a single key.
+// find returns the key for a token. If the token has no key id, there must be only one key.
 func (k *Keys) find(header jose.Header) (*jose.JSONWebKey, error) {
 	if k == nil {
 		return nil, ErrNoKeys
@@ -88,7 +88,7 @@ func (k *Keys) find(header jose.Header) (*jose.JSONWebKey, error) {
 	return nil, ErrUnknownKey
 }
 
-// Verify verifies the signature of a token and its claims iss, aud, exp and nbf, and returns its
+// Verify verifies a token's signature and its claims iss, aud, exp and nbf, and returns the token's
 // identity. Errors contain no part of the token.
 func (o *Issuer) Verify(now time.Time, keys *Keys, token string) (Identity, error) {
 	if len(token) > tokenBytesMax {

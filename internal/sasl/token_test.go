@@ -77,7 +77,8 @@ func unsigned(header string) string {
 	return encode([]byte(header)) + "." + encode(body) + "."
 }
 
-// Trap 9: alg none, HS256 with the public key, wrong or missing iss, aud and exp (CVE-2026-33557).
+// Trap 9: tokens with alg none, with HS256 and the public key, and with wrong or missing iss, aud
+// and exp (CVE-2026-33557) must be refused.
 func TestTrap9ForgedTokensAreRefused(t *testing.T) {
 	keys := jwks(t)
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -126,8 +127,8 @@ func TestTrap9ForgedTokensAreRefused(t *testing.T) {
 	}
 }
 
-// Trap 9: a token with a key, or the URL of a key, in its header. Only the keys of the issuer
-// verify, and no URL is requested.
+// Trap 9: a token's header contains a key or the URL of a key. Only the issuer's keys may verify
+// signatures, and no URL may be requested.
 func TestTrap9KeysInTheHeaderAreIgnored(t *testing.T) {
 	keys := jwks(t)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,11 +1,12 @@
-// Package scrape contains what the collectors of a broker's metrics share: which series of a
-// partition a scrape includes, and sums over partitions that come and go.
+// Package scrape contains code that the collectors of a broker's metrics share. It determines which
+// of a partition's series are exported, and computes sums over partitions that can be added and
+// removed.
 //
-// A broker may hold thousands of partitions, so the number of series of a partition is limited
-// (ADR 0285). By default a collector exports at most 20 series of a partition, those of the
-// default dashboards and alerts. Values that dashboards show as sums are exported as one series for
-// each broker instead. With spec.metrics.partitions Full of the LogCluster, a collector exports
-// every series of a partition.
+// A broker can have thousands of partitions, so the number of series per partition is limited (ADR
+// 0285). By default a collector exports at most 20 series per partition, which the default
+// dashboards and alerts use. Values that dashboards show only as sums are exported as one series
+// per broker. If the LogCluster sets spec.metrics.partitions to Full, a collector exports all of a
+// partition's series.
 //
 // Level may be used concurrently. Totals is pure; the collector that owns it holds a lock.
 package scrape

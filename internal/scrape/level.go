@@ -2,12 +2,12 @@ package scrape
 
 import "sync/atomic"
 
-// Level is which series of a partition a broker exports. The zero value exports the default ones. A
-// nil *Level exports all.
+// Level determines which of a partition's series a broker exports. The zero value exports the
+// default series. A nil *Level exports all.
 type Level struct{ full atomic.Bool }
 
-// Set sets whether every series of a partition is exported. It applies from the next scrape on.
+// Set sets whether all of a partition's series are exported, starting with the next scrape.
 func (l *Level) Set(full bool) { l.full.Store(full) }
 
-// Full reports whether every series of a partition is exported.
+// Full reports whether all of a partition's series are exported.
 func (l *Level) Full() bool { return l == nil || l.full.Load() }

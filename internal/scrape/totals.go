@@ -2,9 +2,9 @@ package scrape
 
 import "maps"
 
-// Totals sums the counters of objects that come and go, such as the logs of a broker. The plain sum
-// over the present objects would fall when an object is removed, which Prometheus takes for a
-// restart of the process: rate would then add the whole rest of the sum again.
+// Totals sums the counters of objects that can be added and removed, such as a broker's logs. The
+// plain sum over the present objects would fall when an object is removed. Prometheus would take
+// that for a restart of the process, and rate would add the whole remaining sum again.
 //
 // Invariant: each result of Sum is at least the previous one.
 type Totals[K comparable] struct {
@@ -12,11 +12,11 @@ type Totals[K comparable] struct {
 	last  map[K][]float64
 }
 
-// Sum returns the sum of each counter over all objects so far. The argument present contains the
-// counters of each present object, always in the same order and number. Counters that are lower
-// than in the previous call belong to a new object with the same key. Counts of an object between
-// the previous call and its removal are not included. Sum keeps present; the caller must not change
-// it later. The result has count elements.
+// Sum returns each counter's sum over all objects so far. Parameter present contains the counters
+// of each present object, always in the same order and number. Counters that are lower than in the
+// previous call belong to a new object with the same key. Increments between the previous call and
+// an object's removal are not included. Sum keeps present, so the caller must not change it later.
+// The result has count elements.
 func (t *Totals[K]) Sum(present map[K][]float64, count int) []float64 {
 	if t.ended == nil {
 		t.ended = make([]float64, count)

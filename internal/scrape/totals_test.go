@@ -23,8 +23,8 @@ func TestNilLevelExportsEverything(t *testing.T) {
 }
 
 // TestTotalsNeverFall compares Totals with a model that counts every increment as it happens.
-// Totals may miss increments of an object that is replaced by a new one with higher counters, but
-// never falls and counts nothing twice.
+// Totals can miss increments of an object that is replaced by a new object with higher counters.
+// But it must never fall, nor count anything twice.
 func TestTotalsNeverFall(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 1))
 	var totals Totals[int]
@@ -32,7 +32,7 @@ func TestTotalsNeverFall(t *testing.T) {
 	objects := map[int][]float64{}
 	for range 1000 {
 		switch key := random.IntN(8); random.IntN(3) {
-		case 0: // a new object with the same key begins at 0
+		case 0: // a new object with the same key starts at 0
 			objects[key] = make([]float64, 2)
 		case 1:
 			delete(objects, key)
@@ -70,7 +70,7 @@ func TestTotalsIncludeRemovedObjects(t *testing.T) {
 		{map[string][]float64{"a": {3}, "b": {1}}, 4},
 		{map[string][]float64{"b": {2}}, 5},
 		{map[string][]float64{"a": {1}, "b": {2}}, 6},
-		{map[string][]float64{"a": {4}, "b": {1}}, 10}, // b was removed and created again
+		{map[string][]float64{"a": {4}, "b": {1}}, 10}, // b was removed and added again
 		{nil, 10},
 	} {
 		if got := totals.Sum(step.present, 1); got[0] != step.want {

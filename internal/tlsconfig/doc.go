@@ -1,4 +1,4 @@
-// Package tlsconfig creates every TLS configuration of the servers and clients of Heartwood. No
-// other package has a literal of tls.Config, so that the lowest version, TLS 1.2, holds for each of
-// them; internal/lint checks this. The package is pure.
+// Package tlsconfig creates every TLS configuration for Heartwood's servers and clients. No other
+// package contains a composite literal of tls.Config, so the minimum version, TLS 1.2, applies to
+// all of them; internal/lint checks this. The package is pure.
 package tlsconfig

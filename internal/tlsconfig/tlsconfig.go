@@ -2,23 +2,23 @@ package tlsconfig
 
 import "crypto/tls"
 
-// New returns a configuration with the certificates of this side: those of a server, or those by
-// which a client authenticates.
+// New returns a configuration with a server's certificates, or with the certificates with which a
+// client authenticates.
 func New(certificates ...tls.Certificate) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates}
 }
 
-// VerifyBy returns the configuration of a client to which verify reports whether the server is
-// trusted. No host name is verified: the address of a pod may belong to another pod by now.
+// VerifyBy returns a client configuration in which function verify decides whether the server is
+// trusted. No host name is verified, because a pod's address may belong to another pod by now.
 func VerifyBy(verify func(tls.ConnectionState) error, certificates ...tls.Certificate) *tls.Config {
 	config := New(certificates...)
-	config.InsecureSkipVerify = true // VerifyConnection verifies
+	config.InsecureSkipVerify = true // VerifyConnection verifies instead
 	config.VerifyConnection = verify
 	return config
 }
 
-// ServeFrom returns the configuration of a server that requests its certificate for each
-// connection, so that a renewed one is used.
+// ServeFrom returns a server configuration that calls certificate for each connection, so that a
+// renewed certificate is used.
 func ServeFrom(certificate func() (*tls.Certificate, error)) *tls.Config {
 	config := New()
 	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -27,8 +27,8 @@ func ServeFrom(certificate func() (*tls.Certificate, error)) *tls.Config {
 	return config
 }
 
-// ServeAs returns the configuration of a server that requests its configuration for each
-// connection. If that fails, so does the handshake.
+// ServeAs returns a server configuration that calls choose for each connection. If choose fails,
+// the handshake fails.
 func ServeAs(choose func(*tls.ClientHelloInfo) (*tls.Config, error)) *tls.Config {
 	config := New()
 	config.GetConfigForClient = choose

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// TestHandshakes: each configuration decides about a connection as its function says, and refuses
-// TLS 1.1.
+// TestHandshakes checks that each configuration accepts or rejects a connection according to its
+// function, and refuses TLS 1.1.
 func TestHandshakes(t *testing.T) {
 	certificate, refused := certs.New(t, "ca").Server("broker"), errors.New("refused")
 	serve := func(fault error) *tls.Config {
@@ -45,7 +45,7 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// handshake connects a client with a server, and returns the error of the client.
+// handshake connects a client with a server, and returns the client's error.
 func handshake(t *testing.T, server, client *tls.Config) error {
 	t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", server)

@@ -15,12 +15,12 @@ import (
 	"heartwood.dev/heartwood/internal/tlsconfig"
 )
 
-// jwksBytesMax limits the size of the keys of an issuer.
+// jwksBytesMax limits the size of an issuer's keys (JWKS).
 const jwksBytesMax = 1 << 20
 
-// HTTPS returns a function for Options.Read that reads the keys from a URL. It follows no redirect:
-// the URL in the resource is the only one from which keys are accepted. Function roots returns the
-// CAs by which the certificate of the server is verified; nil, or a nil result: PublicRoots.
+// HTTPS returns a function for Options.Read that reads the keys from a URL. It does not follow
+// redirects, because keys are accepted only from the URL in the resource. Function roots returns
+// the CAs that verify the server's certificate; if roots or its result is nil, PublicRoots is used.
 func HTTPS(from string, roots func() *x509.CertPool) (func(context.Context) (Found, error),
 	error) {
 	parsed, err := url.Parse(from)
@@ -65,8 +65,8 @@ func HTTPS(from string, roots func() *x509.CertPool) (func(context.Context) (Fou
 	}, nil
 }
 
-// PublicRoots returns the CAs of the system or, if the system has none, as in the container image,
-// those of Mozilla.
+// PublicRoots returns the system's CAs. If the system has none, as in the container image, it
+// returns Mozilla's CAs.
 var PublicRoots = sync.OnceValue(func() *x509.CertPool {
 	if pool, err := x509.SystemCertPool(); err == nil && !pool.Equal(x509.NewCertPool()) {
 		return pool

@@ -14,24 +14,24 @@ import (
 // readTimeout limits one read of the keys.
 const readTimeout = 10 * time.Second
 
-// Found is the result of reading the keys of an issuer.
+// Found is the result of reading an issuer's keys.
 type Found struct {
-	Issuer string // claim iss of its tokens; "": Options.Accept has it
+	Issuer string // claim iss in its tokens; "": Options.Accept contains it
 	JWKS   []byte // RFC 7517
 }
 
-// Options configure a Source.
+// Options configures a Source.
 type Options struct {
 	// Read reads the keys.
 	Read func(ctx context.Context) (Found, error)
-	// Accept are the tokens that are accepted. Without Issuer, it is Found.Issuer.
+	// Accept describes the accepted tokens. If its Issuer is "", Found.Issuer is used.
 	Accept sasl.Issuer
-	// Name is the name of the issuer in log messages.
+	// Name is the issuer's name in log messages.
 	Name   string
 	Logger *slog.Logger // default: discards everything
 }
 
-// Source verifies the tokens of one issuer. It implements sasl.TokenVerifier, and is safe for
+// Source verifies tokens of one issuer. It implements sasl.TokenVerifier, and is safe for
 // concurrent use.
 type Source struct {
 	o       Options
@@ -39,13 +39,13 @@ type Source struct {
 	unknown chan struct{} // buffer of one: a token had an unknown key id
 }
 
-// issuer is what was read last. It is immutable.
+// issuer is the result of the last successful read. It is immutable.
 type issuer struct {
 	found Found
 	keys  *sasl.Keys
 }
 
-// New returns a Source without keys. Run reads them.
+// New returns a Source without keys. The caller must call Run, which reads them.
 func New(o Options) *Source {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -53,8 +53,8 @@ func New(o Options) *Source {
 	return &Source{o: o, unknown: make(chan struct{}, 1)}
 }
 
-// Verify implements sasl.TokenVerifier. The error wraps sasl.ErrNoKeys until keys were read, and
-// sasl.ErrUnknownKey if the issuer may have other keys by now.
+// Verify implements sasl.TokenVerifier. The error wraps sasl.ErrNoKeys before keys were read, and
+// sasl.ErrUnknownKey if the issuer may have new keys.
 func (s *Source) Verify(now time.Time, token string) (sasl.Identity, error) {
 	current := s.current.Load()
 	if current == nil {
@@ -111,7 +111,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// meanwhile describes what happens until keys are read.
+// meanwhile returns a text about what happens until keys are read.
 func (s *Source) meanwhile() string {
 	if s.current.Load() == nil {
 		return "its tokens cannot be verified until they are read"
@@ -119,7 +119,7 @@ func (s *Source) meanwhile() string {
 	return "the previous ones remain in use"
 }
 
-// read reads the keys once. It keeps the previous ones if it fails.
+// read reads the keys once. If it fails, the previous keys remain in use.
 func (s *Source) read(ctx context.Context) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

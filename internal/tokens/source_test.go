@@ -21,7 +21,7 @@ import (
 
 const audience = "heartwood/ns/demo"
 
-// keys is an issuer whose keys can change and which can be unavailable.
+// keys is a fake issuer. Its keys can change, and it can be unavailable.
 type keys struct {
 	mu    sync.Mutex
 	found Found
@@ -48,7 +48,7 @@ func (k *keys) count() int {
 	return k.reads
 }
 
-// follow runs a source in a bubble of synctest.
+// follow runs a Source in a synctest bubble.
 func follow(t *testing.T, k *keys) *Source {
 	source := New(Options{Read: k.read, Accept: sasl.Issuer{Audience: audience}, Name: "test"})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -92,8 +92,8 @@ func TestKeysAreReadAtTheStartAndEveryHour(t *testing.T) {
 	})
 }
 
-// Trap 9: the issuer is unavailable. Its last keys remain in use, also for days; and an answer
-// without keys does not replace them.
+// Trap 9: the issuer is unavailable. Its last keys must remain in use, even for days, and a
+// response without keys must not replace them.
 func TestTrap9UnavailableIssuerKeepsItsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := jwts.New(t, "https://issuer", "one")
@@ -115,8 +115,8 @@ func TestTrap9UnavailableIssuerKeepsItsKeys(t *testing.T) {
 	})
 }
 
-// Trap 9: a storm of tokens with unknown key ids. The keys are read soon after the first one, and
-// then ever less often, until other keys were found.
+// Trap 9: many tokens have unknown key ids. The keys must be read soon after the first one, and
+// then at growing intervals until new keys are found.
 func TestTrap9StormOfUnknownKeysIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer, next := jwts.New(t, "https://issuer", "one"), jwts.New(t, "https://issuer", "two")
@@ -130,11 +130,11 @@ func TestTrap9StormOfUnknownKeysIsBounded(t *testing.T) {
 			}
 			time.Sleep(500 * time.Millisecond)
 		}
-		// 10 s, doubled up to 10 min
+		// The interval is 10 s, doubled up to 10 min.
 		if n := k.count(); n < 5 || n > 14 {
 			t.Errorf("keys were read %d times in an hour", n)
 		}
-		// The issuer has changed its keys: they are found within the longest interval.
+		// The issuer has changed its keys. They must be found within the longest interval.
 		k.set(Found{Issuer: "https://issuer", JWKS: jwts.JWKS(t, issuer, next)}, nil)
 		for began = time.Now(); source.test(t, token) != nil; {
 			if time.Since(began) > unknownLongest+time.Second {
@@ -142,7 +142,7 @@ func TestTrap9StormOfUnknownKeysIsBounded(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		// The next unknown key id is looked up at once again.
+		// After that, the next unknown key id causes a read immediately again.
 		before := k.count()
 		third := jwts.New(t, "https://issuer", "three")
 		_ = source.test(t, third.Token("alice", audience, time.Now().Add(time.Hour), nil))
@@ -154,8 +154,8 @@ func TestTrap9StormOfUnknownKeysIsBounded(t *testing.T) {
 	})
 }
 
-// TestQuietHourEndsTheSlowdown: after a storm of unknown key ids and an hour without any, a new key
-// of the issuer is found as soon as before the storm.
+// TestQuietHourEndsTheSlowdown checks that after many unknown key ids and an hour without any, a
+// new key of the issuer is found as soon as before.
 func TestQuietHourEndsTheSlowdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer, next := jwts.New(t, "https://issuer", "one"), jwts.New(t, "https://issuer", "two")
@@ -184,7 +184,8 @@ func TestQuietHourEndsTheSlowdown(t *testing.T) {
 	})
 }
 
-// TestFailureSaysWhetherKeysRemain: the log does not promise previous keys if there are none.
+// TestFailureSaysWhetherKeysRemain checks that the log message does not mention previous keys if
+// there are none.
 func TestFailureSaysWhetherKeysRemain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log output.Buffer
@@ -204,7 +205,7 @@ func TestFailureSaysWhetherKeysRemain(t *testing.T) {
 			JWKS: jwts.JWKS(t, jwts.New(t, "https://issuer", "one"))}, nil)
 		time.Sleep(retryLongest)
 		k.set(Found{}, errors.New("unavailable"))
-		synctest.Wait() // the other goroutine writes the log
+		synctest.Wait() // another goroutine writes the log
 		before := len(log.String())
 		time.Sleep(refreshInterval + time.Minute)
 		synctest.Wait()
@@ -241,8 +242,8 @@ func TestOwnIssuerHasPrecedence(t *testing.T) {
 	})
 }
 
-// Trap 9: keys come from the configured URL only (CVE-2025-27817): not from another scheme, and not
-// from where a server redirects to. Their size is limited.
+// Trap 9: keys are accepted only from the configured URL (CVE-2025-27817), not with another scheme
+// and not after a redirect. Their size is limited.
 func TestTrap9KeysComeFromTheConfiguredURLOnly(t *testing.T) {
 	for _, bad := range []string{"http://issuer/keys", "file:///etc/passwd", "https://", "", "::"} {
 		if _, err := HTTPS(bad, nil); err == nil {
@@ -281,7 +282,7 @@ func TestTrap9KeysComeFromTheConfiguredURLOnly(t *testing.T) {
 			t.Errorf("%s: got error %v, want %s", path, err, want)
 		}
 	}
-	from, err := HTTPS(server.URL+"/keys", nil) // an unknown CA
+	from, err := HTTPS(server.URL+"/keys", nil) // the server's CA is unknown
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Reset sets one setting to its value in base, which contains the settings of a topic that sets
-// none. It ignores an unknown name, as Kafka does: kafka-reassign-partitions, for example, deletes
+// none. It ignores an unknown name, as Kafka does. kafka-reassign-partitions, for example, deletes
 // throttles that are not set.
 func (s *Settings) Reset(name string, base Settings) {
 	switch {
@@ -17,7 +17,7 @@ func (s *Settings) Reset(name string, base Settings) {
 		s.KeepCodec, s.Codec, s.CodecLevel = base.KeepCodec, base.Codec, base.CodecLevel
 	case strings.HasPrefix(name, "compression."):
 		if s.KeepCodec || name != "compression."+s.Codec.String()+".level" {
-			return // the level of another codec has no effect
+			return // the level of a codec that is not used has no effect
 		}
 		s.CodecLevel = compress.LevelDefault
 		if !base.KeepCodec && base.Codec == s.Codec {
@@ -25,15 +25,14 @@ func (s *Settings) Reset(name string, base Settings) {
 		}
 	default:
 		if row := find(name); row != nil {
-			// The call cannot fail, because set accepts every value that get returns (see
-			// property).
+			// set cannot fail, because it accepts every value that get returns (see property).
 			_ = row.set(s, row.get(&base))
 		}
 	}
 }
 
-// Listed returns the value of a list property after some values are added or removed. It ignores
-// values to add that are in the list, and values to remove that are not.
+// Listed returns the value of a list property after values are added or removed. Values to add that
+// the list already contains are ignored, as are values to remove that it does not contain.
 func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	row := find(name)
 	switch {

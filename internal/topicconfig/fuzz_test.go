@@ -2,8 +2,8 @@ package topicconfig
 
 import "testing"
 
-// FuzzSet: if a value is accepted, its printed form is also accepted and gives equal settings. If a
-// value is rejected, the settings are unchanged.
+// FuzzSet checks two properties of Set. If a value is accepted, its printed form is also accepted
+// and results in equal settings. If a value is rejected, the settings do not change.
 func FuzzSet(f *testing.F) {
 	for _, p := range Default().Properties() {
 		f.Add(p.Name, p.Value)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ignoredProperty is a property of Kafka that has no effect here and is not stored. Values that ask
-// for nothing are accepted, because tools and migrations set them; others are rejected with the
-// reason.
+// ignoredProperty is a Kafka property that has no effect here and is not stored. Values that
+// request no effect are accepted, because tools and migrations set them. Other values are rejected
+// with the reason.
 type ignoredProperty struct {
 	list    bool
 	accepts func(value string) bool
@@ -19,8 +19,8 @@ type ignoredProperty struct {
 
 const noTiers = "there is no tiered storage"
 
-// ignored contains the properties by name. Kafka has them for tiered storage, for throttles of
-// reassignments and for share groups.
+// ignored contains the ignored properties by name. Kafka uses them for tiered storage, for
+// throttling reassignments and for share groups.
 var ignored = map[string]ignoredProperty{
 	"errors.deadletterqueue.group.enable": {accepts: oneOf("false"), allowed: "false",
 		reason: "there are no share groups"},
@@ -37,7 +37,7 @@ var ignored = map[string]ignoredProperty{
 	"remote.storage.enable":        {accepts: oneOf("false"), allowed: "false", reason: noTiers},
 }
 
-// throttledReplicas are lists of replicas that a reassignment throttles.
+// throttledReplicas is for properties that list the replicas that a reassignment throttles.
 var throttledReplicas = ignoredProperty{list: true,
 	accepts: regexp.MustCompile(`^\s*(|\*|none|[0-9]+:[0-9]+(\s*,\s*[0-9]+:[0-9]+)*)\s*$`).MatchString,
 	allowed: "*, none or [partition]:[broker],...",
@@ -51,7 +51,7 @@ func oneOf(allowed ...string) func(string) bool {
 
 var flag = oneOf("true", "false")
 
-// lag reports whether a value is a lag of the copy to remote storage.
+// lag reports whether a value is a valid lag of copying to remote storage.
 func lag(value string) bool {
 	_, err := parseInteger(value, -1, 1<<63-1)
 	return err == nil
@@ -63,8 +63,8 @@ func Ignored(name string) bool {
 	return found
 }
 
-// checkIgnored returns an error for an unknown property, and for a value of an ignored one that
-// asks for an effect.
+// checkIgnored returns an error for an unknown property. For an ignored property, it returns an
+// error if the value requests an effect.
 func checkIgnored(name, value string) error {
 	property, found := ignored[name]
 	switch {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestValuesThatAskForNothingAreAccepted: properties of Kafka 4.4 that have no counterpart here are
-// accepted with values that ask for nothing. Other values are rejected with the reason.
+// TestValuesThatAskForNothingAreAccepted checks Kafka 4.4 properties that have no counterpart here.
+// Values that request no effect are accepted, and other values are rejected with the reason.
 func TestValuesThatAskForNothingAreAccepted(t *testing.T) {
 	for property, values := range map[string][2][]string{
 		"remote.storage.enable":                   {{"false", " False"}, {"true", "no"}},

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// TestLevelRangesOfCodecs checks the range of levels of each codec (KIP-390).
+// TestLevelRangesOfCodecs checks each codec's range of levels (KIP-390).
 func TestLevelRangesOfCodecs(t *testing.T) {
 	for _, c := range []struct {
 		codec, value string
@@ -53,8 +53,8 @@ func TestLevelRangesOfCodecs(t *testing.T) {
 	}
 }
 
-// TestLevelOfAnotherCodecIsRejected: the level of a codec other than the topic's codec is rejected,
-// because it would have no effect. The default level of such a codec is accepted, because it
+// TestLevelOfAnotherCodecIsRejected checks that a level for another codec than the topic's codec is
+// rejected, because it would have no effect. That codec's default level is accepted, because it
 // changes nothing.
 func TestLevelOfAnotherCodecIsRejected(t *testing.T) {
 	s := Default()
@@ -74,8 +74,8 @@ func TestLevelOfAnotherCodecIsRejected(t *testing.T) {
 	}
 }
 
-// TestNewCodecHasItsDefaultLevel: if the codec changes, the level becomes the default of the new
-// codec. zstd 19 must not become gzip 19.
+// TestNewCodecHasItsDefaultLevel checks that the level becomes the new codec's default when the
+// codec changes: zstd 19 must not become gzip 19.
 func TestNewCodecHasItsDefaultLevel(t *testing.T) {
 	s := Default()
 	if err := s.SetAll(map[string]string{"compression.type": "zstd",

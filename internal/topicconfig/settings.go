@@ -12,12 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Unlimited is the value of a duration or size without a limit.
+// Unlimited is the value of a duration or size that means no limit.
 const Unlimited = -1
 
-// Bounds of segment.bytes. Kafka's minimum is 1 MiB. The minimum here is smaller, because segments
+// Bounds for segment.bytes. Kafka's minimum is 1 MiB. The minimum here is smaller, because segments
 // are the unit of cleaning and retention: a small topic must not have to grow to a megabyte before
-// it is cleaned. The maximum is due to offsets and positions inside a segment, which are int32.
+// it is cleaned. The maximum exists because offsets and positions within a segment are int32.
 const (
 	SegmentBytesMin = 1 << 10
 	SegmentBytesMax = 1<<31 - 1
@@ -27,33 +27,33 @@ const (
 	SegmentIndexBytesMax = 1<<31 - 1
 )
 
-// RecordBytesUnlimited is the default of max.decompressed.message.bytes, the size of Java's largest
-// array.
+// RecordBytesUnlimited is the default of max.decompressed.message.bytes. It is the size of Java's
+// largest array.
 const RecordBytesUnlimited = 1<<31 - 9
 
 // FlushIntervalShortest is the smallest allowed flush.ms. It is the interval of the background
 // sync.
 const FlushIntervalShortest = time.Second
 
-// Settings are the resolved settings of a topic: every field has a value.
+// Settings contains a topic's resolved settings: every field has a value.
 type Settings struct {
-	Delete      bool // segments are deleted by age and size
-	DeleteFirst bool // the list of policies is delete,compact; the order has no effect
-	Compact     bool // the cleaner compacts the log
+	Delete      bool // true: segments are deleted by age and size
+	DeleteFirst bool // true: the list is written delete,compact; the order has no effect
+	Compact     bool // true: the cleaner compacts the log
 	// MinDirtyPercent (0..100) is the dirty ratio above which a pass starts (docs/cleaner.md).
 	MinDirtyPercent float64
-	// MaxGarbagePercent (0..99) is the share of garbage that a pass may leave in the clean section
-	// (ADR 0087).
+	// MaxGarbagePercent (0..99) is the percentage of garbage that a pass may leave in the clean
+	// section (ADR 0087).
 	MaxGarbagePercent int
-	MinLag            time.Duration // a record is not cleaned before it has this age
-	// MaxLag is the age at which a record must be cleaned, whatever the dirty ratio; Unlimited:
+	MinLag            time.Duration // minimum age at which a record is cleaned
+	// MaxLag is the age at which a record must be cleaned, whatever the dirty ratio is; Unlimited:
 	// there is no such age.
 	MaxLag time.Duration
-	// TombstoneRetention is how long a removable tombstone is kept. It starts with the pass that
+	// TombstoneRetention is how long a removable tombstone is kept. The time starts with the pass that
 	// removed the last older record of the key, not with the tombstone's timestamp.
 	TombstoneRetention time.Duration
-	// KeepCodec (compression.type producer) means that batches keep the codec of their producer.
-	// Codec is None then.
+	// KeepCodec (compression.type producer) means that batches keep their producer's codec. Codec is
+	// then None.
 	KeepCodec      bool
 	Codec          compress.Codec
 	CodecLevel     int           // compress.LevelDefault: the codec's default
@@ -61,8 +61,8 @@ type Settings struct {
 	RetentionTime  time.Duration // Unlimited: no limit
 	RetentionBytes int64         // Unlimited: no limit
 	SegmentBytes   int64
-	SegmentAge     time.Duration // segment.ms: the age at which a segment is rolled
-	// SegmentJitter is the maximum of the random time by which each segment is rolled before
+	SegmentAge     time.Duration // segment.ms: age at which a segment is rolled
+	// SegmentJitter is the maximum random time by which a segment is rolled before it reaches
 	// SegmentAge.
 	SegmentJitter     time.Duration
 	SegmentIndexBytes int // maximum size of an index file; a full index file rolls the segment
@@ -78,11 +78,11 @@ type Settings struct {
 	// limit. Like TimestampAfterMax, it applies only to CreateTime.
 	TimestampBeforeMax time.Duration
 	TimestampAfterMax  time.Duration // maximum distance to the future; Unlimited: no limit
-	// MinInSyncReplicas (1..32767) is the smallest size of the ISR with which a produce request
-	// with acks=all is accepted.
+	// MinInSyncReplicas (1..32767) is the minimum ISR size with which a produce request with acks=all
+	// is accepted.
 	MinInSyncReplicas int
-	// Fsync means that this replica holds a record only when the record is synced to disk. Without
-	// Fsync, the replica holds the record when the operating system has received it.
+	// Fsync means that a record counts as stored on a replica only when it is synced to disk. Without
+	// Fsync, a record counts as stored when the operating system has received it.
 	Fsync bool
 	// UncleanElection allows the election of a replica that lacks acknowledged records if no other
 	// replica can lead.
@@ -93,8 +93,8 @@ type Settings struct {
 // WithoutEffect contains Kafka settings that have no effect here. They are stored only so that a
 // tool that has set one can read it back.
 type WithoutEffect struct {
-	// FlushInterval is Kafka's property flush.ms. It is at least a second, because logs are synced
-	// within about a second anyway. Unlimited is Kafka's default.
+	// FlushInterval is Kafka's property flush.ms. It is at least one second; logs are synced within
+	// about a second anyway. Unlimited is Kafka's default.
 	FlushInterval time.Duration
 	// FileDeleteDelay is Kafka's property file.delete.delay.ms. It has no effect, because a deleted
 	// file is removed when its last reader has closed it.
@@ -104,15 +104,16 @@ type WithoutEffect struct {
 	Preallocate bool
 }
 
-// CleanCodec is the codec for the clean section of a topic. If Set is false, no separate codec is
-// set, and the cleaner uses the topic's codec.
+// CleanCodec is the codec for a topic's clean section. If Set is false, no separate codec is set,
+// and the cleaner uses the topic's codec.
 type CleanCodec struct {
 	Set   bool
 	Codec compress.Codec
 	Level int // compress.LevelDefault: the codec's default
 }
 
-// String returns the codec and, unless it is the default, its level; "" if no codec is set.
+// String returns the codec and, unless it is the default, its level. It returns "" if no codec is
+// set.
 func (c CleanCodec) String() string {
 	switch {
 	case !c.Set:
@@ -123,7 +124,7 @@ func (c CleanCodec) String() string {
 	return c.Codec.String() + " " + strconv.Itoa(c.Level)
 }
 
-// Default returns the settings of a topic that sets none. They are Kafka's defaults.
+// Default returns the settings of a topic that sets none, which are Kafka's defaults.
 func Default() Settings {
 	return Settings{
 		Delete:             true,
@@ -144,14 +145,14 @@ func Default() Settings {
 		RecordBytesMax:     RecordBytesUnlimited,
 		TimestampType:      record.CreateTime,
 		TimestampBeforeMax: Unlimited,
-		// One hour (KIP-1030) rejects timestamps that are in microseconds by mistake.
+		// A limit of one hour (KIP-1030) rejects timestamps that are in microseconds by mistake.
 		TimestampAfterMax: time.Hour,
 		MinInSyncReplicas: 1,
 		WithoutEffect:     WithoutEffect{FlushInterval: Unlimited, FileDeleteDelay: time.Minute},
 	}
 }
 
-// Property is one setting under its Kafka name, as in DescribeConfigs.
+// Property is one setting with its Kafka name, as in DescribeConfigs.
 type Property struct {
 	Name    string // e.g. cleanup.policy
 	Value   string
@@ -160,10 +161,11 @@ type Property struct {
 	Doc     string
 }
 
-// ErrUnknownProperty is wrapped in the error about a property name that is not in the table.
+// ErrUnknownProperty is the error for a property name that is not in the table. Other errors wrap
+// it.
 var ErrUnknownProperty = errors.New("unknown or unsupported property")
 
-// Properties returns the settings under their Kafka names, sorted.
+// Properties returns the settings with their Kafka names, sorted.
 func (s Settings) Properties() []Property {
 	standard := Default()
 	all := make([]Property, 0, len(table()))
@@ -177,8 +179,8 @@ func (s Settings) Properties() []Property {
 	return all
 }
 
-// Set sets one setting by its Kafka name. If Set fails, s is unchanged, and the error names the
-// property, the value and the allowed range. Set checks a compression level against the present
+// Set sets one setting by its Kafka name. If Set fails, s does not change, and the error contains
+// the property, the value and the allowed range. Set checks a compression level against the current
 // compression.type; SetAll sets the type first.
 func (s *Settings) Set(name, value string) error {
 	row := find(name)
@@ -194,15 +196,15 @@ func (s *Settings) Set(name, value string) error {
 	return nil
 }
 
-// SetAll sets properties in a fixed order, and validates the result. If SetAll fails, s is
-// unchanged, and the error joins the errors about all properties.
+// SetAll sets properties in a fixed order, and validates the result. If SetAll fails, s does not
+// change, and the error joins the errors of all properties.
 func (s *Settings) SetAll(properties map[string]string) error {
 	names := make([]string, 0, len(properties))
 	for name := range properties {
 		names = append(names, name)
 	}
-	// compression.type determines which level is valid, so it is set first. The other properties
-	// are sorted, so that the error has the same text each time.
+	// Set compression.type first, because it determines which levels are valid. Sort the other
+	// properties, so that the error's text is always the same.
 	slices.SortFunc(names, func(a, b string) int {
 		if (a == compressionType) != (b == compressionType) {
 			if a == compressionType {
@@ -224,7 +226,7 @@ func (s *Settings) SetAll(properties map[string]string) error {
 	return nil
 }
 
-// Validate checks the conditions that relate two settings. Set checks each setting alone.
+// Validate checks conditions between two settings. Set checks each setting alone.
 func (s Settings) Validate() error {
 	if s.MaxLag != Unlimited && s.MinLag > s.MaxLag {
 		return fmt.Errorf("min.compaction.lag.ms (%d) is above max.compaction.lag.ms (%d)",
