@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestDefaultsMatchKafka compares the defaults with the topic configurations in the documentation
-// of Kafka 4.3.
+// TestDefaultsMatchKafka compares the defaults with the topic configurations in Kafka 4.3's
+// documentation.
 func TestDefaultsMatchKafka(t *testing.T) {
 	want := map[string]string{
 		"cleanup.policy":                  "delete",
@@ -170,8 +170,8 @@ func TestPropertiesRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSetErrorsNamePropertyValueAndRange: the error about a rejected value names the property, the
-// value and the range, and the settings are unchanged.
+// TestSetErrorsNamePropertyValueAndRange checks that the error about a rejected value contains the
+// property, the value and the range, and that the settings do not change.
 func TestSetErrorsNamePropertyValueAndRange(t *testing.T) {
 	for _, c := range []struct{ name, value, allowed string }{
 		{"cleanup.policy", "", "delete, compact"},
@@ -277,9 +277,9 @@ func TestMinLagMustNotExceedMaxLag(t *testing.T) {
 	}
 }
 
-// TestPropertiesCanBeWrittenBack: an admin tool may write back everything that it has read. After
-// random calls of Set, the printed values are passed to SetAll on fresh defaults. The result must
-// be equal.
+// TestPropertiesCanBeWrittenBack checks that an admin tool can write back everything that it has
+// read. After random calls of Set, the printed values are passed to SetAll on fresh defaults. The
+// result must be equal.
 func TestPropertiesCanBeWrittenBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	values := []string{"delete", "compact", "compact,delete", "producer", "zstd", "gzip", "lz4",
@@ -289,7 +289,7 @@ func TestPropertiesCanBeWrittenBack(t *testing.T) {
 	for range 300 {
 		s := Default()
 		for range 40 {
-			// Most combinations are invalid, so errors are ignored.
+			// Most combinations are invalid, so ignore errors.
 			_ = s.Set(table()[random.IntN(len(table()))].name, values[random.IntN(len(values))])
 		}
 		if s.Validate() != nil {

@@ -13,16 +13,16 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// property is a row of the table. It contains the Kafka name of one setting, and converts the
-// setting between its text and its field in Settings.
+// property is one row of the table. It contains a setting's Kafka name, and converts the setting
+// between its text and its field in Settings.
 //
-// Invariant: set(get(s)) does not change s, for every s that set can produce. An admin tool that
-// does not use IncrementalAlterConfigs reads all properties, changes one, and writes all of them
-// back. The other settings must not change then.
+// Invariant: set(get(s)) does not change s, for every s that set can produce. This matters because
+// an admin tool that does not use IncrementalAlterConfigs reads all properties, changes one, and
+// writes all of them back. The other settings must then not change.
 type property struct {
 	name    string
 	kind    string // Kafka's ConfigDef type, which tools need to parse the value
-	allowed string // the allowed values, as in errors and documentation
+	allowed string // description of the allowed values, for errors and documentation
 	doc     string
 	get     func(*Settings) string
 	// set may leave s partly changed after an error, because Set calls it with a copy.
@@ -37,7 +37,7 @@ const compressionType = "compression.type"
 const flushMessages = "flush.messages"
 
 // table returns the rows of all properties, sorted by name, which the binary search in find
-// requires. The rows are built on first use, because most programs that import the package do not
+// requires. The rows are built on first use, because most programs that import this package do not
 // need them.
 //
 // Some ranges differ from Kafka's: segment.bytes may be smaller, and segment.index.bytes must be
@@ -155,7 +155,7 @@ var table = sync.OnceValue(func() []property {
 	}
 })
 
-// getCleanupPolicy prints the policies in the order in which they were set, as Kafka does. KIP-71
+// getCleanupPolicy returns the policies in the order in which they were set, as Kafka does. KIP-71
 // allows both policies at once.
 func getCleanupPolicy(s *Settings) string {
 	switch {
@@ -170,12 +170,12 @@ func getCleanupPolicy(s *Settings) string {
 	}
 }
 
-// setCleanupPolicy replaces both policies. It rejects Kafka's empty list, which means no policy: a
-// topic that keeps all records sets unlimited retention instead.
+// setCleanupPolicy replaces both policies. It rejects Kafka's empty list, which means no policy. To
+// keep all records, a topic must set unlimited retention instead.
 func setCleanupPolicy(s *Settings, value string) error {
 	var deletes, compacts, first bool
 	for name := range strings.SplitSeq(value, ",") {
-		// Kafka's lists may contain spaces, and it drops repeated values.
+		// Kafka permits spaces in lists and ignores repeated values.
 		switch strings.TrimSpace(name) {
 		case "delete":
 			first = first || !compacts
@@ -190,7 +190,7 @@ func setCleanupPolicy(s *Settings, value string) error {
 	return nil
 }
 
-// getCompressionType prints Kafka's name of the codec. For compress.None this is "uncompressed".
+// getCompressionType returns the codec's Kafka name. For compress.None this is "uncompressed".
 func getCompressionType(s *Settings) string {
 	switch {
 	case s.KeepCodec:
@@ -202,8 +202,8 @@ func getCompressionType(s *Settings) string {
 	}
 }
 
-// setCompressionType sets the codec. If the codec changes, the level becomes the default of the new
-// codec, because the old level may be invalid for it.
+// setCompressionType sets the codec. If the codec changes, the level becomes the new codec's
+// default, because the old level may be invalid for it.
 func setCompressionType(s *Settings, value string) error {
 	before := getCompressionType(s)
 	switch value {
@@ -215,7 +215,7 @@ func setCompressionType(s *Settings, value string) error {
 		s.KeepCodec, s.Codec = false, compress.None
 	default:
 		codec, err := compress.ParseCodec(value)
-		if err != nil || codec == compress.None { // Kafka uses "uncompressed", not "none"
+		if err != nil || codec == compress.None { // Kafka's name is "uncompressed", not "none"
 			return errors.New("unknown compression type")
 		}
 		s.KeepCodec, s.Codec = false, codec
@@ -224,8 +224,8 @@ func setCompressionType(s *Settings, value string) error {
 	return nil
 }
 
-// levelProperty returns the row of a codec's level (KIP-390). Kafka ignores the level of a codec
-// that compression.type does not name. Such a level is rejected here, because a client would expect
+// levelProperty returns the row for a codec's level (KIP-390). Kafka ignores the level of a codec
+// that compression.type does not name. Here such a level is rejected, because a client would expect
 // that it has an effect.
 func levelProperty(name string, codec compress.Codec) property {
 	lowest, highest, _, _ := codec.Levels()
@@ -254,9 +254,9 @@ func DefaultLevel(codec compress.Codec) int {
 	return standard
 }
 
-// setLevel sets the level of a codec. If the topic uses another codec, it rejects every level
-// except the default. A level that equals DefaultLevel becomes LevelDefault, so that the printed
-// value can be set again.
+// setLevel sets a codec's level. If the topic uses another codec, setLevel rejects every level
+// except the default. A level equal to DefaultLevel becomes LevelDefault, so that the printed value
+// can be set again.
 func setLevel(s *Settings, codec compress.Codec, value string) error {
 	level, err := parseInteger(value, -1<<31+1, 1<<31-1)
 	if err != nil {
@@ -288,7 +288,7 @@ func getTimestampType(s *Settings) string {
 	return "CreateTime"
 }
 
-// setTimestampType accepts Kafka's two names (KIP-32), in their exact spelling.
+// setTimestampType accepts Kafka's two names (KIP-32), with exact spelling.
 func setTimestampType(s *Settings, value string) error {
 	switch value {
 	case "CreateTime":
@@ -302,7 +302,7 @@ func setTimestampType(s *Settings, value string) error {
 }
 
 // getFlushMessages returns 1 for a topic that syncs each record. Otherwise the log is synced in the
-// background, and it returns Kafka's default, the largest int64.
+// background, and getFlushMessages returns Kafka's default, the largest int64.
 func getFlushMessages(s *Settings) string {
 	if s.Fsync {
 		return "1"

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// DurationMax is the longest duration of a setting, 114 years: the schema of the resources allows
-// six digits of hours. Kafka allows more milliseconds; a larger value becomes DurationMax, which is
-// printed as Kafka's largest value. For a setting that may be unlimited, DurationMax means
-// unlimited: field maxLag of a resource has no other value with which a topic can lift the limit in
-// its cluster's defaults.
+// DurationMax is the longest duration of a setting, 114 years, because the schema of the resources
+// permits hours with six digits. Kafka permits more milliseconds. A larger value becomes
+// DurationMax, which is printed as Kafka's largest value. For a setting that can be unlimited,
+// DurationMax means unlimited, because field maxLag of a resource has no other value with which a
+// topic can remove the limit in its cluster's defaults.
 const DurationMax = 999999 * time.Hour
 
 var errOutOfRange = errors.New("out of range")
 
-// durationProperty returns the row of a property in milliseconds. Its value must not be below the
-// parameter lowest, and is truncated to DurationMax.
+// durationProperty returns the row for a property in milliseconds. Its value must be at least
+// lowest, and is truncated to DurationMax.
 func durationProperty(name, doc string, lowest int64,
 	field func(*Settings) *time.Duration) property {
 	return property{
@@ -34,8 +34,8 @@ func durationProperty(name, doc string, lowest int64,
 	}
 }
 
-// sizeProperty returns the row of a property in bytes. Its Kafka type is int if highest fits, and
-// long otherwise.
+// sizeProperty returns the row for a property in bytes. Its Kafka type is int if highest fits into
+// an int, and otherwise long.
 func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings) *int64) property {
 	kind := "long"
 	if highest <= math.MaxInt32 {
@@ -52,8 +52,8 @@ func sizeProperty(name, doc string, lowest, highest int64, field func(*Settings)
 	}
 }
 
-// limitProperty returns the row of a property in milliseconds whose largest value means no limit.
-// Kafka has no other value for no limit, which is the default of these properties
+// limitProperty returns the row for a property in milliseconds whose largest value means no limit.
+// That is the default of these properties, and Kafka has no other value for it
 // (max.compaction.lag.ms: KIP-354).
 func limitProperty(name, doc string, lowest int64, field func(*Settings) *time.Duration) property {
 	return property{
@@ -68,7 +68,7 @@ func limitProperty(name, doc string, lowest int64, field func(*Settings) *time.D
 	}
 }
 
-// countProperty returns the row of a number whose Kafka type is int.
+// countProperty returns the row for a number with Kafka type int.
 func countProperty(name, doc string, lowest, highest int64, field func(*Settings) *int) property {
 	return property{
 		name: name, kind: "int", allowed: fmt.Sprintf("%d to %d", lowest, highest), doc: doc,
@@ -81,7 +81,8 @@ func countProperty(name, doc string, lowest, highest int64, field func(*Settings
 	}
 }
 
-// flagProperty returns the row of a boolean. It accepts the spellings of Kafka's ConfigDef.
+// flagProperty returns the row for a boolean. It accepts the spellings that Kafka's ConfigDef
+// accepts.
 func flagProperty(name, doc string, field func(*Settings) *bool) property {
 	return property{
 		name: name, kind: "boolean", allowed: "true or false", doc: doc,
@@ -100,8 +101,8 @@ func flagProperty(name, doc string, field func(*Settings) *bool) property {
 	}
 }
 
-// withoutEffect adds to the documentation of a property that it has no effect. The documentation
-// contains the reason.
+// withoutEffect adds to a property's documentation that the property has no effect. The
+// documentation must already contain the reason.
 func withoutEffect(p property) property {
 	p.doc = "Without effect; stored only for Kafka's tools. " + p.doc
 	return p
@@ -137,7 +138,7 @@ func parseMilliseconds(value string, lowest int64) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// unlimitedIfBeyond converts DurationMax to Unlimited: parseMilliseconds returns DurationMax for
+// unlimitedIfBeyond converts DurationMax to Unlimited. parseMilliseconds returns DurationMax for
 // Kafka's "no limit", which is the largest int64.
 func unlimitedIfBeyond(d time.Duration) time.Duration {
 	if d == DurationMax {
@@ -146,8 +147,8 @@ func unlimitedIfBeyond(d time.Duration) time.Duration {
 	return d
 }
 
-// formatLimit prints a duration in milliseconds. For Unlimited and DurationMax it prints the
-// parameter unlimited, which is the property's value for no limit.
+// formatLimit prints a duration in milliseconds. For Unlimited and DurationMax it prints parameter
+// unlimited, which is the property's value for no limit.
 func formatLimit(d time.Duration, unlimited int64) string {
 	if d == Unlimited || d >= DurationMax {
 		return strconv.FormatInt(unlimited, 10)
@@ -155,12 +156,12 @@ func formatLimit(d time.Duration, unlimited int64) string {
 	return strconv.FormatInt(d.Milliseconds(), 10)
 }
 
-// getDirtyRatio prints a double as Java does.
+// getDirtyRatio prints the ratio in the format of a Java double.
 func getDirtyRatio(s *Settings) string { return javaDouble(movePoint(s.MinDirtyPercent, -2)) }
 
-// setDirtyRatio converts a ratio to a percentage by moving the decimal point of its digits. A ratio
-// of up to 15 digits, which a double identifies, is printed as it was set. A multiplication by 100
-// would make 33.300000000000004 of 0.333.
+// setDirtyRatio converts a ratio to a percentage by moving the decimal point in its digits. A
+// double identifies up to 15 digits, so a ratio with at most 15 digits is printed as it was set.
+// Multiplying by 100 would convert 0.333 to 33.300000000000004.
 func setDirtyRatio(s *Settings, value string) error {
 	ratio, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if err != nil {
@@ -173,8 +174,8 @@ func setDirtyRatio(s *Settings, value string) error {
 	return nil
 }
 
-// movePoint returns the double that is nearest to the decimal digits of a number, at most 100 and
-// not negative, after their decimal point is moved to the right.
+// movePoint moves the decimal point in the decimal digits of number to the right, and returns the
+// nearest double. The number must be from 0 to 100.
 func movePoint(number float64, places int) float64 {
 	digits, exponent, _ := strings.Cut(strconv.FormatFloat(math.Abs(number), 'e', -1, 64), "e")
 	power, _ := strconv.Atoi(exponent)
@@ -182,8 +183,8 @@ func movePoint(number float64, places int) float64 {
 	return moved
 }
 
-// javaDouble formats a number from 0 to 1 as Java's Double.toString does: with at least one
-// decimal, and below 0.001 with an exponent.
+// javaDouble formats a number from 0 to 1 like Java's Double.toString: with at least one decimal,
+// and with an exponent below 0.001.
 func javaDouble(number float64) string {
 	format, exponent := byte('f'), ""
 	if number != 0 && number < 1e-3 {

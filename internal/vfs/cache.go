@@ -1,21 +1,21 @@
 package vfs
 
-// Cached returns the number of bytes of a range of a file that are in the operating system's page
-// cache. ok is false if the number is unknown: on Linux before 6.5, on other systems, and for files
-// that were not opened by OS.
+// Cached returns how many bytes of a file's range are in the operating system's page cache. Result
+// ok is false if the number is unknown: on Linux before 6.5, on other systems, and for files that
+// OS did not open.
 func Cached(file File, offset, length int64) (bytes int64, ok bool) {
 	withDescriptor(file, func(fd int) { bytes, ok = cached(fd, offset, length) })
 	return bytes, ok
 }
 
-// Uncache asks the operating system to drop a range of a file from its page cache. The kernel drops
+// Uncache asks the operating system to drop a file's range from its page cache. The kernel drops
 // pages that are neither mapped nor dirty, even if other processes read them. The request is only a
-// hint, and has no effect on a file that was not opened by OS.
+// hint. It has no effect on a file that OS did not open.
 func Uncache(file File, offset, length int64) {
 	withDescriptor(file, func(fd int) { uncache(fd, offset, length) })
 }
 
-// withDescriptor calls do with the file descriptor of a file that was opened by OS, directly or
+// withDescriptor calls do with the file descriptor of a file that OS has opened, directly or
 // through a Handle. For other files it does nothing.
 func withDescriptor(file File, do func(fd int)) {
 	if h, ok := file.(*Handle); ok {
@@ -34,6 +34,6 @@ func withDescriptor(file File, do func(fd int)) {
 	if err != nil {
 		return
 	}
-	// Control fails only if the file is closed; then do is not called.
+	// Control fails only if the file is closed; in that case it does not call do.
 	_ = raw.Control(func(fd uintptr) { do(int(fd)) })
 }

@@ -16,6 +16,6 @@ func cached(fd int, offset, length int64) (bytes int64, ok bool) {
 }
 
 func uncache(fd int, offset, length int64) {
-	// the request is a hint, so an error does not matter
+	// The request is only a hint, so ignore an error.
 	_ = unix.Fadvise(fd, offset, length, unix.FADV_DONTNEED)
 }

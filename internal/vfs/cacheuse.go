@@ -1,20 +1,20 @@
 package vfs
 
-// cachePieceBytes is the size of the pieces of a file for which CacheUse tracks whether they were
-// in the page cache.
+// cachePieceBytes is the size of the pieces for which CacheUse records whether they were in the
+// page cache.
 const cachePieceBytes = 1 << 20
 
-// CacheUse keeps the reads of one file out of the page cache: ranges that were cached before stay
-// cached, and others are dropped after they have been read (ADR 0112).
+// CacheUse keeps the reads of one file out of the page cache. Ranges that were cached before remain
+// cached, and other ranges are dropped after they have been read (ADR 0112).
 type CacheUse struct {
 	file File
-	// warm has an element for each piece that had a cached page. It is nil if the platform cannot
-	// report cached pages; then nothing is dropped.
+	// warm contains, for each piece, whether a page of the piece was cached. It is nil if the platform
+	// cannot report cached pages; then nothing is dropped.
 	warm []bool
 }
 
-// NewCacheUse queries the cached pages of the first size bytes of a file. It must be called before
-// the caller reads any part of the file, because the kernel reads ahead.
+// NewCacheUse queries which pages in the first size bytes of a file are cached. It must be called
+// before the caller reads any part of the file, because the kernel reads ahead.
 func NewCacheUse(file File, size int64) *CacheUse {
 	u := &CacheUse{file: file}
 	warm := make([]bool, 0, size/cachePieceBytes+1)
@@ -30,8 +30,8 @@ func NewCacheUse(file File, size int64) *CacheUse {
 }
 
 // Drop drops the pieces whose end is in (from, to], the range that was just read, unless they were
-// cached before. It keeps the piece that contains the end of the range, because the kernel has read
-// ahead there.
+// cached before. It keeps the piece that contains the end of the range, because the kernel may
+// already have read ahead in it.
 func (u *CacheUse) Drop(from, to int64) {
 	u.drop(from/cachePieceBytes, min(to/cachePieceBytes, int64(len(u.warm))))
 }

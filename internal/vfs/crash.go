@@ -10,20 +10,21 @@ import (
 const pageBytes = 512
 
 // CrashClone returns a copy of the filesystem after a power cut at this moment, in the worst case:
-// all unsynced changes are lost. The original remains usable. Its open files and locks are not part
-// of the clone.
+// all unsynced changes are lost. The original remains usable. The clone does not contain the
+// original's open files and locks.
 func (m *Mem) CrashClone() *Mem { return m.crash(nil) }
 
-// CrashClonePartly is like CrashClone, but some of the unsynced changes, chosen by seed, have
-// reached the disk: the directory changes that keptChanges selects, and for each file some changed
-// pages and a size between the old and the new one. Other pages have their old content, or zeros
-// beyond the old size. A page may also be torn: new up to some byte, and old after it.
+// CrashClonePartly is like CrashClone, but some of the unsynced changes have reached the disk,
+// depending on seed. These are the directory changes that keptChanges selects, and for each file
+// some changed pages and a size between the old and the new size. Other pages have their old
+// content, or zeros beyond the old size. A page can also be torn: it has the new content up to some
+// byte, and the old content after it.
 func (m *Mem) CrashClonePartly(seed uint64) *Mem { return m.crash(rand.New(rand.NewPCG(seed, 0))) }
 
 func (m *Mem) crash(random *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// the entries after the crash, for each directory of which a change is kept
+	// the entries after the crash of each directory with a kept change
 	kept := map[*memNode]map[string]*memNode{}
 	if random != nil {
 		for _, change := range keptChanges(m.pending, random) {
@@ -44,8 +45,8 @@ func (m *Mem) crash(random *rand.Rand) *Mem {
 // keptChanges selects the directory changes that have reached the disk. For half of the seeds it
 // selects the oldest changes up to some point, because filesystems with a journal keep the order of
 // changes (ext4, XFS). POSIX guarantees no order, and filesystems that log each file separately
-// keep none (Btrfs, F2FS). So for the other seeds it selects any changes, except that a change is
-// also lost if an earlier change of the same name or file is lost.
+// keep none (Btrfs, F2FS). So for the other seeds it selects arbitrary changes, but if a change is
+// lost, later changes of the same name or file are lost too.
 func keptChanges(pending []memChange, random *rand.Rand) []memChange {
 	if random.IntN(2) == 0 {
 		return pending[:random.IntN(len(pending)+1)]
@@ -76,8 +77,8 @@ func keptChanges(pending []memChange, random *rand.Rand) []memChange {
 	return kept
 }
 
-// crashCopier copies the nodes that survive a crash. A rename between directories of which only a
-// part survives can leave a node with two names; such a node is copied once.
+// crashCopier copies the nodes that survive a crash. If only a part of a rename between directories
+// survives, a node can have two names. crashCopier copies such a node only once.
 type crashCopier struct {
 	random *rand.Rand // nil: keep no unsynced change
 	kept   map[*memNode]map[string]*memNode
@@ -112,9 +113,9 @@ func (c *crashCopier) copy(node *memNode) *memNode {
 	return dir
 }
 
-// content returns the content of a file after the crash. Size and pages are chosen independently,
-// as on a filesystem that journals only metadata: a file may have its new size with old content or
-// zeros. The users of the filesystem must detect that by checksums.
+// content returns a file's content after the crash. It chooses size and pages independently, as on
+// a filesystem that journals only metadata: a file can have its new size with old content or zeros.
+// Users of the filesystem must detect that with checksums.
 func (c *crashCopier) content(node *memNode) []byte {
 	content := slices.Clone(node.synced)
 	if c.random == nil || node.dirtyFrom == node.dirtyTo && len(node.content) == len(node.synced) {

@@ -97,7 +97,7 @@ func TestCrashReleasesLocksAndKeepsSyncedTimes(t *testing.T) {
 }
 
 // TestSyncedContentMatchesModel compares one file with a model of its content and its synced
-// content, under random writes, truncations, syncs and crashes.
+// content, during random writes, truncations, syncs and crashes.
 func TestSyncedContentMatchesModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := NewMem()
@@ -201,7 +201,7 @@ func TestCrashPartlyLosesDependentChanges(t *testing.T) {
 	put(t, mem, "old", "1")
 	must(t, mem.Rename("old", "new")) // changes the same file as the creation of old
 	put(t, mem, "old", "2")           // changes the same name as the rename
-	// changes the same file and the same name as the line before
+	// changes the same file and the same name as the line above
 	must(t, mem.Rename("old", "other"))
 	left := map[string]bool{}
 	for seed := range uint64(500) {
@@ -249,7 +249,7 @@ func TestWriteFileAtomicLeavesOldOrNewAtEveryCrash(t *testing.T) {
 			mem := NewMem()
 			must(t, WriteFileAtomic(mem, "a", []byte("old")))
 			fault := NewFault(mem)
-			// Every operation from this step on fails, as after a power cut.
+			// From this step on, every operation fails, as after a power cut.
 			fault.Inject(Rule{Skip: step})
 			err := WriteFileAtomic(fault, "a", []byte("new, and longer"))
 			crashed := mem.CrashClone()

@@ -57,13 +57,13 @@ func doRandom(fsys FS, root string, op int, from, to, text string) error {
 		_, err := fsys.ReadDir(from)
 		return err
 	}
-	if len(text) > 15 { // less often, because few files remain for later steps
+	if len(text) > 15 { // less frequent, so that files remain for later steps
 		return fsys.RemoveAll(from)
 	}
 	return nil
 }
 
-// listTree returns a sorted listing of the files with their sizes and of the directories.
+// listTree returns a sorted list of the files with their sizes, and of the directories.
 func listTree(t *testing.T, fsys FS, root string) string {
 	t.Helper()
 	var lines strings.Builder
@@ -142,8 +142,8 @@ func namesIn(t *testing.T, fsys FS, dir string) []string {
 	return names
 }
 
-// TestPartialCrashesLeaveAtomicFilesWhole checks that a file that was written by WriteFileAtomic is
-// complete or missing after a partial crash, whichever unsynced changes survive.
+// TestPartialCrashesLeaveAtomicFilesWhole checks that after a partial crash, a file written by
+// WriteFileAtomic is complete or missing, whichever unsynced changes survive.
 func TestPartialCrashesLeaveAtomicFilesWhole(t *testing.T) {
 	mem := NewMem()
 	for i := range 20 {

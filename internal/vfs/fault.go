@@ -36,20 +36,20 @@ const (
 	OpClose     Op = "close"
 )
 
-// Rule selects operations of a Fault that fail or wait, and the failure. The zero value makes every
-// operation fail with EIO.
+// Rule selects operations of a Fault that fail or wait, and describes the failure. The zero value
+// makes every operation fail with EIO.
 type Rule struct {
 	Op Op // default: any operation
-	// Name is a pattern (path.Match) for the base name of the file; for a rename, the old name.
-	// Default: any name.
+	// Name is a pattern (path.Match) for the file's base name; for a rename, it applies to the old
+	// name. Default: any name.
 	Name  string
-	Skip  int   // number of matching operations that succeed first
+	Skip  int   // number of matching operations that first succeed
 	Times int   // number of operations that fail after the skipped ones; default: all
 	Err   error // error of the failing operations; default: EIO
 	// WriteBytes is the number of bytes that a failing write writes before it fails.
 	WriteBytes int
-	// Until makes the selected operations wait until the channel is closed, and then succeed: the
-	// disk blocks. Err and WriteBytes have no effect then.
+	// Until makes the selected operations wait until the channel is closed, and then succeed. This
+	// simulates a disk that blocks. Err and WriteBytes then have no effect.
 	Until <-chan struct{}
 }
 
@@ -57,7 +57,7 @@ type Rule struct {
 // Close still closes the file.
 type Fault struct {
 	inner FS
-	mu    sync.Mutex // guards the fields below, and the counters within the rules
+	mu    sync.Mutex // guards the fields below and the rules' counters
 	rules []*Rule
 	count int // operations so far, including failed ones
 	fails int // operations that failed because of a rule
@@ -68,29 +68,29 @@ var _ FS = (*Fault)(nil)
 // NewFault returns a Fault around inner without rules.
 func NewFault(inner FS) *Fault { return &Fault{inner: inner} }
 
-// Inject adds a rule. The first rule that matches an operation determines its failure.
+// Inject adds a rule. If several rules match an operation, the first one applies.
 func (f *Fault) Inject(rule Rule) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rules = append(f.rules, &rule)
 }
 
-// Clear removes all rules: every operation succeeds again.
+// Clear removes all rules, so that every operation succeeds again.
 func (f *Fault) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rules = nil
 }
 
-// Count returns the number of operations so far. A test uses it to run its scenario once without
-// faults, and then once for each operation with a fault at this operation.
+// Count returns the number of operations so far. With this number, a test can run its scenario once
+// without faults, and then once for each operation with a fault in that operation.
 func (f *Fault) Count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count
 }
 
-// Failed returns the number of operations that failed because of a rule. A test that runs its
+// Failed returns the number of operations that failed because of a rule. A test that repeats its
 // scenario with an increasing Skip can end when no operation has failed.
 func (f *Fault) Failed() int {
 	f.mu.Lock()
@@ -140,7 +140,7 @@ func (f *Fault) fail(op Op, name string) error {
 }
 
 // matches reports whether the rule makes this operation fail. It decrements Skip or Times. A rule
-// that has no failures left has Times -1, because 0 means that all operations fail.
+// without remaining failures has Times -1, because 0 means that all operations fail.
 func (r *Rule) matches(op Op, name string) bool {
 	if r.Op != "" && r.Op != op {
 		return false

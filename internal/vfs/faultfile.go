@@ -1,6 +1,6 @@
 package vfs
 
-// faultFile is a file of a Fault.
+// faultFile is a file that a Fault has opened.
 type faultFile struct {
 	File
 	fault *Fault
@@ -22,7 +22,7 @@ func (f *faultFile) WriteAt(p []byte, offset int64) (int, error) {
 	}
 	written := 0
 	if short := min(failure.WriteBytes, len(p)); short > 0 {
-		// Return the rule's error: an error of the wrapped file would hide it.
+		// Return the rule's error, because an error of the wrapped file would hide it.
 		written, _ = f.File.WriteAt(p[:short], offset)
 	}
 	return written, failure.Err

@@ -10,15 +10,16 @@ import (
 
 // Handles is a table of files. It opens a file when the file is used, and keeps only a limited
 // number of files open: a log may have many more segments than a process may have file descriptors.
-// It closes files that were not used recently first (the second-chance algorithm).
+// It first closes files that were not used recently (the second-chance algorithm).
 //
-// Files with unsynced writes stay open whatever the limit: if the kernel fails to write their pages
-// back, a file that was closed and opened again might never report that error. Files that are
-// pinned or kept stay open, too. A file whose Close fails is treated as closed.
+// Files with unsynced writes stay open whatever the limit is. The reason is that the kernel may
+// fail to write their pages back, and a file that was closed and reopened might never report that
+// error. Files that are pinned or kept also stay open. A file whose Close fails is treated as
+// closed.
 //
-// If the process has no descriptor left, Handles closes other files of the table to open the
-// requested one. If that does not help, the operation fails. A caller that pins a file before it
-// changes the file can distinguish this failure from a failure of the disk.
+// If the process has no file descriptor left, Handles closes other files of the table in order to
+// open the requested one. If that does not help, the operation fails. A caller that pins a file
+// before it changes the file can distinguish this failure from a failure of the disk.
 type Handles struct {
 	fs  FS
 	max int
@@ -32,31 +33,31 @@ type Handles struct {
 // NewHandles returns a table that keeps at most openMax files open; 0 means no limit.
 func NewHandles(fsys FS, openMax int) *Handles { return &Handles{fs: fsys, max: openMax} }
 
-// Handle is a File in the table of Handles. The underlying file is open or not, and is opened for
-// reading and writing when it is used. A caller pins the handle if it needs the underlying file
-// itself, or if the file must stay open over several calls.
+// Handle is a File in the table of Handles. The underlying file is opened for reading and writing
+// when the Handle is used, and may be closed afterwards. A caller pins the Handle if it needs the
+// underlying file itself, or if the file must stay open over several calls.
 type Handle struct {
 	table *Handles
 
-	// users is the number of current users of the underlying file, or usersNone while the file is
-	// not open.
+	// users is the number of current users of the underlying file, or usersNone while the file is not
+	// open.
 	//
-	// file is assigned only by a goroutine that holds mu, while users is usersNone. It is read only
-	// by a goroutine that has incremented users from a value of 0 or more, until the goroutine
-	// decrements users again. So file is never assigned while another goroutine reads it.
+	// file is assigned only by a goroutine that holds mu, while users is usersNone. It is read only by
+	// a goroutine that has incremented users from a value of 0 or more, until the goroutine decrements
+	// users again. Therefore no goroutine assigns file while another one reads it.
 	users atomic.Int64
 	file  File
-	used  atomic.Bool // the file was used since the last eviction scan visited it
+	used  atomic.Bool // the file was used after the last eviction scan visited it
 	// dirty is set if the file has unsynced writes. A writer sets it before it decrements users, so
 	// a goroutine that changes users from 0 to usersNone reads the current value.
 	dirty atomic.Bool
 	kept  atomic.Bool // see Keep and Freeze
-	index int         // of this handle in Handles.mu.open; guarded by Handles.mu
+	index int         // index of this handle in Handles.mu.open; guarded by Handles.mu
 
 	mu struct {
-		sync.Mutex // held while the file is opened
+		sync.Mutex // held while the file is being opened
 		name       string
-		closed     bool // the underlying file is never opened again
+		closed     bool // true: the underlying file is never opened again
 	}
 }
 
@@ -64,7 +65,7 @@ const usersNone = -1
 
 var _ File = (*Handle)(nil)
 
-// Handle returns the handle of an existing file, and does not open the file.
+// Handle returns the handle for an existing file without opening the file.
 func (s *Handles) Handle(name string) *Handle {
 	h := &Handle{table: s}
 	h.mu.name = name
@@ -94,19 +95,20 @@ func (s *Handles) opened(name string, open func(string) (File, error)) (*Handle,
 }
 
 const (
-	// evictionScanMax is the largest number of files that are scanned for a file to evict when
-	// another one is opened. It limits the time for which the lock is held, because a table may
-	// contain ten thousand files. If most of the files have to stay open, the limit on open files
-	// is exceeded until later opens continue the scan.
+	// evictionScanMax is the maximum number of files that are scanned for a file to evict when another
+	// one is opened. It limits how long the lock is held, because a table can contain ten thousand
+	// files. If most files must stay open, the limit on open files is exceeded until later scans find
+	// files to evict.
 	evictionScanMax = 512
 	// exhaustionEvictions is the number of files that are closed when the process has no descriptor
 	// left. It is more than one, because other goroutines may use the released descriptors first.
 	exhaustionEvictions = 16
-	// openAttempts is the number of attempts to open a file.
+	// openAttempts is the maximum number of attempts to open a file.
 	openAttempts = 4
 )
 
-// openFile opens a file. If the process has no descriptor left, it closes other files of the table.
+// openFile opens a file. If the process has no descriptor left, it closes other files of the table
+// and tries again.
 func (s *Handles) openFile(name string, open func(string) (File, error)) (file File, err error) {
 	err = s.WithDescriptor(func() error {
 		file, err = open(name)
@@ -117,7 +119,7 @@ func (s *Handles) openFile(name string, open func(string) (File, error)) (file F
 
 // WithDescriptor calls do, which opens a file or a directory outside the table. If do fails because
 // the process or the system has no descriptor left, WithDescriptor closes files of the table and
-// calls do again. So do must be repeatable.
+// calls do again. So it must be possible to call do repeatedly.
 func (s *Handles) WithDescriptor(do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -179,17 +181,17 @@ func closeClean(victims []File) {
 	}
 }
 
-// CloseIdle closes the files that were not used since the previous call, except those that have to
-// stay open. Called at an interval, it returns the descriptors of files that nobody uses, long
-// before the limit on open files is reached.
+// CloseIdle closes the files that were not used since the previous call, except files that must
+// stay open. If it is called regularly, it releases the descriptors of unused files long before the
+// limit on open files is reached.
 func (s *Handles) CloseIdle() {
 	s.mu.Lock()
 	end := len(s.mu.open)
 	s.mu.Unlock()
 	for end > 0 {
 		s.mu.Lock()
-		// Other goroutines may have removed files since. Files are scanned from the last one to the
-		// first, because a removal moves the last file, which was scanned already, to its place.
+		// Other goroutines may have removed files in the meantime. Scan from the last file to the first,
+		// because a removal moves the last file, which was already scanned, to the removed file's place.
 		end = min(end, len(s.mu.open))
 		var victims []File
 		for scanned := 0; end > 0 && scanned < evictionScanMax; scanned++ {
@@ -226,13 +228,13 @@ func (s *Handles) Open() int {
 	return len(s.mu.open)
 }
 
-// Full reports whether more files are open than the table should keep open. They have to stay open,
-// mostly because of unsynced writes.
+// Full reports whether the number of open files exceeds the table's limit. This is possible because
+// files must stay open, mostly because of unsynced writes.
 func (s *Handles) Full() bool { return s.max > 0 && s.Open() > s.max }
 
 // tryEvict removes and returns the underlying file of a handle without users. It returns nil if the
-// file has to stay open or was used recently. It does not block: the caller holds Handles.mu, and
-// the lock order is Handle.mu before Handles.mu.
+// file must stay open or was used recently. It does not block, because the caller holds Handles.mu
+// and the lock order is Handle.mu before Handles.mu.
 func (h *Handle) tryEvict() File {
 	if h.used.Swap(false) || !h.mu.TryLock() {
 		return nil
@@ -242,7 +244,7 @@ func (h *Handle) tryEvict() File {
 		return nil
 	}
 	if h.dirty.Load() || h.kept.Load() {
-		// no other goroutine has opened the file meanwhile, because that requires h.mu
+		// No other goroutine has opened the file in the meantime, because that requires h.mu.
 		h.users.Store(0)
 		return nil
 	}
@@ -251,8 +253,8 @@ func (h *Handle) tryEvict() File {
 	return file
 }
 
-// CloseUnused closes the underlying file until its next use, if nobody uses it now and it does not
-// have to stay open.
+// CloseUnused closes the underlying file if no goroutine uses it now and it does not have to stay
+// open. The next use opens it again.
 func (h *Handle) CloseUnused() {
 	h.used.Store(false)
 	h.table.mu.Lock()
@@ -281,7 +283,7 @@ func (h *Handle) Pin() (File, error) {
 			continue
 		}
 		if h.users.CompareAndSwap(n, n+1) {
-			if !h.used.Load() { // do not write if it is set already: the cache line stays shared
+			if !h.used.Load() { // avoid the write if it is already set, so that the cache line stays shared
 				h.used.Store(true)
 			}
 			return h.file, nil
@@ -292,9 +294,10 @@ func (h *Handle) Pin() (File, error) {
 // Unpin must be called once for each successful Pin.
 func (h *Handle) Unpin() { h.users.Add(-1) }
 
-// open opens the file and pins it, unless another goroutine has opened it meanwhile. Only callers
-// for the same file block each other. The file is pinned at once: otherwise, with more files in use
-// than the limit, it might be closed again before the caller reads it.
+// open opens the file and pins it, unless another goroutine has opened it in the meantime. Only
+// callers for the same file block each other. It pins the file immediately, because otherwise the
+// file could be closed again before the caller reads it, if more files are in use than the limit
+// permits.
 func (h *Handle) open() (pinned bool, err error) {
 	h.mu.Lock()
 	if h.mu.closed {
@@ -332,7 +335,7 @@ func (h *Handle) Keep() error {
 	return nil
 }
 
-// Release ends the effect of Keep and sets the new name of the file.
+// Release ends the effect of Keep and sets the file's new name.
 func (h *Handle) Release(name string) {
 	h.mu.Lock()
 	h.mu.name = name
@@ -396,11 +399,12 @@ func (h *Handle) Truncate(size int64) error {
 		return err
 	}
 	defer h.Unpin()
-	defer h.dirty.Store(true) // as in WriteAt
+	defer h.dirty.Store(true) // see WriteAt
 	return file.Truncate(size)
 }
 
-// Sync implements File. If it fails, the file stays open, as a file with unsynced writes.
+// Sync implements File. If it fails, the file stays open, because its writes still count as
+// unsynced.
 func (h *Handle) Sync() error {
 	file, err := h.Pin()
 	if err != nil {

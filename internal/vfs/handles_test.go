@@ -216,8 +216,7 @@ func (f *countedFile) Close() error {
 }
 
 // TestFilesAreClosedOnDescriptorExhaustion checks that Handles closes files of the table when the
-// process has no descriptor left to open another one, even if the limit of the table is not
-// reached.
+// process has no descriptor left to open another file, even if the table's limit is not reached.
 func TestFilesAreClosedOnDescriptorExhaustion(t *testing.T) {
 	disk := &limitedFS{FS: NewMem(), max: 6}
 	handles := NewHandles(disk, 100)
@@ -234,7 +233,7 @@ func TestFilesAreClosedOnDescriptorExhaustion(t *testing.T) {
 			t.Errorf("file %d contains %d", i, got)
 		}
 	}
-	for _, h := range all[:2] { // with the unsynced file, these are as many as may be open
+	for _, h := range all[:2] { // together with the unsynced file, the maximum number of open files
 		if _, err := h.Pin(); err != nil {
 			t.Fatal(err)
 		}
@@ -252,8 +251,7 @@ func TestFilesAreClosedOnDescriptorExhaustion(t *testing.T) {
 }
 
 // TestWithDescriptorRetriesABoundedNumberOfTimes checks that WithDescriptor closes files of the
-// table until the open outside the table succeeds, and that it gives up after openAttempts
-// attempts.
+// table until opening outside the table succeeds, and that it gives up after openAttempts attempts.
 func TestWithDescriptorRetriesABoundedNumberOfTimes(t *testing.T) {
 	disk := &limitedFS{FS: NewMem(), max: 50}
 	handles := NewHandles(disk, 100)
@@ -290,7 +288,7 @@ func TestWithDescriptorRetriesABoundedNumberOfTimes(t *testing.T) {
 	}
 }
 
-// syncedDuringWrite is a file that calls the function sync in each write, before it writes.
+// syncedDuringWrite is a file that calls function sync in each write, before it writes.
 type syncedDuringWrite struct {
 	File
 	sync func()
@@ -311,8 +309,8 @@ func (d *syncedDuringWriteFS) Create(name string) (File, error) {
 	return &syncedDuringWrite{file, func() { d.sync() }}, err
 }
 
-// TestWriteConcurrentWithSyncCountsAsUnsynced syncs a file during a write. The file must still be
-// treated as a file with unsynced writes, so it must stay open although the limit is one file.
+// TestWriteConcurrentWithSyncCountsAsUnsynced syncs a file during a write. The write must still
+// count as unsynced, so the file must stay open although the limit is one file.
 func TestWriteConcurrentWithSyncCountsAsUnsynced(t *testing.T) {
 	disk := &syncedDuringWriteFS{FS: NewMem()}
 	handles := NewHandles(disk, 1)
@@ -336,13 +334,13 @@ func TestWriteConcurrentWithSyncCountsAsUnsynced(t *testing.T) {
 	}
 }
 
-// TestCloseIdleClosesUnusedFilesOnly checks that CloseIdle closes the files that were not used
-// since the previous call, but no file that is pinned, kept or has unsynced writes.
+// TestCloseIdleClosesUnusedFilesOnly checks that CloseIdle closes files that were not used since
+// the previous call, except files that are pinned, kept or have unsynced writes.
 func TestCloseIdleClosesUnusedFilesOnly(t *testing.T) {
 	handles := NewHandles(NewMem(), 0)
 	const n = 3 * evictionScanMax
 	all := createFiles(t, handles, n)
-	for _, h := range all[1:] { // the first file keeps its unsynced write
+	for _, h := range all[1:] { // the first file still has an unsynced write
 		if err := h.Sync(); err != nil {
 			t.Fatal(err)
 		}

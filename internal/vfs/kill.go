@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// KillClone returns a copy of the filesystem after the process that uses it was killed: all written
-// data is still there, and a later power cut (CrashClone) still loses unsynced data. The original
-// remains usable. Its open files and locks are not part of the clone.
+// KillClone returns a copy of the filesystem after the process that uses it was killed. All written
+// data is still there, but a later power cut (CrashClone) loses unsynced data. The original remains
+// usable. The clone does not contain the original's open files and locks.
 func (m *Mem) KillClone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,7 +19,7 @@ func (m *Mem) KillClone() *Mem {
 	return clone
 }
 
-// killCopier maps nodes to their copies, so that a node is copied once, even if it has two names or
+// killCopier maps nodes to their copies. So a node is copied only once, even if it has two names or
 // is referenced by unsynced changes.
 type killCopier map[*memNode]*memNode
 
@@ -31,7 +31,7 @@ func (c killCopier) copy(node *memNode) *memNode {
 		return done
 	}
 	copied := *node
-	c[node] = &copied // set before the entries are copied, so that a cycle ends the recursion
+	c[node] = &copied // set before copying the entries, so that a cycle ends the recursion
 	copied.content, copied.synced, copied.lost = slices.Clone(node.content),
 		slices.Clone(node.synced), slices.Clone(node.lost)
 	copied.entries, copied.durable = c.entries(node.entries), c.entries(node.durable)

@@ -5,11 +5,11 @@ import (
 	"syscall"
 )
 
-// OpenFilesLimit is the limit of file descriptors of this process. When as many are open as Soft
-// allows, files and connections cannot be opened. The process may raise Soft up to Hard.
+// OpenFilesLimit is this process's limit on file descriptors. When Soft descriptors are open, no
+// more files or connections can be opened. The process may raise Soft up to Hard.
 type OpenFilesLimit struct{ Soft, Hard uint64 }
 
-// OpenFiles returns the limit of file descriptors of this process.
+// OpenFiles returns this process's limit on file descriptors.
 func OpenFiles() (OpenFilesLimit, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -18,8 +18,8 @@ func OpenFiles() (OpenFilesLimit, error) {
 	return OpenFilesLimit{Soft: limit.Cur, Hard: limit.Max}, nil
 }
 
-// RaiseOpenFiles raises the soft limit of file descriptors of this process to the hard limit, and
-// returns the resulting limit. Go's runtime does the same at startup, but reports no failure.
+// RaiseOpenFiles raises this process's soft limit on file descriptors to the hard limit, and
+// returns the resulting limit. Go's runtime does the same at startup, but does not report failures.
 func RaiseOpenFiles() (OpenFilesLimit, error) {
 	limit, err := OpenFiles()
 	if err != nil || limit.Soft == limit.Hard {

@@ -11,11 +11,11 @@ import (
 // belongs to the open file description.
 const ofdSetLock = 37
 
-// lockRecord acquires a record lock on the whole file, so that the lock conflicts with that of a
-// Kafka broker: Java's FileChannel.lock uses record locks, with which flock does not conflict. Like
-// flock, this kind of record lock belongs to the open file and not to the process, so closing
-// another descriptor of the same file does not release it. On a filesystem that does not support
-// such locks, lockRecord does nothing.
+// lockRecord acquires a record lock on the whole file. The lock conflicts with a Kafka broker's
+// lock: Java's FileChannel.lock uses record locks, which do not conflict with flock. Like flock,
+// this kind of record lock belongs to the open file and not to the process, so closing another
+// descriptor of the same file does not release it. On a filesystem that does not support such
+// locks, lockRecord does nothing.
 func lockRecord(file *os.File) error {
 	whole := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart}
 	err := syscall.FcntlFlock(file.Fd(), ofdSetLock, &whole)

@@ -4,6 +4,6 @@ package vfs
 
 import "os"
 
-// lockRecord does nothing, because only Linux has record locks that belong to an open file. So the
-// lock of a Kafka broker is not detected on other systems.
+// lockRecord does nothing, because only Linux has record locks that belong to an open file. So on
+// other systems, a Kafka broker's lock is not detected.
 func lockRecord(*os.File) error { return nil }

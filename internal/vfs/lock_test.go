@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestLockConflictsWithKafkaBroker locks a file as a Kafka broker does, by a record lock of the
-// process. Lock must then fail with ErrLocked. A process does not conflict with its own record
-// locks, so a second process holds the lock: another instance of this test binary.
+// TestLockConflictsWithKafkaBroker locks a file with a record lock of the process, as a Kafka
+// broker does. Lock must then fail with ErrLocked. A process does not conflict with its own record
+// locks, so a second process, another instance of this test binary, holds the lock.
 func TestLockConflictsWithKafkaBroker(t *testing.T) {
 	const variable = "VFS_TEST_LOCK"
 	if name := os.Getenv(variable); name != "" {

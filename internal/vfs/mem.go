@@ -23,7 +23,7 @@ type Mem struct {
 	// holds it to copy a consistent state.
 	mu      sync.Mutex
 	root    *memNode
-	pending []memChange // directory changes that were not made durable by SyncDir yet, oldest first
+	pending []memChange // directory changes that SyncDir has not made durable yet, oldest first
 	locked  map[*memNode]bool
 }
 
@@ -33,11 +33,11 @@ var _ FS = (*Mem)(nil)
 // A node exists as long as an entry or an open file refers to it.
 type memNode struct {
 	dir     bool
-	entries map[string]*memNode // of a directory: current entries
-	durable map[string]*memNode // of a directory: entries after a crash
+	entries map[string]*memNode // current entries of a directory
+	durable map[string]*memNode // entries of a directory after a crash
 
-	// The fields of a file. Invariant: content and synced are equal outside [dirtyFrom, dirtyTo),
-	// up to the shorter length.
+	// The following fields are for files. Invariant: content and synced are equal outside [dirtyFrom,
+	// dirtyTo), up to the shorter length.
 	content, synced    []byte
 	lost               []bool // bytes that LoseUnsynced has dropped; may be nil
 	dirtyFrom, dirtyTo int64
@@ -48,11 +48,11 @@ type memNode struct {
 // operation changes one.
 type memChange struct {
 	edges []memEdge
-	nodes []*memNode // the nodes of these names before and after the change
+	nodes []*memNode // the nodes with these names before and after the change
 }
 
-// memEdge is the change of one entry of a directory: the name refers to the node from now on, or is
-// removed if node is nil.
+// memEdge is the change of one directory entry: the name now refers to the node, or is removed if
+// node is nil.
 type memEdge struct {
 	dir  *memNode
 	name string
@@ -116,8 +116,8 @@ func (m *Mem) Rename(oldName, newName string) error {
 	return pathError("rename", oldName, m.renameLocked(oldName, newName))
 }
 
-// renameLocked changes both names in one memChange: until one of the directories is synced, a crash
-// keeps both changes of a rename or none of them.
+// renameLocked changes both names in one memChange. So until one of the directories is synced, a
+// crash keeps either both changes of a rename or neither.
 func (m *Mem) renameLocked(oldName, newName string) error {
 	from, node, err := m.namedLocked(oldName)
 	if err != nil {
@@ -158,7 +158,7 @@ func (m *Mem) RemoveAll(name string) error {
 	defer m.mu.Unlock()
 	dir, node, err := m.namedLocked(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // RemoveAll of a missing tree succeeds
+		return nil // RemoveAll succeeds if the tree does not exist
 	}
 	if err != nil {
 		return pathError("remove", name, err)
@@ -168,8 +168,8 @@ func (m *Mem) RemoveAll(name string) error {
 	return nil
 }
 
-// emptyLocked removes the entries of a tree one by one, leaves first, so that a crash during
-// RemoveAll may leave any part of the tree.
+// emptyLocked removes the entries of a tree one by one, leaves first. So after a crash during
+// RemoveAll, any part of the tree may remain.
 func (m *Mem) emptyLocked(dir *memNode) {
 	for _, name := range dir.names() {
 		m.emptyLocked(dir.entries[name])
@@ -285,7 +285,7 @@ func (m *Mem) Free(name string) (uint64, error) {
 	return memFree, nil
 }
 
-// names returns the names of the entries. They are sorted, so that test runs with the same seed are
+// names returns the entries' names. They are sorted, so that test runs with the same seed are
 // identical.
 func (n *memNode) names() []string {
 	names := make([]string, 0, len(n.entries))

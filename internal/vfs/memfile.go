@@ -90,8 +90,9 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// usableLocked returns the error that an operating system would return if the file is closed, the
-// operation writes to a file that was opened for reading, or the offset is negative.
+// usableLocked returns the error that an operating system would return. The error occurs if the
+// file is closed, the operation writes to a file that was opened for reading, or the offset is
+// negative.
 func (f *memFile) usableLocked(op string, write bool, offset int64) error {
 	switch {
 	case f.closed:
@@ -104,7 +105,7 @@ func (f *memFile) usableLocked(op string, write bool, offset int64) error {
 	return nil
 }
 
-// write copies p to the content at offset. A gap between the old end and offset is filled with
+// write copies p into the content at offset. It fills a gap between the old end and offset with
 // zeros.
 func (n *memNode) write(p []byte, offset int64) {
 	if len(p) == 0 {
@@ -137,8 +138,7 @@ func (n *memNode) grow(size int64) {
 	}
 }
 
-// markDirty extends the range that may differ from the synced content, so that it includes [from,
-// to).
+// markDirty extends the range that may differ from the synced content to include [from, to).
 func (n *memNode) markDirty(from, to int64) {
 	if n.dirtyFrom == n.dirtyTo {
 		n.dirtyFrom, n.dirtyTo = from, to
@@ -171,8 +171,8 @@ func (n *memNode) sync() {
 	n.syncedMtime = n.mtime
 }
 
-// syncExceptLost does the same as sync for a file of which LoseUnsynced has dropped bytes: these
-// bytes keep their old durable content, or become zeros beyond the old size.
+// syncExceptLost is like sync, for a file in which LoseUnsynced has dropped bytes. These bytes keep
+// their old durable content, or become zeros beyond the old size.
 func (n *memNode) syncExceptLost() {
 	before := n.synced
 	n.synced = append([]byte{}, n.content...)

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// This file contains the functions that find and change the nodes of a Mem, and keep track of the
-// changes that a crash would undo. The caller holds Mem.mu.
+// This file contains the functions that find and change the nodes of a Mem. They record the changes
+// that a crash would undo. Callers must hold Mem.mu.
 
 // clean returns the canonical form of a name: absolute, without "." and "..".
 func clean(name string) string { return path.Clean("/" + name) }
 
 func isSlash(r rune) bool { return r == '/' }
 
-// pathError wraps err in an fs.PathError, as package os does. It returns nil for nil, and an error
-// that contains an fs.PathError unchanged.
+// pathError wraps err in an fs.PathError, as package os does. It returns nil for nil. It does not
+// change an error that already contains an fs.PathError.
 func pathError(op, name string, err error) error {
 	var already *fs.PathError
 	if err == nil || errors.As(err, &already) {
@@ -28,8 +28,8 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// parentLocked returns the directory of a name, and the node of the name or nil if the name does
-// not exist.
+// parentLocked returns the directory of a name, and the name's node or nil if the name does not
+// exist.
 func (m *Mem) parentLocked(name string) (dir, node *memNode, err error) {
 	dir = m.root
 	parts := strings.FieldsFunc(clean(name), isSlash)
@@ -49,7 +49,7 @@ func (m *Mem) parentLocked(name string) (dir, node *memNode, err error) {
 	return dir, dir.entries[parts[len(parts)-1]], nil
 }
 
-// lookupLocked returns the node of a name, which may be the root. It fails if the name does not
+// lookupLocked returns the node with a name, which can be the root. It fails if the name does not
 // exist.
 func (m *Mem) lookupLocked(name string) (*memNode, error) {
 	if clean(name) == "/" {
@@ -59,8 +59,8 @@ func (m *Mem) lookupLocked(name string) (*memNode, error) {
 	return node, err
 }
 
-// namedLocked returns the node of a name other than the root, and its directory. It fails if the
-// name does not exist.
+// namedLocked returns the node with a name, which cannot be the root, and its directory. It fails
+// if the name does not exist.
 func (m *Mem) namedLocked(name string) (dir, node *memNode, err error) {
 	dir, node, err = m.parentLocked(name)
 	if err == nil && node == nil {
@@ -85,15 +85,15 @@ func (m *Mem) dirLocked(name string) (*memNode, error) {
 	return node, err
 }
 
-// createLocked returns the file of a name. It creates an empty file if the name does not exist.
+// createLocked returns the file with a name. It creates an empty file if the name does not exist.
 func (m *Mem) createLocked(name string) (*memNode, error) {
 	dir, node, err := m.parentLocked(name)
 	if err != nil {
 		return nil, err
 	}
 	if node == nil {
-		// A file that was never synced can survive a crash if its directory was synced. Its
-		// modification time is then the time of its creation.
+		// A file that was never synced can survive a crash if its directory was synced. Its modification
+		// time is then its creation time.
 		now := time.Now()
 		node = &memNode{mtime: now, syncedMtime: now}
 		m.changeLocked(memEdge{dir, path.Base(clean(name)), node})
@@ -104,7 +104,7 @@ func (m *Mem) createLocked(name string) (*memNode, error) {
 	return node, nil
 }
 
-// changeLocked changes directory entries. A crash may undo the change until SyncDir.
+// changeLocked changes directory entries. Until SyncDir, a crash can undo the change.
 func (m *Mem) changeLocked(edges ...memEdge) {
 	change := memChange{edges: edges}
 	for _, edge := range edges {
@@ -129,8 +129,8 @@ func (e memEdge) set(entries map[string]*memNode) {
 	entries[e.name] = e.node
 }
 
-// syncDirLocked makes the entries of one directory durable. If a rename has changed this and
-// another directory, the change of the other one stays pending, as POSIX permits.
+// syncDirLocked makes the entries of one directory durable. If a rename has changed this directory
+// and another one, the other directory's change stays pending, as POSIX permits.
 func (m *Mem) syncDirLocked(dir *memNode) {
 	var left []memChange
 	for _, change := range m.pending {

@@ -17,8 +17,8 @@ var _ FS = OS{}
 
 type osFile struct{ *os.File }
 
-// OSFile returns the *os.File of a file that OS has opened, which sendfile needs. ok is false for
-// any other file: for example, sendfile must not bypass a Fault.
+// OSFile returns the *os.File of a file that OS has opened, because sendfile needs it. Result ok is
+// false for any other file, so that sendfile does not bypass a Fault, for example.
 func OSFile(file File) (*os.File, bool) {
 	opened, ok := file.(osFile)
 	return opened.File, ok
@@ -42,8 +42,8 @@ func (OS) OpenReadWrite(name string) (File, error) { return open(name, os.O_RDWR
 // Create implements FS.
 func (OS) Create(name string) (File, error) { return open(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC) }
 
-// open returns a nil File if it fails. It must not wrap the nil *os.File of a failed os.OpenFile in
-// an osFile, because the result would be a non-nil File.
+// open opens a file, and returns a nil File if it fails. It must not wrap the nil *os.File that
+// os.OpenFile returns then, because the result would be a non-nil File.
 func open(name string, flag int) (File, error) {
 	file, err := os.OpenFile(name, flag, 0o644)
 	if err != nil {
@@ -113,7 +113,7 @@ func (OS) Lock(name string) (io.Closer, error) {
 	return file, nil
 }
 
-// Free implements FS. It does not include the space that is reserved for privileged processes.
+// Free implements FS. It does not include space that is reserved for privileged processes.
 func (OS) Free(name string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(name, &stat); err != nil {
@@ -123,8 +123,8 @@ func (OS) Free(name string) (uint64, error) {
 	return uint64(stat.Bavail) * uint64(stat.Bsize), nil
 }
 
-// Size returns the size in bytes of the file system that contains the named file, without the free
-// space that is reserved for privileged processes. So 1 - Free/Size is the used share in df.
+// Size returns the size in bytes of the filesystem that contains the named file, without free space
+// that is reserved for privileged processes. So 1 - Free/Size is the used share that df shows.
 func (OS) Size(name string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(name, &stat); err != nil {
@@ -135,7 +135,7 @@ func (OS) Size(name string) (uint64, error) {
 		uint64(stat.Bsize), nil
 }
 
-// usableBlocks returns the number of blocks of a file system that are used or that an unprivileged
+// usableBlocks returns the number of blocks in a filesystem that are used or that an unprivileged
 // process can use.
 func usableBlocks(blocks, free, available uint64) uint64 {
 	if free > blocks || available > free {

@@ -2,13 +2,13 @@ package vfs
 
 import "testing"
 
-// TestSizeExcludesReservedBlocks: a file system of 1000 blocks, of which 50 are reserved and 780
-// are used, is full by 780/950, as df shows, and not by 830/1000.
+// TestSizeExcludesReservedBlocks checks a filesystem with 1000 blocks, of which 50 are reserved and
+// 780 are used. Its used share must be 780/950, as df shows, and not 830/1000.
 func TestSizeExcludesReservedBlocks(t *testing.T) {
 	for _, test := range []struct{ blocks, free, available, want uint64 }{
 		{1000, 220, 170, 950},
 		{1000, 220, 220, 1000},
-		{1000, 30, 0, 970},   // privileged processes have used a part of their blocks
+		{1000, 30, 0, 970},   // privileged processes have used some of the reserved blocks
 		{1000, 10, 20, 1000}, // inconsistent
 	} {
 		if got := usableBlocks(test.blocks, test.free, test.available); got != test.want {

@@ -10,8 +10,8 @@ import (
 )
 
 // Trace wraps a filesystem and writes a line for every operation that changes files or directories
-// or makes changes durable. It writes no lines for reads. The line of a failed operation includes
-// its error. A line is written when the operation ends, so the order of concurrent operations is
+// or makes changes durable. It writes no lines for reads. The line for a failed operation includes
+// the error. A line is written when the operation ends, so the order of concurrent operations is
 // not defined.
 type Trace struct {
 	FS
@@ -20,8 +20,8 @@ type Trace struct {
 	lines strings.Builder
 }
 
-// NewTrace returns a Trace around inner. Names below dir are written relative to dir, so that
-// golden files do not depend on the machine.
+// NewTrace returns a Trace around inner. It writes names below dir relative to dir, so that golden
+// files do not depend on the machine.
 func NewTrace(inner FS, dir string) *Trace { return &Trace{FS: inner, dir: dir} }
 
 // Take returns the lines since the last Take, each terminated by a newline.
@@ -33,7 +33,7 @@ func (t *Trace) Take() string {
 	return lines
 }
 
-// record adds the line of an operation and returns err, the result of the operation.
+// record adds the line for an operation and returns err, the operation's result.
 func (t *Trace) record(op Op, detail string, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// waitingHandler answers at once or, if wait is set, after a short wait, as a produce with acks=all
-// waits for followers.
+// waitingHandler replies immediately or, if wait is set, after a short wait, like a produce request
+// with acks=all that waits for followers.
 type waitingHandler struct {
 	*testHandler
 	wait time.Duration
@@ -54,7 +54,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// exchange sends requests one at a time, and reads each reply.
+// exchange sends requests one at a time, and reads each reply before it sends the next request.
 func exchange(b *testing.B, address string) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// budget limits the memory of frames, as the sum over all connections. Waiting frames acquire
-// memory in the order of their arrival.
+// budget limits the total memory of frames on all connections. Waiting frames acquire memory in the
+// order of their arrival.
 type budget struct {
 	*semaphore.Weighted
-	waiting *atomic.Int64 // calls of acquire that wait
+	waiting *atomic.Int64 // number of waiting calls of acquire
 }
 
 func newBudget(bytes int64) budget {
 	return budget{semaphore.NewWeighted(bytes), new(atomic.Int64)}
 }
 
-// acquire acquires bytes of the budget, and waits until enough bytes are free. If ctx ends first,
+// acquire acquires bytes from the budget, and waits until enough bytes are free. If ctx ends first,
 // it returns the error of ctx.
 func (b budget) acquire(ctx context.Context, bytes int64) error {
 	if b.TryAcquire(bytes) {
@@ -29,5 +29,5 @@ func (b budget) acquire(ctx context.Context, bytes int64) error {
 	return b.Acquire(ctx, bytes)
 }
 
-// contended reports whether any frame waits for memory of the budget.
+// contended reports whether any frame waits for memory from the budget.
 func (b budget) contended() bool { return b.waiting.Load() > 0 }

@@ -6,13 +6,14 @@ import (
 )
 
 // There is one pool of buffers for each power of two, from 1<<bufferBitsMin to 1<<bufferBitsMax
-// bytes. The largest buffers are those for a frame of largeBytes and for one step of a file.
+// bytes. The largest buffers are sufficient for a frame of largeBytes and for one step of sending a
+// file.
 const (
 	bufferBitsMin = 9  // 512 bytes, the smallest buffers
 	bufferBitsMax = 20 // largeBytes, stepBytes
 )
 
-// bufferPools contain values of type *[]byte, because converting a slice to an interface would
+// bufferPools contains values of type *[]byte, because converting a slice to an interface would
 // allocate on every Put.
 var bufferPools [bufferBitsMax - bufferBitsMin + 1]sync.Pool
 
@@ -28,8 +29,8 @@ func getBuffer(n int) []byte {
 	return make([]byte, n, 1<<(class+bufferBitsMin))
 }
 
-// putBuffer returns a buffer, which getBuffer has returned, to its pool. The caller must not use
-// the buffer afterwards.
+// putBuffer puts a buffer from getBuffer back into its pool. The caller must not use the buffer
+// afterwards.
 func putBuffer(buf []byte) {
 	class := bufferClass(cap(buf))
 	if class >= len(bufferPools) || cap(buf) != 1<<(class+bufferBitsMin) {
@@ -38,7 +39,7 @@ func putBuffer(buf []byte) {
 	bufferPools[class].Put(&buf)
 }
 
-// bufferClass returns the index in bufferPools of the smallest buffers with at least n bytes.
+// bufferClass returns the index in bufferPools of the smallest buffers that have at least n bytes.
 func bufferClass(n int) int {
 	return max(0, bits.Len(uint(max(1, n)-1))-bufferBitsMin)
 }

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// connection is the connection of one client, from accept to close. It answers requests one at a
-// time, in the order of their arrival.
+// connection is one client's connection, from accept to close. It handles requests one at a time,
+// in the order of their arrival.
 type connection struct {
 	server   *Server // source of the options, metrics and budget
 	socket   net.Conn
 	stream   net.Conn       // socket, or the TLS connection over it
-	cancel   func()         // ends the connection
+	cancel   func()         // function that ends the connection
 	address  netip.Addr     // client's IP address, without zone; IPv4 is not mapped to IPv6
 	routines sync.WaitGroup // goroutines that serve waits for
 
 	// session is nil until the client is authenticated.
 	session  atomic.Pointer[Session]
-	exchange *saslExchange // the current authentication; used by the reading goroutine only
+	exchange *saslExchange // the current authentication; only the reading goroutine uses it
 	number   uint64        // copied into each Request
 
-	// first bytes of the frame that is being read; used by the reading goroutine only
+	// first bytes of the frame that is being read; only the reading goroutine uses it
 	head [headBytes]byte
 	// idle contains one token while no request is being handled. The reading goroutine receives the
 	// token before it handles the next frame.
@@ -36,11 +36,11 @@ type connection struct {
 	// nextRequest contains one token while a frame waits for the current request, until the current
 	// request receives the token.
 	nextRequest chan struct{}
-	sender      sender // used only by the goroutine that handles a request
+	sender      sender // only the goroutine that handles a request uses it
 	// throttle is Reply.Throttle of the current request; used like sender.
 	throttle time.Duration
 	// drainEnd returns the deadline for sending replies after ctx has ended. It always returns the
-	// same time, so that a reply that is sent in many steps gets Options.Drain as a whole.
+	// same time, so that a reply that is sent in many steps gets Options.Drain in total.
 	drainEnd func() time.Time
 }
 
@@ -56,10 +56,11 @@ func newConnection(s *Server, socket net.Conn) *connection {
 	return c
 }
 
-// serve answers requests until the peer closes the connection, an error occurs or ctx ends. It
+// serve handles requests until the peer closes the connection, an error occurs or ctx ends. It
 // returns after all goroutines of the connection have exited.
 //
-// It calls established once the client is authenticated, or the connection has failed before.
+// It calls established when the client is authenticated, or when the connection has failed before
+// that.
 func (c *connection) serve(ctx context.Context, established func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	c.cancel = cancel
@@ -86,10 +87,10 @@ func (c *connection) serve(ctx context.Context, established func()) {
 	_ = c.stream.Close()
 }
 
-// work reads requests and answers them, one after the other. When a request begins to wait, work
+// work reads requests and replies to them, one after the other. When a request begins to wait, work
 // starts a goroutine that continues with the next frame; work itself then returns after its request
-// is answered. So one goroutine reads and answers most requests without a context switch, and yet a
-// closed connection is detected while a request waits.
+// has a reply. So one goroutine handles most requests without a context switch, and a closed
+// connection is still detected while a request waits.
 //
 // An error cancels ctx, which ends the connection: waiting requests return, and reads fail because
 // of the deadline in the past.
@@ -100,7 +101,7 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 		if err != nil {
 			c.logEnd(ctx, err)
 			c.linger(ctx, err)
-			cancel() // ends requests that still wait: their client has disconnected
+			cancel() // ends requests that still wait, because their client has disconnected
 			return
 		}
 		request := &requestContext{Context: ctx, onWait: startNext}
@@ -109,21 +110,21 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 			if !request.hasWaited() { // otherwise another goroutine reads from the socket
 				c.linger(ctx, err)
 			}
-			cancel() // no token is put into c.idle, so nothing is sent after a part of a reply
+			cancel() // c.idle gets no token, so nothing is sent after a partial reply
 			return
 		}
 		c.mute(request)
 		c.idle <- struct{}{}
 		if request.hasWaited() {
-			return // the goroutine that startNext started reads the next frame
+			return // the goroutine started by startNext reads the next frame
 		}
 	}
 }
 
-// mute waits for the throttle of the request that was answered, or until the connection ends. The
-// next request is not handled before c.idle has its token, so that a client that ignores the
-// throttle is slowed down too (KIP-219). As during a long poll, the first bytes of the next request
-// are read, because otherwise the end of the connection would not be detected.
+// mute waits until the throttle time of the last request has passed, or until the connection ends.
+// The next request is not handled before c.idle has its token, so even a client that ignores the
+// throttle is slowed down (KIP-219). As during a long poll, the first bytes of the next request are
+// read, because otherwise the end of the connection would not be detected.
 func (c *connection) mute(request *requestContext) {
 	if c.throttle <= 0 {
 		return
@@ -143,7 +144,7 @@ func (c *connection) mute(request *requestContext) {
 type requestContext struct {
 	context.Context
 	once   sync.Once
-	onWait func() // called by the first Done, unless hasWaited was called before
+	onWait func() // the first Done calls it, unless hasWaited was called before
 }
 
 // Done implements context.Context.
@@ -152,15 +153,15 @@ func (r *requestContext) Done() <-chan struct{} {
 	return r.Context.Done()
 }
 
-// hasWaited reports whether onWait was called. After hasWaited, onWait is never called any more,
-// because a handler may use the context even after its request was answered.
+// hasWaited reports whether onWait was called. After a call of hasWaited, onWait is never called
+// any more, because a handler may use the context even after its request has a reply.
 func (r *requestContext) hasWaited() bool {
 	waited := true
 	r.once.Do(func() { waited = false })
 	return waited
 }
 
-// awaitIdle waits until no request is being handled, and receives the token of c.idle. It notifies
+// awaitIdle waits until no request is being handled, and receives the token in c.idle. It notifies
 // the current request through nextRequest. If ctx ends first, awaitIdle returns the error of ctx.
 func (c *connection) awaitIdle(ctx context.Context) error {
 	select {
@@ -186,7 +187,7 @@ func (c *connection) awaitIdle(ctx context.Context) error {
 	}
 }
 
-// dispatch answers one request: as a step of a re-authentication, or by the handler.
+// dispatch handles one request, either as a step of a re-authentication or with the handler.
 func (c *connection) dispatch(ctx context.Context, request *requestContext, f frame) error {
 	if c.exchange != nil || f.key == keySaslHandshake || !c.session.Load().Expires.IsZero() {
 		if handled, err := c.reauthenticate(ctx, f); handled {
@@ -197,10 +198,10 @@ func (c *connection) dispatch(ctx context.Context, request *requestContext, f fr
 	return c.answer(ctx, request, f)
 }
 
-// answer handles one request and sends its reply. Every error closes the connection: a part of the
-// reply may be sent already, and the client would read the next bytes as the remainder of this
-// reply. Both the request and the reply are always released, the reply only after it was sent.
-// Parameter request is the context that the handler gets; it is derived from ctx.
+// answer handles one request and sends its reply. Every error closes the connection, because a part
+// of the reply may already have been sent, and the client would read the next bytes as the rest of
+// this reply. Both the request and the reply are always released, the reply only after it was sent.
+// Parameter request is the context for the handler; it is derived from ctx.
 func (c *connection) answer(ctx, request context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server
@@ -237,20 +238,22 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 	return err
 }
 
-// lingerBytesMax is how many bytes a connection that is being closed receives.
+// lingerBytesMax is the maximum number of bytes that a connection receives while it is being
+// closed.
 const lingerBytesMax = 16 << 20
 
-// refusedError is an error of the handler: the request has no reply, and the connection is closed.
+// refusedError is an error that the handler has returned: the request has no reply, and the
+// connection is closed.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }
 
 // linger closes the sending direction after an invalid request, and discards the bytes that the
 // client still sends. If a socket with unread bytes were closed, TCP would reset the connection,
-// and the client could lose the replies to its earlier requests. After a failed authentication
-// linger lets the client close the connection first, because kafka-python loses a reply that
-// arrives together with the end of the connection, and then reports that the connection was lost.
-// After other errors linger returns at once. No other goroutine may read from the socket.
+// and the client could lose the replies to its earlier requests. After a failed authentication,
+// linger lets the client close the connection first. The reason is that kafka-python loses a reply
+// that arrives together with the end of the connection, and then reports a lost connection. After
+// other errors, linger returns immediately. No other goroutine may read from the socket.
 func (c *connection) linger(ctx context.Context, err error) {
 	socket, half := c.stream.(interface{ CloseWrite() error })
 	if !half || !isInvalid(err) {
@@ -264,7 +267,7 @@ func (c *connection) linger(ctx context.Context, err error) {
 	_ = c.discard(ctx)
 }
 
-// discard receives bytes until the client closes the connection, for Options.Linger at most.
+// discard receives bytes until the client closes the connection, but no longer than Options.Linger.
 func (c *connection) discard(ctx context.Context) error {
 	c.readUntil(ctx, c.server.opts.Linger)
 	n, err := io.Copy(io.Discard, io.LimitReader(c.stream, lingerBytesMax))
@@ -274,7 +277,7 @@ func (c *connection) discard(ctx context.Context) error {
 	return err
 }
 
-// isInvalid reports whether the error means that a request is invalid. A request of a client that
+// isInvalid reports whether the error means that a request is invalid. A request from a client that
 // is too slow counts as valid, because more time would not help that client.
 func isInvalid(err error) bool {
 	var refused *refusedError
@@ -295,9 +298,9 @@ func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// writeUntil sets the deadline of the next write, and checks ctx afterwards for the reason that
-// readUntil gives. Until ctx ends, each step of a large reply may take Options.Stall. After that,
-// all steps together may take Options.Drain, because otherwise a slow client could delay the end of
+// writeUntil sets the deadline of the next write, and checks ctx afterwards, for the same reason as
+// readUntil. Until ctx ends, each step of a large reply may take Options.Stall. After that, all
+// steps together may take Options.Drain, because otherwise a slow client could delay the end of
 // Serve without limit.
 func (c *connection) writeUntil(ctx context.Context) {
 	_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Stall))
@@ -330,8 +333,8 @@ func (c *connection) logEnd(ctx context.Context, err error) {
 	}
 }
 
-// logNoKeys counts a token that cannot be verified yet, and logs it once a minute: clients try
-// again until the keys are known.
+// logNoKeys counts a token that cannot be verified yet. It logs this at most once a minute, because
+// clients try again until the keys are known.
 func (c *connection) logNoKeys() {
 	s := c.server
 	s.metrics.rejected(rejectNoKeys)
@@ -365,7 +368,7 @@ func (c *connection) logFailure(failed *authenticationError) {
 	s.opts.Logger.Warn("authentication failed", args...)
 }
 
-// logged returns the beginning of a text from a client, which may be long.
+// logged returns the beginning of a text from a client, because the text can be long.
 func logged(text string) string {
 	const bytesMax = 128
 	return strings.ToValidUTF8(text[:min(len(text), bytesMax)], "")

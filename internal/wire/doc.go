@@ -1,8 +1,8 @@
 // Package wire contains the server for one listener. It accepts TCP connections, splits their bytes
 // into request frames, passes the requests of a connection to a Handler one after the other, and
 // sends the replies in the order of the requests. It handles the framing and the headers of the
-// Kafka protocol, and nothing that is specific to an API, except that it authenticates clients
-// (Security). Peer is the client side: a connection to another broker.
+// Kafka protocol. The only APIs that it handles itself are those for authentication (Security).
+// Peer is the client side: a connection to another broker.
 //
 // Invariants:
 //   - No allocation depends on an unverified length. The size and the API key of a frame are
@@ -12,26 +12,25 @@
 //     are not copied again.
 //   - A connection handles at most one request at a time, and sends replies in the order of its
 //     requests.
-//   - The buffer of a frame is released when the handler calls ReleaseBody, otherwise after the
-//     reply was sent: batches and replies may alias the buffer until then. If code uses the buffer
-//     later by mistake, it reads zeros or another frame, but never memory outside of frames (ADR
-//     0062).
-//   - A frame above 16 KiB occupies as many bytes of a budget. It keeps them while its peer sends
-//     it, at a minimum rate, and until its request is appended, but never during a long poll (ADR
-//     0105, ADR 0170). Before the append, a request waits for up to 200 ms for the metadata of a
-//     new leader (ADR 0306).
-//   - One client address cannot open all connections (Options.ConnectionsPerAddressMax).
+//   - A frame's buffer is released when the handler calls ReleaseBody, or otherwise after the reply
+//     was sent. Batches and replies may alias the buffer until then. If code uses the buffer later
+//     by mistake, it reads zeros or another frame, but never memory outside of frames (ADR 0062).
+//   - A frame above 16 KiB occupies its size in a budget. It does so while its peer sends it, at a
+//     minimum rate, and until its request is appended, but never during a long poll (ADR 0105, ADR
+//     0170). Before the append, a request waits for up to 200 ms for the metadata of a new leader
+//     (ADR 0306).
+//   - One client address cannot use up all connections (Options.ConnectionsPerAddressMax).
 //   - A listener with TLS or authentication reads no request before the client is authenticated.
 //     Until then, the client may use authFrameMax bytes, AuthenticationTimeout and authFramesMax
-//     frames. The number of such connections is limited, in all and by address.
-//   - A client that fails to authenticate gets one text and no reason, after FailureDelay.
-//   - A session is replaced only by an authentication as the same principal by the same mechanism
+//     frames. The number of such connections is limited, both in total and per address.
+//   - A client that fails to authenticate gets a fixed text without the reason, after FailureDelay.
+//   - Only an authentication as the same principal with the same mechanism replaces a session
 //     (KIP-368). Requests after its end are refused.
 //   - Sending a file does not move the file's offset, because many connections send from the same
 //     file at once.
 //
 // Goroutines: Serve accepts connections. Each connection has one goroutine that waits for the
-// connection's other goroutines, and one that reads and answers requests. While a request waits,
+// connection's other goroutines, and one that reads and handles requests. While a request waits,
 // another goroutine reads one frame ahead, and continues with that frame's request. Reading ahead
 // detects that a client has disconnected while its fetch waits: the read fails at once, and the
 // context of the connection ends (ADR 0035, ADR 0198). Serve returns only after all these

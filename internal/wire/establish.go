@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// authFrameMax is the size of the largest frame of a client that has not authenticated, in
-	// bytes (CVE-2022-34917). A projected token of Kubernetes has about 1.5 KiB.
+	// authFrameMax is the maximum frame size for a client that has not authenticated, in bytes
+	// (CVE-2022-34917). A projected Kubernetes token has about 1.5 KiB.
 	authFrameMax = 64 << 10
-	// authFramesMax is the number of frames in which a client must authenticate. SCRAM needs 5.
+	// authFramesMax is the maximum number of frames that a client may send to authenticate. SCRAM
+	// needs 5.
 	authFramesMax = 20
 	// reauthInterval is the minimum time between two authentications on a connection (KIP-368).
 	reauthInterval = time.Second
 )
 
-// establish performs the TLS handshake and the authentication of a new connection. Only then
-// requests are read. It occupies no more than one buffer of authFrameMax.
+// establish performs the TLS handshake and the authentication of a new connection. Requests are
+// read only after that. It occupies no more than one buffer of authFrameMax bytes.
 func (c *connection) establish(ctx context.Context) error {
 	security := &c.server.opts.Security
 	if !security.establishes() {
@@ -59,7 +60,7 @@ func (c *connection) establish(ctx context.Context) error {
 	return nil
 }
 
-// deadline sets the deadlines of the socket, unless ctx has ended: see readUntil.
+// deadline sets the socket's deadlines, unless ctx has ended (see readUntil).
 func (c *connection) deadline(ctx context.Context, moment time.Time) {
 	_ = c.socket.SetDeadline(moment)
 	if ctx.Err() != nil {
@@ -67,7 +68,7 @@ func (c *connection) deadline(ctx context.Context, moment time.Time) {
 	}
 }
 
-// begin sets the session of the connection.
+// begin sets the connection's session.
 func (c *connection) begin(s *Session) {
 	if s != anonymous && s.begun.IsZero() {
 		s.begun = time.Now()
@@ -96,7 +97,8 @@ func (c *connection) authenticate(ctx context.Context) error {
 	return &authenticationError{reason: "too many requests before authentication"}
 }
 
-// readAuthFrame reads a frame of at most authFrameMax bytes. The caller returns it to its pool.
+// readAuthFrame reads a frame of at most authFrameMax bytes. The caller must return the buffer to
+// its pool.
 func (c *connection) readAuthFrame() ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(c.stream, size[:]); err != nil {
@@ -118,7 +120,7 @@ func (c *connection) readAuthFrame() ([]byte, error) {
 	return buf, nil
 }
 
-// authReadError maps a timeout to the reason of the refusal.
+// authReadError converts a timeout to an error with the reason for refusing the client.
 func (c *connection) authReadError(err error) error {
 	var timeout interface{ Timeout() bool }
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -128,7 +130,7 @@ func (c *connection) authReadError(err error) error {
 	return err
 }
 
-// authFrame answers one frame of a client that has not authenticated.
+// authFrame handles one frame from a client that has not authenticated.
 func (c *connection) authFrame(ctx context.Context, content []byte) error {
 	if c.exchange.bare {
 		return c.bareMessage(ctx, content)
@@ -149,7 +151,7 @@ func (c *connection) authFrame(ctx context.Context, content []byte) error {
 		c.server.opts.APIName(f.key))}
 }
 
-// saslRequest answers a request of SaslHandshake or SaslAuthenticate.
+// saslRequest handles a SaslHandshake or SaslAuthenticate request.
 func (c *connection) saslRequest(ctx context.Context, f frame) error {
 	flexible := f.key == keySaslAuthenticate && f.version >= 2
 	_, body, err := parseHeaderRest(f.rest, flexible)
@@ -177,20 +179,20 @@ func (c *connection) saslRequest(ctx context.Context, f frame) error {
 	return a.err
 }
 
-// blocked reports whether a user is refused at the address of the connection.
+// blocked reports whether the user is blocked at the connection's address.
 func (c *connection) blocked(user string) bool {
 	return c.server.failures.blocked(c.address, user, time.Now())
 }
 
-// authenticated begins a session that the client has authenticated by SASL.
+// authenticated starts a session after the client has authenticated with SASL.
 func (c *connection) authenticated(session *Session) {
 	c.begin(session)
 	c.server.failures.succeeded(c.address, session.Principal.Name)
 	c.server.metrics.authenticated(session.Mechanism, true)
 }
 
-// bareMessage answers a message without a request header, which follows a SaslHandshake of version
-// 0. A failure has no answer: the connection is closed, as in Kafka.
+// bareMessage handles a message without a request header. Such messages follow a SaslHandshake of
+// version 0. After a failure there is no reply, and the connection is closed, as in Kafka.
 func (c *connection) bareMessage(ctx context.Context, message []byte) error {
 	reply, session, err := c.exchange.step(time.Now(), message)
 	if err != nil {
@@ -213,9 +215,9 @@ func (c *connection) reauthenticates(key int16) bool {
 		len(c.server.opts.Security.Mechanisms) > 0
 }
 
-// reauthenticate answers SaslHandshake and SaslAuthenticate on an authenticated connection. The
-// result handled is false if the request belongs to no re-authentication: the handler then answers
-// it with ILLEGAL_SASL_STATE.
+// reauthenticate handles SaslHandshake and SaslAuthenticate on an authenticated connection. Result
+// handled is false if the request does not belong to a re-authentication; the handler then replies
+// with ILLEGAL_SASL_STATE.
 func (c *connection) reauthenticate(ctx context.Context, f frame) (handled bool, err error) {
 	session := c.session.Load()
 	now := time.Now()

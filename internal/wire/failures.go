@@ -16,48 +16,48 @@ const (
 	failureBlock  = 30 * time.Second
 	// unnamedFactor is multiplied by Security.FailuresMax. The product is the number of failures
 	// without a user name after which an address is refused. It is higher than the limit for a user,
-	// because the other clients at the address are refused, too.
+	// because the address's other clients are then refused too.
 	unnamedFactor = 10
-	// failureAddressesMax bounds the memory for failures. If there are more addresses, failures of
-	// further ones are not counted until entries have expired.
+	// failureAddressesMax limits the number of addresses with failures, which bounds the memory.
+	// Failures from additional addresses are not counted until entries have expired.
 	failureAddressesMax = 10_000
-	// failureNamesMax is the same bound for the user names of all addresses, and addressNamesMax the
-	// bound for the names of one address. Further names of the address share one count, so that no
-	// client evades the limit by varying names.
+	// failureNamesMax limits the number of user names at all addresses, and addressNamesMax the number
+	// at one address. Additional names at an address share one count, so that a client cannot evade
+	// the limit by varying names.
 	failureNamesMax = 10_000
 	addressNamesMax = 100
-	// failingMin is the number of failures in failureWindow from which a client counts as failing.
-	// Fewer failures may be mistyped passwords. A client counts as failing for failingFor.
+	// failingMin is the number of failures within failureWindow from which on a client counts as
+	// failing. Fewer failures may be mistyped passwords. A client counts as failing for failingFor.
 	failingMin = 3
 	failingFor = 2 * failureWindow
 )
 
-// failures counts failed authentications by address and user name. Users are not blocked at all
-// addresses, because an attacker could then lock a user out by its name. Other users at the address
-// are not blocked either, because many clients may share one address, such as that of a Kubernetes
-// node. Names are counted as they are sent, whether such a user exists or not, because otherwise a
-// block would reveal that the name exists.
+// failures counts failed authentications by address and user name. A user is not blocked at all
+// addresses, because an attacker who knows the name could then lock out the user. Other users at
+// the same address are not blocked either, because many clients can share an address, such as the
+// address of a Kubernetes node. Names are counted as they are sent, whether such a user exists or
+// not, because otherwise a block would reveal that the name exists.
 type failures struct {
 	mu        sync.Mutex
 	byAddress map[netip.Addr]*addressFailures
-	names     int       // sum of the names of all addresses
-	purged    time.Time // the time at which expired entries were removed
+	names     int       // total number of names at all addresses
+	purged    time.Time // time at which expired entries were last removed
 }
 
-// addressFailures are the failures from one address.
+// addressFailures contains the failures from one address.
 type addressFailures struct {
 	unnamed failureCount             // without a name, such as an invalid certificate or token
-	shared  failureCount             // of the names for which byName has no space
-	byName  map[string]*failureCount // by the beginning of the name (logged)
+	shared  failureCount             // failures of the names that do not fit into byName
+	byName  map[string]*failureCount // failures by the beginning of the name (logged)
 }
 
-// failureCount are failures since begin.
+// failureCount counts the failures since begin.
 type failureCount struct {
 	begin        time.Time
 	count        int
 	blockedUntil time.Time
 	failingUntil time.Time
-	known        bool // the last failure was that of a user that exists
+	known        bool // true if the last failure was that of an existing user
 }
 
 func (f *failureCount) expired(now time.Time) bool {
@@ -66,7 +66,7 @@ func (f *failureCount) expired(now time.Time) bool {
 
 func (f *failureCount) blocked(now time.Time) bool { return now.Before(f.blockedUntil) }
 
-// add counts a failure. More than limit in a window block the client.
+// add counts a failure. If there are more than limit failures in a window, the client is blocked.
 func (f *failureCount) add(known bool, limit int, now time.Time) {
 	if now.Sub(f.begin) >= failureWindow {
 		f.begin, f.count = now, 0
@@ -81,9 +81,9 @@ func (f *failureCount) add(known bool, limit int, now time.Time) {
 	}
 }
 
-// add counts a failure. Parameter name is "" if the client has sent none, and known is set if a
-// user of this name exists. Result logs is true only for the first failures in a window, so that
-// further ones do not fill the log.
+// add counts a failure. Parameter name is "" if the client has not sent a name; known is set if a
+// user with this name exists. Result logs is true only for the first failures in a window, so that
+// more failures do not fill the log.
 func (f *failures) add(address netip.Addr, name string, known bool, limit int,
 	now time.Time) (logs bool) {
 	f.mu.Lock()
@@ -106,7 +106,7 @@ func (f *failures) add(address netip.Addr, name string, known bool, limit int,
 	return count.count <= min(limit, failuresMax)+1
 }
 
-// of returns the failures of an address, or nil if there are too many addresses.
+// of returns the failures from an address, or nil if there are too many addresses.
 func (f *failures) of(address netip.Addr) *addressFailures {
 	if failing := f.byAddress[address]; failing != nil {
 		return failing
@@ -122,7 +122,7 @@ func (f *failures) of(address netip.Addr) *addressFailures {
 	return failing
 }
 
-// named returns the count of a name of an address.
+// named returns the count for a name at an address.
 func (f *failures) named(failing *addressFailures, name string, now time.Time) *failureCount {
 	if count := failing.byName[name]; count != nil {
 		return count
@@ -149,7 +149,7 @@ func (a *addressFailures) purge(now time.Time) int {
 	return before - len(a.byName)
 }
 
-// purge removes the expired entries, once a second at most: it reads all of them.
+// purge removes the expired entries. It runs at most once a second, because it reads all entries.
 func (f *failures) purge(now time.Time) {
 	if now.Sub(f.purged) < time.Second {
 		return
@@ -161,8 +161,8 @@ func (f *failures) purge(now time.Time) {
 	})
 }
 
-// succeeded forgets the failures of a user that has authenticated. The client still counts as
-// failing, because another client of the user may have an old password.
+// succeeded forgets the failures of a user who has authenticated. The client still counts as
+// failing, because another client of the same user may have an old password.
 func (f *failures) succeeded(address netip.Addr, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +171,7 @@ func (f *failures) succeeded(address netip.Addr, name string) {
 	}
 }
 
-// refuses reports whether connections from an address are refused now.
+// refuses reports whether connections from an address are currently refused.
 func (f *failures) refuses(address netip.Addr, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +179,7 @@ func (f *failures) refuses(address netip.Addr, now time.Time) bool {
 	return failing != nil && failing.unnamed.blocked(now)
 }
 
-// blocked reports whether a name is refused now at an address.
+// blocked reports whether a name is currently blocked at an address.
 func (f *failures) blocked(address netip.Addr, name string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,8 +196,8 @@ func (f *failures) blocked(address netip.Addr, name string, now time.Time) bool 
 // FailingClient is a user that fails to authenticate from an address.
 type FailingClient struct {
 	Address netip.Addr
-	User    string // "": the client has sent no name of a user that exists
-	Blocked bool   // the user was refused in the last minute for too many failures
+	User    string // "": the client has not sent the name of an existing user
+	Blocked bool   // true if the user was blocked within the last minute after too many failures
 }
 
 // FailingClients returns the clients that fail repeatedly to authenticate. Blocked clients come
@@ -207,7 +207,7 @@ func (s *Server) FailingClients() []FailingClient {
 }
 
 func (f *failures) failing(now time.Time) []FailingClient {
-	found := map[FailingClient]bool{} // whether the client is blocked; its own Blocked is false
+	found := map[FailingClient]bool{} // values: true if blocked; the keys' Blocked is false
 	collect := func(failingClient FailingClient, c *failureCount) {
 		if now.Before(c.failingUntil) {
 			found[failingClient] = found[failingClient] || now.Before(c.blockedUntil.Add(failureWindow))

@@ -36,7 +36,8 @@ func (s *testServer) failLogins(user string, limit int) {
 	}, "user "+user+" is not blocked")
 }
 
-// TestOldPasswordDoesNotBlockNeighbours: the clients of a Kubernetes node have one address.
+// TestOldPasswordDoesNotBlockNeighbours checks that a client with an old password does not block
+// other clients at its address, because all clients on a Kubernetes node have the same address.
 func TestOldPasswordDoesNotBlockNeighbours(t *testing.T) {
 	s := startSecure(t, scramSecurity(t))
 	for range 3 {
@@ -58,8 +59,8 @@ func (f *failures) forget() {
 	f.byAddress, f.names = nil, 0
 }
 
-// TestBlockedUserIsAnsweredAlike: while a name is blocked, a right password is answered as a wrong
-// one, and so is a name that does not exist.
+// TestBlockedUserIsAnsweredAlike checks that while a name is blocked, the reply to the right
+// password is the same as to a wrong one. The reply for a name that does not exist is the same too.
 func TestBlockedUserIsAnsweredAlike(t *testing.T) {
 	security := scramSecurity(t)
 	security.FailuresMax, security.FailureDelay = 2, 20*time.Millisecond
@@ -86,8 +87,8 @@ func TestBlockedUserIsAnsweredAlike(t *testing.T) {
 	}
 }
 
-// TestRightPasswordOfABlockedUserInTheSecondMessage: connections that were opened before the block
-// add no guesses.
+// TestRightPasswordOfABlockedUserInTheSecondMessage checks that connections that were opened before
+// the block cannot be used to try more passwords.
 func TestRightPasswordOfABlockedUserInTheSecondMessage(t *testing.T) {
 	blocked := false
 	security := scramSecurity(t)
@@ -162,8 +163,8 @@ func TestFailuresAreForgottenAfterTheWindow(t *testing.T) {
 	}
 }
 
-// TestSuccessForgetsFailures: a user whose clients connect again and again is not blocked by the
-// failures between.
+// TestSuccessForgetsFailures checks that a user whose clients repeatedly connect is not blocked
+// because of occasional failures.
 func TestSuccessForgetsFailures(t *testing.T) {
 	var f failures
 	now := time.Now()
@@ -181,7 +182,8 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	}
 }
 
-// TestFailuresWithoutANameBlockTheAddress after ten times as many.
+// TestFailuresWithoutANameBlockTheAddress checks that failures without a name block the address
+// after ten times as many failures.
 func TestFailuresWithoutANameBlockTheAddress(t *testing.T) {
 	var f failures
 	now := time.Now()
@@ -212,7 +214,7 @@ func TestAddressIsRefusedAfterManyFailures(t *testing.T) {
 	}, "no connection was refused")
 }
 
-// TestVariedNamesShareALimit: an address has a bounded number of counts.
+// TestVariedNamesShareALimit checks that the number of counts per address is bounded.
 func TestVariedNamesShareALimit(t *testing.T) {
 	var f failures
 	now := time.Now()
@@ -226,7 +228,7 @@ func TestVariedNamesShareALimit(t *testing.T) {
 		f.blocked(netip.MustParseAddr("10.0.0.2"), "another", now) {
 		t.Error("further names are not blocked, or others are")
 	}
-	later := now.Add(failureWindow) // all names have failed once and expire
+	later := now.Add(failureWindow) // each name has failed once, and the failures expire
 	f.add(failingAddress, "another", false, failuresMax, later)
 	if n := len(f.byAddress[failingAddress].byName); n != 1 || f.names != 1 {
 		t.Errorf("%d names, %d in all, after the others have expired", n, f.names)

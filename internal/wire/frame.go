@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// frameBytesMax is the size of the largest request (Kafka's socket.request.max.bytes).
+	// frameBytesMax is the maximum size of a request (Kafka's socket.request.max.bytes).
 	frameBytesMax = 100 << 20
-	// headBytes is the number of bytes that are read before a buffer for the frame is chosen: the
-	// size of the frame, and the fields that every request header begins with.
+	// headBytes is the number of bytes that are read before a buffer for the frame is chosen. They
+	// contain the frame's size and the fields at the beginning of every request header.
 	headBytes = 4 + prefixBytes
-	// largeBytes is the size above which a frame is large. A large frame gets memory of its own
-	// (reserve), which is charged to Options.LargeBytesMax.
+	// largeBytes is the size above which a frame counts as large. The memory of a large frame is
+	// reserved separately (reserve), and is charged to Options.LargeBytesMax.
 	largeBytes = 1 << 20
 	// stepBytes is the number of bytes that are read or sent under one deadline. A slow peer keeps
 	// its connection if it moves this many bytes within Options.Stall. Without this minimum rate, a
 	// few peers could occupy the whole budget for large frames.
 	stepBytes = 1 << 20
-	// aheadBytesMax is the size of the largest frame that is read while the previous request is
-	// still being handled, and that is charged to no budget. A larger frame is not read ahead,
-	// because it would occupy memory for as long as the previous request waits, which may be
-	// minutes. Kafka reads no frames ahead.
+	// aheadBytesMax is the maximum size of a frame that is read while the previous request is still
+	// being handled, and that is not charged to a budget. A larger frame is not read ahead, because it
+	// would occupy memory while the previous request waits, which can take minutes. Kafka does not
+	// read frames ahead.
 	aheadBytesMax = 16 << 10
 	// contendedShare divides Options.Stall. A frame with at most largeBytes must arrive within
 	// Options.Stall/contendedShare if other frames wait for the budget when its read begins.
 	contendedShare = 10
 	// largePace is the minimum rate of a large frame, in bytes per second, while other frames wait for
-	// the budget. It applies to the whole frame, which gets Options.Stall in addition. If the only
-	// limit were stepBytes in each Options.Stall, a frame of 100 MiB could occupy its memory for 50
+	// the budget. It applies to the whole frame, which gets Options.Stall in addition. If stepBytes
+	// per Options.Stall were the only limit, a frame of 100 MiB could occupy its memory for 50
 	// minutes.
 	largePace = 1 << 20
 )
@@ -46,11 +46,11 @@ type rejectedError struct {
 
 func (e *rejectedError) Error() string { return e.detail }
 
-// frame is one request frame without its size field.
+// frame is one request frame, without its size field.
 type frame struct {
 	prefix
 	rest    []byte // bytes after the prefix; memory from a pool or from reserve
-	release func() // releases the memory of rest and its bytes of a budget
+	release func() // releases the memory of rest, and its bytes in a budget
 }
 
 // readFrame reads one frame. It returns io.EOF if the connection ended between two frames, and a
@@ -85,7 +85,7 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	return f, err
 }
 
-// reject returns err once the previous request is answered, as in Kafka. If ctx ends first, it
+// reject returns err when the previous request has its reply, as in Kafka. If ctx ends first, it
 // returns the error of ctx.
 func (c *connection) reject(ctx context.Context, err error) error {
 	if idleErr := c.awaitIdle(ctx); idleErr != nil {
@@ -94,8 +94,8 @@ func (c *connection) reject(ctx context.Context, err error) error {
 	return err
 }
 
-// readInOrder reads the remaining n bytes of a frame, and waits until the previous request is
-// answered. It reads a small frame before the wait, and a larger frame after it.
+// readInOrder reads the remaining n bytes of a frame, and waits until the previous request has its
+// reply. It reads a small frame before the wait, and a larger frame after it.
 func (c *connection) readInOrder(ctx context.Context, r io.Reader, f *frame, n int) error {
 	if n > aheadBytesMax {
 		if err := c.awaitIdle(ctx); err != nil {
@@ -113,7 +113,7 @@ func (c *connection) readInOrder(ctx context.Context, r io.Reader, f *frame, n i
 	return nil
 }
 
-// checkLimit rejects frames of unknown APIs, and frames that exceed the limit of their API. It is
+// checkLimit rejects frames for unknown APIs, and frames that exceed their API's limit. It is
 // called before memory for the frame is allocated.
 func (c *connection) checkLimit(key int16, size int) error {
 	limit := c.server.opts.Handler.FrameMax(key)
@@ -132,15 +132,15 @@ func (c *connection) checkLimit(key int16, size int) error {
 	return nil
 }
 
-// readRest reads the remaining n bytes of a frame into a buffer. Up to aheadBytesMax the buffer
-// comes from a pool, up to largeBytes from a pool and charged to a budget. A larger frame is
-// charged to a budget first, and its memory is then reserved as a whole. Reserved memory is
-// committed only when bytes arrive, so a peer that announces 100 MB and sends nothing occupies a
-// part of the budget and no memory.
+// readRest reads the remaining n bytes of a frame into a buffer. For a size up to aheadBytesMax,
+// the buffer comes from a pool. Up to largeBytes, it comes from a pool and is charged to a budget.
+// A larger frame is first charged to a budget, and then its memory is reserved as a whole. Reserved
+// memory is committed only when bytes arrive, so a peer that announces 100 MB and sends nothing
+// occupies a part of the budget and no memory.
 //
-// A frame that occupies bytes of a budget waits only for its peer, at most Options.Stall for a step
-// and limited by largePace, or for an append. It never waits for more bytes of a budget, so two
-// frames cannot deadlock.
+// A frame that occupies bytes of a budget waits only for an append, or for its peer: at most
+// Options.Stall per step, and limited by largePace. It never waits for more bytes of a budget, so
+// two frames cannot deadlock.
 func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int) error {
 	buf, release, err := c.frameBuffer(ctx, n)
 	if err != nil {
@@ -170,8 +170,8 @@ func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int)
 	return nil
 }
 
-// frameBuffer returns a buffer of n bytes. The function release releases the buffer, and its bytes
-// of a budget if it occupies any.
+// frameBuffer returns a buffer of n bytes. Function release releases the buffer and, if it occupies
+// bytes of a budget, those bytes.
 func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, release func(),
 	err error) {
 	if n <= aheadBytesMax {
@@ -181,8 +181,8 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, releas
 	if n <= largeBytes {
 		return c.mediumBuffer(ctx, n)
 	}
-	// A frame larger than the whole budget is charged the whole budget, since acquire would never
-	// return for more.
+	// A frame that is larger than the whole budget is charged the whole budget, because acquire would
+	// never return for more.
 	charged := min(int64(n), c.server.opts.LargeBytesMax)
 	if err := c.server.large.acquire(ctx, charged); err != nil {
 		return nil, nil, err

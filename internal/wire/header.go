@@ -7,11 +7,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// prefixBytes is the size of the fields with which the request header begins in every version: API
-// key, API version and correlation id.
+// prefixBytes is the size of the fields at the beginning of every version of the request header:
+// API key, API version and correlation id.
 const prefixBytes = 8
 
-// errBadHeader is the error for a header that ends early or contains a wrong length.
+// errBadHeader is the error for a header that ends early or contains an invalid length.
 var errBadHeader = errors.New("malformed request header")
 
 type prefix struct {
@@ -46,8 +46,8 @@ func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, 
 }
 
 // SkipTags skips a section of tagged fields, and stops at the end of the bytes. In contrast,
-// kmsg.SkipTags repeats its loop as often as the section's count says: six bytes with the count
-// 2^32-1 occupy it for half a minute.
+// kmsg.SkipTags loops as often as the section's count says. Six bytes with the count 2^32-1 would
+// occupy it for half a minute.
 func SkipTags(r *kbin.Reader) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		r.Uvarint() // tag

@@ -15,7 +15,8 @@ import (
 )
 
 // TestQuirk17InvalidFramesCloseTheConnection checks that a frame with an invalid size or API key
-// closes the connection, and that the log says why. For HTTP and TLS the log names the protocol.
+// closes the connection, and that the log contains the reason. For HTTP and TLS, the log names the
+// protocol.
 func TestQuirk17InvalidFramesCloseTheConnection(t *testing.T) {
 	withKey := func(size int32, key int16) []byte {
 		b := kbin.AppendInt32(nil, size)
@@ -152,7 +153,7 @@ func FuzzFrames(f *testing.F) {
 			}
 			taken += 4 + prefixBytes + len(frame.rest)
 			frame.release()
-			c.idle <- struct{}{} // as if the request was answered
+			c.idle <- struct{}{} // as if the request had its reply
 		}
 		if taken > len(stream) {
 			t.Errorf("got frames of %d bytes, want at most the %d bytes sent", taken, len(stream))

@@ -16,15 +16,15 @@ import (
 	"heartwood.dev/heartwood/test/kit/output"
 )
 
-// The API keys that testHandler serves, with what it does for each.
+// The API keys that testHandler supports, with its action for each of them.
 const (
-	keyEcho   = 1 // answers with the body of the request
-	keyWait   = 2 // waits until its ctx ends, then answers
+	keyEcho   = 1 // replies with the request's body
+	keyWait   = 2 // waits until its ctx ends, then replies
 	keySilent = 3 // sends no response
 	keyFail   = 4 // returns an error, which closes the connection
-	keyFiles  = 5 // answers with testHandler.chunks
-	keyDrop   = 6 // releases its body, waits until its ctx ends, then answers
-	keyBehind = 7 // waits until the next request has arrived, then answers
+	keyFiles  = 5 // replies with testHandler.chunks
+	keyDrop   = 6 // releases its body, waits until its ctx ends, then replies
+	keyBehind = 7 // waits until the next request has arrived, then replies
 )
 
 // flexibleFrom is the first flexible version of every API of testHandler.
@@ -34,8 +34,8 @@ const flexibleFrom = 2
 type testHandler struct {
 	frameMax int
 	chunks   []Chunk
-	waiting  chan struct{} // signal that a request begins to wait
-	released chan struct{} // signal that a reply is released
+	waiting  chan struct{} // signals that a request begins to wait
+	released chan struct{} // signals that a reply is released
 	got      chan Request  // each request, with a copy of its body
 }
 
@@ -101,7 +101,8 @@ type testServer struct {
 	log      output.Buffer
 }
 
-// lengthen sets the times that a test has not set. A slow machine must not exceed them.
+// lengthen sets long times for options that a test has not set, so that a slow machine does not
+// exceed them.
 func lengthen(o *Options) {
 	o.Stall, o.Drain = defaulted(o.Stall, time.Hour), defaulted(o.Drain, time.Hour)
 	o.Idle, o.Linger = defaulted(o.Idle, time.Hour), defaulted(o.Linger, time.Hour)
@@ -166,7 +167,7 @@ func (c *client) send(raw []byte) {
 	}
 }
 
-// reply reads one response frame. It returns the correlation id and the bytes behind the id.
+// reply reads one response frame. It returns the correlation id and the bytes after it.
 func (c *client) reply() (int32, []byte) {
 	c.t.Helper()
 	var size [4]byte
@@ -197,7 +198,7 @@ func request(key, version int16, correlation int32, body []byte) []byte {
 	id := "tester"
 	b = kbin.AppendNullableString(b, &id)
 	if version >= flexibleFrom {
-		b = append(b, 1, 7, 2, 'x', 'y') // one tagged field, which is unknown: tag 7, two bytes
+		b = append(b, 1, 7, 2, 'x', 'y') // one unknown tagged field: tag 7, two bytes
 	}
 	b = append(b, body...)
 	return append(kbin.AppendInt32(nil, int32(len(b))), b...)

@@ -45,7 +45,7 @@ func TestPeerAddressesAreNormalized(t *testing.T) {
 	}
 }
 
-// addressed is a connection that has only a remote address.
+// addressed is a connection of which only the remote address can be used.
 type addressed struct {
 	net.Conn
 	addr net.Addr
