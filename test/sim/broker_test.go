@@ -40,6 +40,8 @@ type exit struct {
 	lostUnsynced bool // true if unsynced records are lost
 	lostAll      bool
 	graceful     bool
+	// synced is the offset below which the process had certainly synced all records, by topic.
+	synced map[string]int64
 }
 
 // liveBroker is a broker process with one broker epoch.
@@ -88,7 +90,9 @@ func (b *broker) replaceDisk() {
 func (b *broker) start() {
 	watcher := newLogWatcher(b, b.w.logger.Handler())
 	logger := slog.New(watcher).With("broker", b.id)
-	store, err := logstore.Open(logstore.Options{FS: b.disk, Dir: "/data", Logger: logger,
+	fails := b.w.power.fails.Load()
+	store, err := logstore.Open(logstore.Options{FS: brokerDisk{b.disk, b.w.power},
+		Dir: "/data", Logger: logger,
 		FlushInterval: b.w.profile.flushInterval, RetentionInterval: retentionInterval})
 	if err != nil {
 		b.w.fail("broker %d failed to start: %v", b.id, err)
@@ -123,6 +127,7 @@ func (b *broker) start() {
 		l.wire = l.listen(logger)
 	}
 	b.live.Store(l)
+	l.dead.Store(b.w.power.fails.Load() != fails) // the power has failed during the start
 	l.applying.Add(1)
 	b.w.spawn(func() {
 		defer l.applying.Done()

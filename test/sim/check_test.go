@@ -54,6 +54,7 @@ func (t *partitionModel) applyReset(l *liveBroker, log *logstore.Log) {
 		return
 	}
 	t.count.discarded++
+	delete(t.observed, l) // what it copies now is not synced yet
 	if until := t.verified[l]; until != nil && until.log == log {
 		until.to = min(until.to, max(log.HighWatermark(), log.LogStart()))
 	}
@@ -93,7 +94,13 @@ func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State,
 		o.w.fail("%s: broker %d failed to read [%d, %d): %v", t.name, l.id, from, end, err)
 		return 0
 	}
+	t.observe(l, log)
 	for _, f := range records {
+		if t.isLost(f, log.LeaderEpoch()) {
+			o.w.fail("%s: broker %d, whose log is in epoch %d, has the lost record %+v: %+v", t.name, l.id,
+				log.LeaderEpoch(), f, t.losses)
+			return 0
+		}
 		key := [2]int64{f.offset, int64(f.epoch)}
 		if had, ok := t.written[key]; ok && had != f {
 			o.w.fail("%s: broker %d has %+v, another broker had %+v", t.name, l.id, f, had)

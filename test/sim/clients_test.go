@@ -277,6 +277,7 @@ func (c *client) send(l *liveBroker, t *topic, batches []*batch) {
 		produced = append(produced, l.set.Append(replica.AcksAll, []replica.ProducePartition{
 			{ID: t.partitionID(), Topic: t.id, Batch: slices.Clone(b.bytes)},
 		}))
+		c.w.power.pause() // the log may be synced between two batches
 	}
 	var acked []*batch
 	for i, p := range produced {

@@ -66,6 +66,20 @@
 //     any other acknowledged record.
 //   - The history of each key is linearizable as that of a register (checked by porcupine).
 //
+// In one of four runs (in all runs with flag -sim.power) all brokers, and the parent process, share
+// a power supply, which fails at one moment (power_test.go): between two moments of simulated time,
+// or within an operation of one disk while other goroutines run. Each disk loses what was not
+// synced, or some of it. Sometimes the power cut also destroys the disk of one broker, if each
+// partition has another in-sync replica. The following then holds (loss_test.go):
+//
+//   - Under durability Fsync all other invariants hold: no acknowledged record is lost.
+//   - Under durability Replicated the new leader has all records that it had for longer than the
+//     interval of the flush. All invariants hold for the records below its log end.
+//   - No lost record returns: no log in the new leader epoch contains one.
+//   - A consumer that has read a lost record is notified before it reads another record with the
+//     same or a later offset. No offset below the loss has another record than before.
+//   - A leader is elected without a person, unless an in-sync replica has lost synced records.
+//
 // Clients produce with acks=all and acks=1, repeat acknowledged batches, read from the leader and
 // from followers (KIP-392), and delete records. Records expire by time and by size. Transactions
 // are written directly to the leaders' logs, except in TestExactlyOnce. There all brokers have

@@ -38,7 +38,7 @@ func (w *world) randomDuration(low, high time.Duration) time.Duration {
 // injectFault injects one fault, and schedules its end.
 func (w *world) injectFault() {
 	b, other := w.randomBroker(), w.randomBroker()
-	switch w.random.IntN(29) {
+	switch w.random.IntN(31) {
 	case 0, 1, 2:
 		w.kill(b)
 	case 3, 4:
@@ -83,6 +83,8 @@ func (w *world) injectFault() {
 		w.stopAPIServer()
 	case 26, 27, 28:
 		w.damageLog(b)
+	case 29, 30:
+		w.cutSharedPower()
 	case 24, 25:
 		outgoing := w.random.IntN(2) == 0
 		for _, o := range w.members() {
@@ -264,7 +266,7 @@ func (b *broker) loseUnsynced() {
 
 // replaceDisk ends a broker's process and replaces its disk with an empty one.
 func (w *world) replaceDisk(b *broker) {
-	if l := b.live.Load(); l != nil && w.mayLoseData(b) {
+	if l := b.live.Load(); l != nil && w.mayLoseSynced(b) {
 		w.tracef("broker %d gets an empty disk", b.id)
 		w.endProcess(l, exit{lostAll: true}, w.downtime())
 		b.replaceDisk()
@@ -291,10 +293,16 @@ func (w *world) mayLoseData(b *broker) bool {
 	return true
 }
 
+// mayLoseSynced reports whether a broker may lose synced data. If the power of all brokers may
+// fail, the other replicas may lose the end of their logs as well.
+func (w *world) mayLoseSynced(b *broker) bool {
+	return w.profile.allowLoss || !w.profile.sharedPower && w.mayLoseData(b)
+}
+
 // endProcess ends a process at once, and starts another one after a while. The control plane
 // detects the exit either at once or when the Lease expires.
 func (w *world) endProcess(l *liveBroker, e exit, downtime time.Duration) {
-	e.epoch = l.epoch.Load()
+	e.epoch, e.synced = l.epoch.Load(), w.oracle.syncedByTopic(l)
 	l.broker.exited(e)
 	l.broker.stopping = false
 	l.kill()

@@ -49,6 +49,7 @@ func (w *world) endFaults() {
 		clear(w.net.paused)
 		clear(w.net.delays)
 	})
+	w.power.disarm()
 	w.restartBrokers()
 	if w.parent != nil {
 		if live := w.parent.live.Load(); live != nil {
@@ -78,7 +79,12 @@ func (w *world) restartBrokers() {
 // acceptDataLoss accepts data loss for the partitions without a leader.
 func (w *world) acceptDataLoss() {
 	if slices.ContainsFunc(w.meta.topics, func(t *topic) bool {
-		return w.meta.recorded(t.name).Leader == metadata.NoBroker
+		p := w.meta.recorded(t.name)
+		if p.Leader == metadata.NoBroker && !w.mustAwaitConsent(p) {
+			w.fail("%s: no leader is elected although no in-sync replica has lost synced records: %+v",
+				t.name, p)
+		}
+		return p.Leader == metadata.NoBroker
 	}) {
 		w.tracef("data loss is accepted")
 		w.meta.acceptLoss.Store(true)

@@ -64,6 +64,13 @@ func (t *logWatcher) Handle(ctx context.Context, record slog.Record) error {
 	return t.Handler.Handle(ctx, record)
 }
 
+// hasReset reports whether the next call of takeReset will return true.
+func (t *logWatcher) hasReset(topic string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.discarded[topic]
+}
+
 // takeReset reports whether a topic's log was discarded since the last call.
 func (t *logWatcher) takeReset(topic string) bool {
 	t.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // copy. If the broker runs, it is killed first. If the broker has stopped gracefully, its disk also
 // shows that nothing should be missing.
 func (w *world) damageLog(b *broker) {
-	if b.stopping || !w.mayLoseData(b) {
+	if b.stopping || !w.mayLoseSynced(b) {
 		return
 	}
 	t, disk := w.randomTopic(), b.disk.KillClone()

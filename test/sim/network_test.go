@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -23,6 +24,7 @@ var (
 // lost while the nodes are disconnected.
 type network struct {
 	seed    uint64
+	fast    bool // half of the messages take no time, unless they are delayed
 	mu      sync.Mutex
 	cut     map[[2]int32]int // number of faults that disconnect two nodes
 	paused  map[int32]int    // number of faults that pause a node
@@ -96,8 +98,10 @@ func (n *network) state(from, to int32) (cut, paused bool, delay time.Duration,
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// Without a fault, a message takes 0.1 to 2 ms.
-	delay = n.delays[from] + n.delays[to] + 100*time.Microsecond +
-		time.Duration(n.nextRandom(from, to))*30*time.Nanosecond
+	delay = n.delays[from] + n.delays[to]
+	if random := n.nextRandom(from, to); !n.fast || random%2 == 0 {
+		delay += 100*time.Microsecond + time.Duration(random)*30*time.Nanosecond
+	}
 	return n.cut[[2]int32{from, to}] > 0, n.paused[from]+n.paused[to] > 0, delay, n.changed
 }
 
@@ -106,7 +110,9 @@ func (n *network) state(from, to int32) (cut, paused bool, delay time.Duration,
 // again, or when ctx ends.
 func (n *network) send(ctx context.Context, from, to int32) error {
 	_, _, delay, _ := n.state(from, to)
-	if err := sleep(ctx, delay); err != nil {
+	if delay == 0 {
+		runtime.Gosched()
+	} else if err := sleep(ctx, delay); err != nil {
 		return err
 	}
 	for lost := false; ; {

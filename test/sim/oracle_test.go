@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -45,8 +46,13 @@ type partitionModel struct {
 	verified map[*liveBroker]*verifiedUpTo // the verified part of each broker's log
 	// lossEpoch is the leader epoch of the last election with an accepted loss of acknowledged
 	// records. Logs that contain neither this epoch nor a later one are not checked.
-	lossEpoch       int32
-	lostRecords     bool     // true after an election with an accepted loss
+	lossEpoch   int32
+	lostRecords bool   // true after an election with an accepted loss
+	losses      []loss // the losses of these elections
+	// survivors maps an offset to the committed record that remains there after a loss, although
+	// the cleaner may have removed it.
+	survivors       map[int64]logRecord
+	observed        map[*liveBroker][]observation
 	deletedTo       int64    // offset below which clients have requested the deletion of all records
 	expiredTo       int64    // offset below which retention has deleted all records on some broker
 	confirmedDelete deletion // deletion whose confirmation clients have received
@@ -75,6 +81,7 @@ type tally struct {
 	// Numbers of brokers that were added, drained, or lost permanently.
 	added, drained, lost int
 	damaged              int // number of damaged logs
+	sharedCuts           int // number of power cuts of all brokers
 	// Numbers of committed and aborted transactions, and of records that read_committed consumers have
 	// read.
 	committed, aborted, readCommitted int
@@ -106,6 +113,7 @@ func (t *tally) add(o tally) {
 	t.drained += o.drained
 	t.lost += o.lost
 	t.damaged += o.damaged
+	t.sharedCuts += o.sharedCuts
 	t.overWire += o.overWire
 	t.withParent += o.withParent
 	t.parentEnds += o.parentEnds
@@ -126,7 +134,7 @@ func (t *tally) reaches(runs int) bool {
 	counts := []int{
 		t.unclean, t.duplicates, t.cleaned, t.deleted, t.deletesConfirmed, t.expired,
 		t.fromFollowers, t.repeated, t.discarded,
-		t.added, t.drained, t.lost, t.damaged, t.committed, t.aborted,
+		t.added, t.drained, t.lost, t.damaged, t.sharedCuts, t.committed, t.aborted,
 		t.readCommitted, t.overWire, t.withParent, t.parentEnds, t.late,
 	}
 	if t.withParent < runs {
@@ -151,7 +159,9 @@ func newOracle(w *world) *oracle { return &oracle{w: w} }
 
 func (o *oracle) add(t *topic) {
 	model := &partitionModel{topic: t, leaders: map[int32][2]int64{}, appended: map[[2]int64]bool{},
-		transactions: map[[2]int64]*transaction{}}
+		sequences: map[[2]int64]int64{}, starts: map[int32]int64{},
+		transactions: map[[2]int64]*transaction{}, committed: map[int64]logRecord{},
+		observed: map[*liveBroker][]observation{}}
 	model.forget(0)
 	o.mu.models = append(o.mu.models, model)
 }
@@ -171,22 +181,35 @@ func (o *oracle) tally() (sum tally) {
 }
 
 // forget removes the committed records at or above an offset. In a compacted topic, it also removes
-// all earlier records of their keys, because the cleaner may have removed these as superseded.
+// all earlier records of their keys, because the cleaner may have removed these as superseded. They
+// become survivors: they need not exist, but no other record may have their offsets. A record that
+// a log contained may have been committed for a moment between two checks.
 func (t *partitionModel) forget(from int64) {
 	lost := map[string]bool{}
 	for offset, f := range t.committed {
 		lost[f.key] = lost[f.key] || t.settings.Compact && offset >= from
 	}
+	for key, f := range t.written {
+		lost[f.key] = lost[f.key] || t.settings.Compact && key[0] >= from
+	}
+	survivors := map[int64]logRecord{}
+	for offset, f := range t.survivors {
+		if offset < from {
+			survivors[offset] = f
+		}
+	}
 	for offset, f := range t.committed {
+		if offset < from && lost[f.key] {
+			survivors[offset] = f
+		}
 		if offset >= from || lost[f.key] {
 			delete(t.committed, offset)
 		}
 	}
-	if t.committed == nil {
-		t.committed = map[int64]logRecord{}
-	}
-	t.written, t.sequences, t.starts = map[[2]int64]logRecord{}, map[[2]int64]int64{},
-		map[int32]int64{}
+	isLost := func(_ [2]int64, offset int64) bool { return offset >= from }
+	maps.DeleteFunc(t.sequences, isLost)
+	maps.DeleteFunc(t.starts, func(_ int32, start int64) bool { return start >= from })
+	t.survivors, t.written = survivors, map[[2]int64]logRecord{}
 	t.reported, t.verified = map[int32]ends{}, map[*liveBroker]*verifiedUpTo{}
 }
 
@@ -277,7 +300,16 @@ func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Parti
 	}
 	o.w.tracef("%s: records from %d on may be lost", t.name, from)
 	t.lossEpoch, t.lostRecords = next.LeaderEpoch, true
-	t.count.losses++
+	if t.count.losses++; from > 0 {
+		o.checkBound(t, elected, *own, from)
+	} else {
+		t.losses = nil // the leader may have records that were lost earlier
+	}
+	t.losses = append(t.losses, loss{next.LeaderEpoch, from, from > 0})
+	if t.settings.Fsync && o.w.profile.sharedPower && !o.w.profile.allowLoss &&
+		!o.w.allDestroyed(before.ISR) {
+		o.w.fail("%s: broker %d is elected without records that were synced", t.name, next.Leader)
+	}
 	t.forget(from)
 }
 
@@ -286,6 +318,11 @@ func (t *topic) partitionID() replica.PartitionID { return replica.PartitionID{T
 // commit processes a record below a high watermark. From now on, the record must not change.
 func (o *oracle) commit(t *partitionModel, f logRecord, by int32, how string) {
 	had, ok := t.committed[f.offset]
+	if !ok {
+		if survivor, kept := t.survivors[f.offset]; kept && survivor != f {
+			had, ok = survivor, true
+		}
+	}
 	if ok && had != f {
 		o.w.fail("%s: offset %d: broker %d %s %+v; the committed record is %+v", t.name, f.offset, by, how, f,
 			had)

@@ -81,7 +81,7 @@ func (c *client) poll(t *topic, wait time.Duration) {
 		// divergence although no record was lost (ADR 0186).
 		mayDiverge := result.Diverging != nil && t.settings.Compact &&
 			c.w.meta.recorded(t.name).UnprovenEpoch > tail.epoch
-		if !c.w.oracle.lostRecords(t.name) && !mayDiverge && !dead {
+		if !c.w.oracle.mayLack(t.name, tail.offset) && !mayDiverge && !dead {
 			c.w.fail(
 				"%s: broker %d with log [%d, %d), high watermark %d, lacks what a consumer read up to %d, epoch %d: %v, %v",
 				t.name,
@@ -109,6 +109,7 @@ func (c *client) poll(t *topic, wait time.Duration) {
 	for len(records) > 0 && records[0].offset < tail.offset {
 		records = records[1:]
 	}
+	c.w.oracle.checkContinues(l, t.name, tail.offset, tail.epoch)
 	c.w.oracle.consumed(l, t.name, records)
 	if c.w.net.send(ctx, l.id, clients) != nil {
 		return

@@ -180,7 +180,7 @@ func (w *world) losePermanently(b *broker) {
 	if l == nil || int(b.id) >= w.scale.brokers {
 		return
 	}
-	if len(w.staying()) <= w.profile.replicas || !w.mayLoseData(b) {
+	if len(w.staying()) <= w.profile.replicas || !w.mayLoseSynced(b) {
 		return
 	}
 	if w.random.IntN(2) == 0 {

@@ -46,6 +46,8 @@ type profile struct {
 	takeover time.Duration
 	// decideEvery is the interval at which an operator decides even without changes.
 	decideEvery time.Duration
+	// sharedPower is true if the power of all brokers may fail at one moment.
+	sharedPower bool
 	// overWire is true if followers and consumers use Kafka's protocol over connections.
 	overWire bool
 }
@@ -66,6 +68,7 @@ type world struct {
 	net   *network
 	meta  *controlPlane
 	store *objectStore
+	power *power
 	// parent is the process with the local metadata store. If it is nil, the API server has the
 	// metadata.
 	parent    *parent
@@ -119,6 +122,7 @@ func newProfile(random *rand.Rand) profile {
 	p.sets = int32(1 + random.IntN(2))
 	p.takeover = []time.Duration{5 * time.Second, 30 * time.Second}[random.IntN(2)]
 	p.decideEvery = 100 * time.Millisecond
+	p.sharedPower = *powerFlag || random.IntN(4) == 0
 	p.stayOdds, p.fetchBytes = 8, 1<<20
 	if p.lazy = random.IntN(2) == 0; p.lazy {
 		p.stayOdds, p.fetchBytes = 2, 600
@@ -187,7 +191,8 @@ func newWorld(t *testing.T, seed uint64, out io.Writer) *world {
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.meta, w.store = newControlPlane(w), newObjectStore(w)
-	w.oracle = newOracle(w)
+	w.oracle, w.power = newOracle(w), newPower(w)
+	w.net.fast = w.profile.sharedPower
 	w.addTopics()
 	for id := range w.profile.brokers + spareBrokers {
 		w.brokers = append(w.brokers, newBroker(w, int32(id)))
@@ -260,19 +265,25 @@ func (w *world) runFor(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end) && !w.failed(); {
 		time.Sleep(min(time.Until(end), 100*time.Millisecond))
 		progress.Add(1)
-		synctest.Wait()
+		w.settle()
 		w.runDue()
 		w.continueDraining()
-		synctest.Wait()
+		w.settle()
 		w.meta.noticeExpiry()
 		if w.exactlyOnce == nil {
 			w.oracle.check(false)
 		}
 	}
-	synctest.Wait()
+	w.settle()
 	if w.exactlyOnce == nil {
 		w.oracle.check(true)
 	}
+}
+
+// settle waits until all goroutines wait for simulated time, and completes a power cut.
+func (w *world) settle() {
+	synctest.Wait()
+	w.power.endProcesses()
 }
 
 // runDue runs the scheduled actions that are due, and processes completed controlled shutdowns.
