@@ -54,7 +54,7 @@ type addressed struct {
 func (a addressed) RemoteAddr() net.Addr { return a.addr }
 
 // TestMediumFramesShareABudget sends two medium frames that use up the budget. A third medium frame
-// is then read only when one of the two is released, and a small frame is read at once.
+// must then be read only when one of the two is released. A small frame must be read immediately.
 func TestMediumFramesShareABudget(t *testing.T) {
 	const size, budget = 200 << 10, 512 << 10 // two buffers of 256 KiB
 	s := startServer(t, func(o *Options) { o.MediumBytesMax = budget })
@@ -84,9 +84,9 @@ func TestMediumFramesShareABudget(t *testing.T) {
 	}
 }
 
-// TestIncompleteFrameIsClosedUnderContention sends a half medium frame, which uses up the budget,
-// while a whole frame waits for the budget. The incomplete frame is closed after a tenth of
-// Options.Stall, and the whole frame is read.
+// TestIncompleteFrameIsClosedUnderContention sends half of a medium frame, which uses up the
+// budget, while a complete frame waits for the budget. The connection with the incomplete frame
+// must be closed after a tenth of Options.Stall, and the complete frame must be read.
 func TestIncompleteFrameIsClosedUnderContention(t *testing.T) {
 	const size = 200 << 10
 	s := startServer(t, func(o *Options) { o.MediumBytesMax, o.Stall = 256<<10, 30*time.Second })

@@ -13,9 +13,9 @@ import (
 )
 
 // TestInvalidRequestDoesNotResetTheConnection pipelines a request that waits for the next one, an
-// invalid request, and many more bytes. The first request must be answered before the connection is
-// closed. The connection must end with FIN and not with RST, which could destroy the reply on its
-// way.
+// invalid request, and many more bytes. The first request must get its reply before the connection
+// is closed. The connection must end with FIN and not with RST, because RST could destroy a reply
+// in transit.
 func TestInvalidRequestDoesNotResetTheConnection(t *testing.T) {
 	for name, invalid := range map[string][]byte{
 		"unknown API":            request(99, 0, 2, []byte("unknown")),
@@ -49,8 +49,8 @@ func TestInvalidRequestDoesNotResetTheConnection(t *testing.T) {
 	}
 }
 
-// TestEndlessClientIsNotDrainedForever sends bytes without end after an invalid frame. The server
-// must close the connection after lingerBytesMax; the client's writes then fail.
+// TestEndlessClientIsNotDrainedForever sends endless bytes after an invalid frame. The server must
+// close the connection after lingerBytesMax; the client's writes then fail.
 func TestEndlessClientIsNotDrainedForever(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
@@ -74,7 +74,7 @@ func (h *halfClosed) CloseWrite() error {
 	return nil
 }
 
-// failingHandler refuses every request, with wait after the request has begun to wait.
+// failingHandler refuses every request. With wait, it refuses a request after it has begun to wait.
 type failingHandler struct {
 	*testHandler
 	wait bool
@@ -88,7 +88,7 @@ func (f failingHandler) Handle(ctx context.Context, _ *Request) (Reply, error) {
 }
 
 // TestConnectionLingersOnlyWithOneReader checks that a refused request that has waited closes the
-// connection at once. At that time another goroutine reads from the socket.
+// connection immediately, because another goroutine reads from the socket at that time.
 func TestConnectionLingersOnlyWithOneReader(t *testing.T) {
 	for wait, want := range map[bool]int{false: 1, true: 0} {
 		ours, theirs := net.Pipe()
@@ -112,7 +112,8 @@ func TestConnectionLingersOnlyWithOneReader(t *testing.T) {
 }
 
 // TestFailedAuthenticationLetsTheClientCloseFirst checks that the end of the connection does not
-// follow the reply at once: kafka-python 3.0.12 loses a reply that arrives together with it.
+// immediately follow the reply, because kafka-python 3.0.12 loses a reply that arrives together
+// with the end.
 func TestFailedAuthenticationLetsTheClientCloseFirst(t *testing.T) {
 	ours, theirs := net.Pipe()
 	socket := &halfClosed{Conn: ours}

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The reasons for which a connection is refused or closed. They are the values of the label
-// "reason" of heartwood_broker_connection_rejected_total.
+// The reasons why a connection is refused or closed. They are the values of the label "reason" of
+// heartwood_broker_connection_rejected_total.
 const (
 	rejectConnections = "too_many_connections"
 	rejectAddress     = "too_many_from_address"
@@ -32,21 +32,21 @@ const (
 	rejectUnauthenticatedAddress = "too_many_unauthenticated_from_address"
 )
 
-// durationBuckets cover short requests and long polls. A produce into the page cache takes 0.1 to 1
-// ms; a long poll waits as long as its client allows, by default 0.5 s and at most 5 min. Each
-// bound is 2 to 2.5 times the previous one up to 10 s, which limits the error of a quantile.
+// durationBuckets cover short requests and long polls. A produce request to the page cache takes
+// 0.1 to 1 ms. A long poll waits as long as its client permits, by default 0.5 s and at most 5 min.
+// Up to 10 s, each bound is 2 to 2.5 times the previous one, which limits the error of a quantile.
 var durationBuckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,
 	300,
 }
 
-// metrics contains the metrics of one server. The servers of all listeners that use the same
-// registry share duration, errors and inFlight.
+// metrics contains one server's metrics. The servers of all listeners that use the same registry
+// share duration, errors and inFlight.
 type metrics struct {
 	duration    *prometheus.HistogramVec // duration in seconds, by API
 	errors      *prometheus.CounterVec   // responses by API and Kafka error
 	inFlight    prometheus.Gauge
-	connections prometheus.Gauge // open connections of this listener
+	connections prometheus.Gauge // open connections on this listener
 	// refused and closed connections, by listener and reject constant
 	rejections *prometheus.CounterVec
 	listener   string // value of the label "listener"
@@ -79,8 +79,8 @@ func newMetrics(registry prometheus.Registerer, listener string, mechanisms []st
 		Name: "heartwood_broker_connection_rejected_total",
 		Help: "Connections refused, or closed because of an invalid request.",
 	}, []string{"listener", "reason"}))
-	// The series of every reason is created with the value 0. If a series appeared with its first
-	// event, rate() would not include this event.
+	// Create the series for every reason with value 0. If a series appeared with its first event,
+	// rate() would not include that event.
 	for _, reason := range []string{rejectConnections, rejectAddress, rejectTooLarge,
 		rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS, rejectPlain,
 		rejectHandshake, rejectUnauthenticated, rejectExpired, rejectRevoked, rejectNoKeys,
@@ -100,8 +100,8 @@ func newMetrics(registry prometheus.Registerer, listener string, mechanisms []st
 	return m
 }
 
-// register adds a collector to a registry and returns it. If another listener has added the same
-// collector before, register returns that collector.
+// register adds a collector to a registry and returns it. If another listener has already added the
+// same collector, register returns that collector.
 func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
 	if registry == nil {
 		return c
@@ -114,7 +114,7 @@ func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
 		}
 	}
 	if err != nil {
-		panic(err) // two different metrics have the same name: a programming error
+		panic(err) // two different metrics have the same name: a bug
 	}
 	return c
 }
@@ -141,9 +141,9 @@ func (m *metrics) observe(api string, d time.Duration) {
 // Kafka error.
 func (m *metrics) failed(api, name string) { m.errors.WithLabelValues(api, name).Inc() }
 
-// rejected updates the metric for a connection that was refused or closed. Parameter reason is one
-// of the reject constants, and never a text from a peer: a peer could create any number of series
-// with it.
+// rejected updates the metric for a connection that was refused or closed. Parameter reason must be
+// one of the reject constants and never a text from a peer, because a peer could create any number
+// of series with it.
 func (m *metrics) rejected(reason string) { m.rejections.WithLabelValues(m.listener, reason).Inc() }
 
 // keyNumber is the default of Options.APIName. It returns the number as text.

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// namedTokens accepts the tokens alice and bob for half an hour. Token later needs keys that are
-// not known yet.
+// namedTokens accepts the tokens alice and bob for half an hour. The token later needs keys that
+// are not known yet.
 type namedTokens struct{}
 
 func (namedTokens) Verify(now time.Time, token string) (sasl.Identity, error) {
@@ -25,7 +25,8 @@ func (namedTokens) Verify(now time.Time, token string) (sasl.Identity, error) {
 	return sasl.Identity{}, errors.New("signature of the token is invalid")
 }
 
-// tokenSecurity is a listener without TLS on which clients authenticate by tokens or passwords.
+// tokenSecurity returns the security of a listener without TLS on which clients authenticate with
+// tokens or passwords.
 func tokenSecurity(t *testing.T) Security {
 	security := scramSecurity(t)
 	options := *security.SASL()
@@ -35,7 +36,7 @@ func tokenSecurity(t *testing.T) Security {
 	return security
 }
 
-// bearer authenticates by a token and returns the first response.
+// bearer authenticates with a token and returns the first response.
 func (c *client) bearer(token string) authenticated {
 	c.t.Helper()
 	if code := c.handshake(1, sasl.OAuthBearer); code != 0 {
@@ -44,8 +45,8 @@ func (c *client) bearer(token string) authenticated {
 	return c.authenticate("n,,\x01auth=Bearer " + token + "\x01\x01")
 }
 
-// Trap 7: a session ends with its token (KIP-368). The client may authenticate again by another
-// token of the same principal, but not as another principal or by another mechanism.
+// Trap 7: a session ends when its token expires (KIP-368). The client may authenticate again with
+// another token for the same principal, but not as another principal or with another mechanism.
 func TestTrap7SessionOfATokenIsExtendedByItsPrincipalOnly(t *testing.T) {
 	s := startSecure(t, tokenSecurity(t))
 	start := func() *client {
@@ -66,7 +67,7 @@ func TestTrap7SessionOfATokenIsExtendedByItsPrincipalOnly(t *testing.T) {
 		got.lifetime != (30*time.Minute).Milliseconds() {
 		t.Fatalf("re-authentication: %+v", got)
 	}
-	s.echo(c) // the session begins after the response
+	s.echo(c) // the session starts after the response
 	s.age(2 * time.Minute)
 	s.echo(c)
 	s.age(29 * time.Minute)
@@ -85,7 +86,8 @@ func TestTrap7SessionOfATokenIsExtendedByItsPrincipalOnly(t *testing.T) {
 	c.wantClosed()
 }
 
-// TestTokenFailureIsAnsweredTwice: RFC 7628 requires a response with the error before the failure.
+// TestTokenFailureIsAnsweredTwice checks that the server sends a response with the error before the
+// authentication fails, as RFC 7628 requires.
 func TestTokenFailureIsAnsweredTwice(t *testing.T) {
 	s := startSecure(t, tokenSecurity(t))
 	c := s.dial()
@@ -103,8 +105,9 @@ func TestTokenFailureIsAnsweredTwice(t *testing.T) {
 	}
 }
 
-// TestUnknownKeysCloseTheConnection: clients take a response with an error for final, and connect
-// again after a disconnection. It does not count as a failure of the address.
+// TestUnknownKeysCloseTheConnection checks that the connection is closed if the keys are not known
+// yet. Clients would treat an error response as final, but reconnect after a disconnection. This
+// must not count as a failure of the address.
 func TestUnknownKeysCloseTheConnection(t *testing.T) {
 	s := startSecure(t, tokenSecurity(t))
 	for range failuresMax + 5 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// tlsRecordHandshake is the first byte of a TLS connection. A frame of the Kafka protocol begins
-// with its size, whose first byte is 0 for every accepted size below 16 MiB.
+// tlsRecordHandshake is the first byte of a TLS connection. A Kafka frame begins with its size,
+// whose first byte is 0 for every accepted size below 16 MiB.
 const tlsRecordHandshake = 0x16
 
 // startedConn is a connection whose first bytes have already been read.
@@ -28,8 +28,8 @@ func (s *startedConn) Read(b []byte) (int, error) {
 	return s.Conn.Read(b)
 }
 
-// optionalTLS performs the TLS handshake, unless the client sends its first request without TLS.
-// The session of such a client is anonymous.
+// optionalTLS performs the TLS handshake, unless the client sends its first request without TLS. In
+// that case the client's session is anonymous.
 func (c *connection) optionalTLS(ctx context.Context, deadline time.Time) error {
 	c.deadline(ctx, deadline)
 	start := make([]byte, 1)

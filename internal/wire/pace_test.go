@@ -24,9 +24,9 @@ func writeAtPace(conn net.Conn, frame []byte, size int, pause time.Duration) {
 	_ = conn.Close()
 }
 
-// TestSlowFramesAreReadAndStalledOnesClosed sends large frames at different rates, with no other
-// frame waiting. A frame is read if 1 MiB arrives within each Options.Stall, however long the whole
-// frame takes. At a lower rate the connection is closed.
+// TestSlowFramesAreReadAndStalledOnesClosed sends large frames at different rates while no other
+// frame waits. A frame must be read if 1 MiB arrives within each Options.Stall, however long the
+// whole frame takes. At a lower rate, the connection must be closed.
 func TestSlowFramesAreReadAndStalledOnesClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		piece int
@@ -66,8 +66,8 @@ func TestSlowFramesAreReadAndStalledOnesClosed(t *testing.T) {
 }
 
 // TestSlowFramesAreClosedUnderContention tests largePace. Three frames of 9 MiB arrive at 1 MiB in
-// 20 s, and a frame of 2 MiB waits behind them for the budget. Each of the three is rejected in
-// turn, and the frame of 2 MiB is read.
+// 20 s, and a frame of 2 MiB waits for the budget behind them. Each of the three must be rejected
+// in turn, and the frame of 2 MiB must be read.
 func TestSlowFramesAreClosedUnderContention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Handler: newTestHandler(), LargeBytesMax: 10 << 20})
@@ -101,26 +101,27 @@ func TestSlowFramesAreClosedUnderContention(t *testing.T) {
 		if err := read(body[:2<<20], 2<<20); err != nil {
 			t.Errorf("small frame: %v", err)
 		}
-		// A frame of 9 MiB is rejected after 30 s, plus one second for each MiB, plus the step of
-		// 20 s that was in progress.
+		// A frame of 9 MiB is rejected after 30 s, plus one second per MiB, plus the 20 s of the step in
+		// progress.
 		if took := time.Since(begin); took > 3*(30+9+20)*time.Second+20*time.Second {
 			t.Errorf("the small frame waited %v, want at most 3 times 59 s and 20 s", took)
 		}
 	})
 }
 
-// TestLargeFramesAreNotReadAhead sends a frame of 64 MiB behind a request that waits. The frame is
-// not read and not charged to the budget. Frames on another connection are read and answered.
+// TestLargeFramesAreNotReadAhead sends a frame of 64 MiB behind a waiting request. The frame must
+// be neither read nor charged to the budget. Frames on another connection must be read and get
+// replies.
 func TestLargeFramesAreNotReadAhead(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
 	c.send(request(keyWait, 0, 1, nil))
 	<-s.handler.waiting
-	// more than fits into the buffers of the sockets
+	// more than fits into the sockets' buffers
 	go func() { _, _ = c.Write(request(keyEcho, 0, 2, make([]byte, 64<<20))) }()
 	other := s.dial()
 	other.send(request(keyEcho, 0, 3, make([]byte, 2<<20)))
-	other.send(request(keyEcho, 0, 4, nil)) // answered after request 3
+	other.send(request(keyEcho, 0, 4, nil)) // gets its reply after request 3
 	for _, want := range []int32{3, 4} {
 		if id, _ := other.reply(); id != want {
 			t.Errorf("got a reply to request %d, want %d", id, want)
@@ -138,7 +139,8 @@ func TestLargeFramesAreNotReadAhead(t *testing.T) {
 }
 
 // TestReleasedRequestHoldsNoBudget sends many requests that release their bodies and then wait.
-// Together they exceed the budget, and each can be read, because a released body is not charged.
+// Together they exceed the budget, but all of them must be read, because a released body is not
+// charged.
 func TestReleasedRequestHoldsNoBudget(t *testing.T) {
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = 3 << 20 })
 	const requests = 20
@@ -152,8 +154,8 @@ func TestReleasedRequestHoldsNoBudget(t *testing.T) {
 	s.large.Release(s.opts.LargeBytesMax)
 }
 
-// copyMeter is a connection that notes the largest number of copied bytes that the sender had at
-// any write.
+// copyMeter is a connection that records the maximum number of copied bytes that the sender held
+// during any write.
 type copyMeter struct {
 	net.Conn
 	sender *sender
@@ -167,7 +169,7 @@ func (h *copyMeter) Write(p []byte) (int, error) {
 }
 
 // TestManySmallRangesAreWrittenInSteps sends a thousand small file ranges, as in a fetch of many
-// partitions. The sender must never have much more than gatherBytesMax copied bytes.
+// partitions. The sender must never hold much more than gatherBytesMax copied bytes.
 func TestManySmallRangesAreWrittenInSteps(t *testing.T) {
 	file, content := fileOf(t, vfs.NewMem(), copyBytesMax)
 	var reply Reply

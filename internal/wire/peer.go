@@ -15,15 +15,14 @@ import (
 )
 
 const (
-	// peerResponseMax limits the size of a response, in bytes. A fetch response may exceed the
+	// peerResponseMax limits the size of a response, in bytes. A fetch response can exceed the
 	// requested size, because its first batch is always returned whole.
 	peerResponseMax = 128 << 20
 	// peerStall limits the time for each step of sending a request, and of reading a response whose
 	// size has arrived.
 	peerStall = 30 * time.Second
-	// peerLinger replaces peerStall once the context of Do is cancelled. It is long enough to
-	// finish reading a response that is arriving, and short enough not to wait for a peer that
-	// hangs.
+	// peerLinger replaces peerStall when the context of Do is canceled. It is long enough to finish
+	// reading a response that is arriving, and short enough not to wait for a peer that hangs.
 	peerLinger = time.Second
 	// interruptTimeout limits the time for sending an interrupting request. Peer.mu is held during
 	// this time.
@@ -35,7 +34,7 @@ const (
 var errBadResponse = errors.New("malformed response")
 
 // Peer is a connection to another broker. One goroutine calls Do, which sends one request at a
-// time. Other goroutines may end its wait with Interrupt. After an error the Peer must be closed.
+// time. Other goroutines can end its wait with Interrupt. After an error, the Peer must be closed.
 type Peer struct {
 	socket   net.Conn
 	clientID string
@@ -43,16 +42,16 @@ type Peer struct {
 	in       []byte // buffer for responses; reused if it is not larger than peerKeep
 
 	// mu guards the fields that Interrupt and Do share. It is held while an interrupting request is
-	// written. This takes little time: the request has about twenty bytes, and the peer has already
-	// read the request before it.
+	// written. This takes little time, because the request has about twenty bytes and the peer has
+	// already read the request before it.
 	mu struct {
 		sync.Mutex
 		correlation int32
-		waiting     bool  // Do waits for the response to a request that it has sent
-		interrupted bool  // an interrupting request was sent while Do waits for it
-		pending     *Call // interrupting request to send after the next request of Do
-		// unanswered contains the correlation ids of interrupting requests whose response was not
-		// read yet. There is rarely more than one, and never more than two.
+		waiting     bool  // true while Do waits for the response to a request
+		interrupted bool  // true if an interrupting request was sent while Do waits
+		pending     *Call // interrupting request to send after Do's next request
+		// unanswered contains the correlation ids of interrupting requests whose responses have not been
+		// read yet. There is rarely more than one id, and there are never more than two.
 		unanswered []int32
 	}
 }
@@ -60,7 +59,7 @@ type Peer struct {
 // Call is a request to a peer.
 type Call struct {
 	Key, Version int16
-	Flexible     bool                // the headers of the request and of the response contain tags
+	Flexible     bool                // true if the request and response headers contain tags
 	Append       func([]byte) []byte // appends the body; nil: an empty body
 }
 
@@ -69,8 +68,8 @@ type Dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// DialPeer connects to a broker's listener by means of dialer. Parameter clientID identifies this
-// broker in the logs of the other broker.
+// DialPeer connects to a broker's listener with dialer. Parameter clientID identifies this broker
+// in the other broker's logs.
 func DialPeer(ctx context.Context, dialer Dialer, address, clientID string) (*Peer, error) {
 	socket, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -89,8 +88,8 @@ func (p *Peer) Close() error { return p.socket.Close() }
 
 // Do sends a request and returns the body of its response, which is valid until the next call of
 // Do. It waits for the response until ctx ends. If ctx reaches its deadline while the response
-// arrives, Do reads the response to its end as long as it makes progress. If ctx is cancelled, Do
-// gives the response at most peerLinger for each step.
+// arrives, Do reads the response to its end as long as there is progress. If ctx is canceled, Do
+// permits at most peerLinger for each further step of the response.
 func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	id := p.correlate()
 	p.out = p.frame(p.out[:0], id, call)
@@ -128,10 +127,10 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	}
 }
 
-// Interrupt ends the wait of the peer's handler. It sends an interrupting request after the request
-// whose response Do waits for; the peer then answers the earlier request at once. If Do does not
-// wait now, the interrupting request is sent after the next request of Do. The response to the
-// interrupting request is read and discarded.
+// Interrupt makes the peer's handler stop waiting. It sends an interrupting request after the
+// request for whose response Do waits; the peer then responds to the earlier request immediately.
+// If Do is not waiting, the interrupting request is sent after Do's next request. The response to
+// the interrupting request is read and discarded.
 //
 // Any goroutine may call Interrupt. If it fails, it closes the connection, so that Do fails too.
 func (p *Peer) Interrupt(call Call) {
@@ -153,7 +152,7 @@ func (p *Peer) interruptLocked(call Call) error {
 	if err == nil {
 		_, err = p.socket.Write(p.frame(nil, p.mu.correlation, call))
 	}
-	if err != nil { // a part of the request may have been sent, so no other request may follow
+	if err != nil { // part of the request may have been sent, so no other may follow
 		_ = p.socket.Close()
 	}
 	return err
@@ -167,8 +166,8 @@ func (p *Peer) correlate() int32 {
 	return p.mu.correlation
 }
 
-// sent sets the state to waiting after a request was sent. If an interrupting request is pending,
-// sent sends it.
+// sent records that a request was sent and Do waits for its response. If an interrupting request is
+// pending, sent sends it.
 func (p *Peer) sent() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,15 +180,15 @@ func (p *Peer) sent() error {
 	return p.interruptLocked(*pending)
 }
 
-// answered ends the state waiting after the response was read.
+// answered records that the response was read, so Do no longer waits.
 func (p *Peer) answered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.waiting = false
 }
 
-// takeUnanswered reports whether a correlation id belongs to an interrupting request without a
-// response, and removes the id from p.mu.unanswered.
+// takeUnanswered reports whether a correlation id belongs to an interrupting request whose response
+// has not been read yet, and removes the id from p.mu.unanswered.
 func (p *Peer) takeUnanswered(id int32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,14 +227,13 @@ func (p *Peer) send(ctx context.Context, frame []byte) error {
 	return err
 }
 
-// bound limits the time of a read or write that is done in steps. The caller calls the function
-// step before each step, and the function done after the last one. The function step sets its
-// deadline first and checks ctx afterwards, so it does not override the deadline that the AfterFunc
-// sets when ctx is cancelled.
+// bound limits the duration of a read or write that takes place in steps. The caller must call step
+// before each step, and done after the last one. Function step first sets its deadline and then
+// checks ctx, so it does not override the deadline that the AfterFunc sets when ctx is canceled.
 //
-// Only a cancellation shortens the deadline, since the caller does not need the response any more.
-// If ctx reaches its own deadline, the response is still needed: otherwise a large response over a
-// slow line would never arrive.
+// Only a cancellation shortens the deadline, because the caller then no longer needs the response.
+// If ctx reaches its own deadline, the response is still needed, because otherwise a large response
+// over a slow connection would never arrive.
 func bound(ctx context.Context, deadline func(time.Time) error) (step func() error, done func()) {
 	cancelled := func() bool { return errors.Is(ctx.Err(), context.Canceled) }
 	linger := func() error { return deadline(time.Now().Add(peerLinger)) }
@@ -255,16 +253,15 @@ func bound(ctx context.Context, deadline func(time.Time) error) (step func() err
 	}
 	done = func() {
 		if !unhook() {
-			// wait for the AfterFunc, which could otherwise set a deadline for the next read or
-			// write
+			// Wait for the AfterFunc, because it could otherwise set a deadline for the next read or write.
 			<-hooked
 		}
 	}
 	return step, done
 }
 
-// await waits until the size of the response has arrived or ctx ends. It removes the deadline of
-// the previous read before AfterFunc can set one, so it does not override the deadline that
+// await waits until the size of the response has arrived or ctx ends. It removes the previous
+// read's deadline before the AfterFunc can set one, so it does not override the deadline that the
 // AfterFunc sets when ctx ends.
 func (p *Peer) await(ctx context.Context) (int, error) {
 	if err := p.socket.SetReadDeadline(time.Time{}); err != nil {
@@ -274,8 +271,8 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	var size [4]byte
 	_, err := io.ReadFull(p.socket, size[:])
 	if !unhook() && err == nil {
-		// ctx ended while the size of the response arrived. The AfterFunc may set its deadline at
-		// any moment, so the response cannot be read.
+		// ctx ended while the size of the response arrived. The AfterFunc can set its deadline at any
+		// moment, so the response cannot be read.
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -288,8 +285,8 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// receive reads a response of the given size, without its size field. It reads in steps, so that
-// the memory grows with the bytes that arrive and does not depend on the announced size.
+// receive reads a response of the given size, without its size field. It reads in steps, so the
+// memory that it uses depends on the bytes that arrive, and not on the announced size.
 func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
 	next, done := bound(ctx, p.socket.SetReadDeadline)
 	defer done()
@@ -316,6 +313,6 @@ func (p *Peer) receive(ctx context.Context, size int) ([]byte, error) {
 	return in, nil
 }
 
-// peerKeep is the size of the largest response buffer that is reused, in bytes. A full fetch
-// response fits into it.
+// peerKeep is the maximum size of a response buffer that is reused, in bytes. A full fetch response
+// fits into it.
 const peerKeep = 12 << 20

@@ -49,8 +49,8 @@ func TestPeerExchangesRequests(t *testing.T) {
 	}
 }
 
-// TestPeerStopsWaitingWhenItsContextEnds cancels the context of Do, which returns the context's
-// error. After the connection is closed, the handler on the server ends too.
+// TestPeerStopsWaitingWhenItsContextEnds cancels the context of Do, which must return the context's
+// error. After the connection is closed, the handler on the server must end too.
 func TestPeerStopsWaitingWhenItsContextEnds(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -69,7 +69,7 @@ func TestPeerStopsWaitingWhenItsContextEnds(t *testing.T) {
 	<-s.handler.released
 }
 
-// TestPeerCloseEndsAWait closes the connection from another goroutine while Do waits.
+// TestPeerCloseEndsAWait checks that Do returns when another goroutine closes the connection.
 func TestPeerCloseEndsAWait(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -84,9 +84,9 @@ func TestPeerCloseEndsAWait(t *testing.T) {
 	}
 }
 
-// TestPeerAbandonsAHungResponse sends a response that stops half-way or arrives slowly. A cancelled
-// Do must return soon, so that a follower can follow another leader. If Do is not cancelled, it
-// must read a slow response to its end, even after the deadline of its context.
+// TestPeerAbandonsAHungResponse sends a response that stops half-way or arrives slowly. A canceled
+// Do must return soon, so that a follower can follow another leader. If Do is not canceled, it must
+// read a slow response to its end, even after its context's deadline.
 func TestPeerAbandonsAHungResponse(t *testing.T) {
 	const size = 2 * stepBytes
 	for name, test := range map[string]struct {
@@ -141,8 +141,8 @@ func TestPeerAbandonsAHungResponse(t *testing.T) {
 	}
 }
 
-// TestInterruptDoesNotBlock checks that Interrupt returns soon if the peer reads nothing, because
-// Interrupt acquires a lock that Do needs.
+// TestInterruptDoesNotBlock checks that Interrupt returns soon even if the peer reads nothing,
+// because Interrupt holds a lock that Do needs.
 func TestInterruptDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -204,9 +204,9 @@ func TestPeerRejectsInvalidResponses(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsTheWaitOfARequest interrupts a request while Do waits for it, and twice before
-// Do sends it. Each time the handler stops waiting, and the response to the interrupting request is
-// discarded.
+// TestInterruptEndsTheWaitOfARequest interrupts a request while Do waits for its response, and
+// twice before Do sends it. Each time, the handler must stop waiting, and the response to the
+// interrupting request must be discarded.
 func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -227,7 +227,7 @@ func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 		}
 		if i == 0 {
 			p.Interrupt(interrupt)
-			p.Interrupt(interrupt) // no effect, because the request is interrupted already
+			p.Interrupt(interrupt) // no effect, because the request is already interrupted
 		}
 		select {
 		case err := <-ended:
@@ -249,8 +249,8 @@ func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 	}
 }
 
-// TestInterruptFromAnotherGoroutine interrupts while another goroutine sends requests. It finds
-// most faults with the race detector.
+// TestInterruptFromAnotherGoroutine interrupts while another goroutine sends requests. With the
+// race detector, it finds most concurrency bugs.
 func TestInterruptFromAnotherGoroutine(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// peerCounts counts the open connections of each IP address. Clients behind the same NAT address
+// peerCounts counts the open connections from each IP address. Clients behind the same NAT address
 // share one count.
 type peerCounts struct {
 	limit int // maximum number of connections per address; positive
@@ -14,8 +14,8 @@ type peerCounts struct {
 	held  map[netip.Addr]int // number of connections; every entry is positive
 }
 
-// acquire adds a connection of an address. It returns false, and adds nothing, if the address has
-// reached the limit.
+// acquire adds a connection from an address. If the address has reached the limit, acquire adds
+// nothing and returns false.
 func (p *peerCounts) acquire(peer netip.Addr) bool {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -35,7 +35,7 @@ func (p *peerCounts) release(peer netip.Addr) {
 }
 
 // addressOf returns the IP address of the socket's peer. An IPv4 address that is mapped to IPv6 is
-// returned as IPv4. All sockets that are not TCP have the zero address.
+// returned as IPv4. For sockets that are not TCP, it returns the zero address.
 func addressOf(socket net.Conn) netip.Addr {
 	if tcp, ok := socket.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")

@@ -21,7 +21,7 @@ func TestRequestNamesItsListenerAndPrincipal(t *testing.T) {
 	}
 }
 
-// dialerFunc implements Dialer by a function.
+// dialerFunc implements Dialer with a function.
 type dialerFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 func (f dialerFunc) DialContext(ctx context.Context, network, address string) (net.Conn, error) {

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// loggedIn returns a connection of alice whose session began a second ago.
+// loggedIn returns a connection of alice whose session started a second ago.
 func loggedIn(t *testing.T, change func(*Security)) (*testServer, *client) {
 	t.Helper()
 	security := scramSecurity(t)
@@ -25,7 +25,7 @@ func loggedIn(t *testing.T, change func(*Security)) (*testServer, *client) {
 	return s, c
 }
 
-// age lets all sessions have begun, and expire, earlier.
+// age makes all sessions appear to have started, and to expire, earlier.
 func (s *testServer) age(by time.Duration) {
 	s.open.Lock()
 	defer s.open.Unlock()
@@ -48,7 +48,7 @@ func TestReauthenticationExtendsTheSession(t *testing.T) {
 	if got.code != 0 || got.lifetime != time.Hour.Milliseconds() {
 		t.Fatalf("re-authentication: %+v", got)
 	}
-	s.echo(c) // the session begins after the response
+	s.echo(c) // the session starts after the response
 	s.age(59 * time.Minute)
 	s.echo(c)
 	s.age(2 * time.Minute)
@@ -56,7 +56,8 @@ func TestReauthenticationExtendsTheSession(t *testing.T) {
 	s.wantRejected(c, rejectExpired, "not authenticated again")
 }
 
-// TestReauthenticationAfterTheEnd: a client may authenticate again even then, but do nothing else.
+// TestReauthenticationAfterTheEnd checks that after its session has expired, a client may
+// authenticate again, but nothing else.
 func TestReauthenticationAfterTheEnd(t *testing.T) {
 	s, c := loggedIn(t, func(o *Security) { o.ReauthMax = time.Hour })
 	s.age(2 * time.Hour)
@@ -84,13 +85,13 @@ func TestReauthenticationKeepsPrincipalAndMechanism(t *testing.T) {
 	c.wantClosed()
 }
 
-// TestReauthenticationWithinASecond sends a request that goes to the handler, which answers
-// ILLEGAL_SASL_STATE.
+// TestReauthenticationWithinASecond checks that a re-authentication within a second is passed to
+// the handler, which replies with ILLEGAL_SASL_STATE.
 func TestReauthenticationWithinASecond(t *testing.T) {
 	s := startSecure(t, scramSecurity(t))
 	c := s.dial()
 	c.login("alice", "secret")
-	s.echo(c)         // the session begins after the response
+	s.echo(c)         // the session starts after the response
 	s.age(-time.Hour) // a busy machine may need more than a second
 	c.send(request0(keySaslHandshake, 1, 1, []byte{0, 1, 'x'}))
 	if _, body := c.reply(); len(body) != 0 {
@@ -110,7 +111,8 @@ func TestOtherRequestDuringReauthentication(t *testing.T) {
 	c.wantClosed()
 }
 
-// TestLongPollMayOutliveTheSession: the session is checked when a request arrives.
+// TestLongPollMayOutliveTheSession checks that a long poll may continue after the session has
+// expired, because the session is checked only when a request arrives.
 func TestLongPollMayOutliveTheSession(t *testing.T) {
 	s, c := loggedIn(t, func(o *Security) { o.ReauthMax = time.Hour })
 	c.send(request(keyBehind, 1, 7, nil))
@@ -123,7 +125,8 @@ func TestLongPollMayOutliveTheSession(t *testing.T) {
 	s.wantRejected(c, rejectExpired, "not authenticated again")
 }
 
-// TestSessionEndsWithItsCredential revokes the password of a connected user.
+// TestSessionEndsWithItsCredential checks that a connected user's session ends when the password is
+// revoked.
 func TestSessionEndsWithItsCredential(t *testing.T) {
 	s, c := loggedIn(t, func(o *Security) {
 		o.Valid = func(s *Session) bool { return s.Principal.Name != "alice" || s.Credential == "" }
@@ -136,7 +139,8 @@ func TestSessionEndsWithItsCredential(t *testing.T) {
 	s.echo(other)
 }
 
-// TestClockJumpsDoNotEndSessions: a session is measured by the monotonic clock.
+// TestClockJumpsDoNotEndSessions checks that a jump of the clock does not end a session, because
+// its lifetime is measured by the monotonic clock.
 func TestClockJumpsDoNotEndSessions(t *testing.T) {
 	x := &saslExchange{security: &Security{ReauthMax: time.Hour}, mechanism: sasl.ScramSHA256}
 	now := time.Now()

@@ -6,13 +6,13 @@ import (
 	"syscall"
 )
 
-// reservedBitsMax is the class of the largest ranges: a range of 1<<reservedBitsMax bytes contains
-// a frame of frameBytesMax.
+// reservedBitsMax is the class of the largest ranges. A range of 1<<reservedBitsMax bytes can
+// contain a frame of frameBytesMax.
 const reservedBitsMax = 27
 
-// reserved contains the address ranges that no request uses now: free[n] contains ranges of 1<<n
-// bytes. A free range occupies no memory. There are never more ranges than the largest number of
-// concurrent large requests so far, which the budget limits.
+// reserved contains the address ranges that no request currently uses: free[n] contains ranges of
+// 1<<n bytes. A free range occupies no memory. The number of ranges never exceeds the maximum
+// number of concurrent large requests so far, which the budget limits.
 var reserved struct {
 	sync.Mutex
 	free [reservedBitsMax + 1][][]byte
@@ -20,12 +20,12 @@ var reserved struct {
 
 // reserve returns n bytes of memory, at most frameBytesMax, and the function that releases them.
 // The kernel commits the memory page by page when it is written. Go's allocator would clear the
-// memory, which would commit the whole. A buffer that grows as bytes arrive would copy its content
-// with each growth.
+// memory, which would commit all of it. A buffer that grows as bytes arrive would have to copy its
+// content each time it grows.
 //
 // The release returns the pages to the kernel, but keeps the address range. Code that uses the
-// range after the release by mistake reads zeros or another request, as with pooled buffers. If the
-// range were unmapped, the Go heap could reuse its addresses, and the mistake could read any memory
+// range by mistake after the release reads zeros or another request, as with pooled buffers. If the
+// range were unmapped, the Go heap could reuse its addresses, and such code could read any memory
 // (ADR 0062).
 func reserve(n int) (buf []byte, unreserve func(), err error) {
 	class := bits.Len(uint(max(1, n) - 1))
@@ -53,9 +53,9 @@ func getReserved(class int) []byte {
 	return whole
 }
 
-// putReserved returns the pages of a range to the kernel, and stores the range as free. If the
-// memory of the process is locked (mlockall), the kernel refuses to take the pages, so the range is
-// unmapped instead.
+// putReserved returns the pages of a range to the kernel, and keeps the range as a free one. If the
+// process's memory is locked (mlockall), the kernel refuses to take the pages, so putReserved
+// unmaps the range instead.
 func putReserved(class int, whole []byte) {
 	if syscall.Madvise(whole, syscall.MADV_DONTNEED) != nil {
 		_ = syscall.Munmap(whole)

@@ -23,7 +23,8 @@ func residentBytes(t *testing.T) int {
 }
 
 func TestReservedMemoryIsCommittedAsItIsWritten(t *testing.T) {
-	// If memory of earlier tests were freed during the test, the measurement would be too low.
+	// Free the memory of earlier tests now. If it were freed during the test, the measured value would
+	// be too low.
 	debug.FreeOSMemory()
 	before := residentBytes(t)
 	buf, unreserve, err := reserve(frameBytesMax)
@@ -46,9 +47,9 @@ func TestReservedMemoryIsCommittedAsItIsWritten(t *testing.T) {
 	}
 }
 
-// TestReleasedReservationReadsZeros checks that a slice that is used after the release of its range
-// by mistake reads zeros. It also checks that a range is reused, and that two requests never share
-// one.
+// TestReleasedReservationReadsZeros checks that a slice that is used by mistake after its range was
+// released reads zeros. It also checks that a range is reused, and that two requests never share a
+// range.
 func TestReleasedReservationReadsZeros(t *testing.T) {
 	buf, unreserve, err := reserve(3 << 20)
 	if err != nil {

@@ -30,8 +30,8 @@ func TestScramAuthenticatesAConnection(t *testing.T) {
 	}
 }
 
-// TestHandshakeVersion0PrecedesBareTokens: after a SaslHandshake of version 0, the messages of the
-// mechanism have no request header (KIP-43). KIP-896 keeps this version.
+// TestHandshakeVersion0PrecedesBareTokens checks that after a SaslHandshake of version 0, the
+// mechanism's messages have no request header (KIP-43). KIP-896 keeps this version.
 func TestHandshakeVersion0PrecedesBareTokens(t *testing.T) {
 	s := startSecure(t, scramSecurity(t))
 	c := s.dial()
@@ -94,7 +94,8 @@ func TestMechanismMustBeEnabled(t *testing.T) {
 	}
 }
 
-// TestWrongPasswordAndUnknownUserLookAlike compares the whole responses.
+// TestWrongPasswordAndUnknownUserLookAlike compares the whole responses for a wrong password and an
+// unknown user.
 func TestWrongPasswordAndUnknownUserLookAlike(t *testing.T) {
 	security := scramSecurity(t)
 	security.FailureDelay = 30 * time.Millisecond
@@ -146,7 +147,7 @@ func TestSlowAuthenticationIsEnded(t *testing.T) {
 	c := s.dial()
 	frame := request0(keySaslHandshake, 1, 1, kbin.AppendString(nil, sasl.ScramSHA512))
 	go func() {
-		for _, b := range frame[:len(frame)-1] { // one byte at a time
+		for _, b := range frame[:len(frame)-1] { // send one byte at a time
 			if _, err := c.Write([]byte{b}); err != nil {
 				return
 			}

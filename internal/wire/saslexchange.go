@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// The API keys that a client may use before it has authenticated.
+// The API keys of the requests that a client may send before it has authenticated.
 const (
 	keySaslHandshake    = 17
 	keyAPIVersions      = 18
@@ -25,12 +25,12 @@ const (
 	codeAuthenticationFailed = 58
 )
 
-// authenticationError is the error of a failed authentication. It closes the connection.
+// authenticationError is the error for a failed authentication. It closes the connection.
 type authenticationError struct {
 	mechanism string
-	user      string // as the client has sent it
-	known     bool   // existence of the user
-	blocked   bool   // the user was refused for too many failures
+	user      string // user name that the client has sent
+	known     bool   // true if the user exists
+	blocked   bool   // true if the user was refused after too many failures
 	reason    string
 	hint      string
 	answer    string // text for the client; "": sasl.ClientMessage
@@ -38,29 +38,29 @@ type authenticationError struct {
 
 func (e *authenticationError) Error() string { return e.reason }
 
-// saslExchange is one authentication by SASL: SaslHandshake, then the messages of the mechanism. It
-// is used by the goroutine that reads requests.
+// saslExchange is one SASL authentication: SaslHandshake, followed by the mechanism's messages. The
+// goroutine that reads requests uses it.
 type saslExchange struct {
 	security *Security
-	previous *Session // nil, or the session that is to be re-authenticated
+	previous *Session // session to re-authenticate; nil: this is the first authentication
 	// blocked reports whether a user has failed too often; nil: no user is blocked.
 	blocked      func(user string) bool
 	mechanism    string // "" before the handshake
 	conversation sasl.Conversation
-	// bare is set after a SaslHandshake of version 0: the following frames consist of a message of
-	// the mechanism, without a request header.
+	// bare is set after a SaslHandshake of version 0. Each following frame is a message of the
+	// mechanism, without a request header.
 	bare bool
 }
 
-// answered is the answer to one request of an exchange.
+// answered is the reply to one request in an exchange.
 type answered struct {
 	body     []byte
 	flexible bool
-	session  *Session // not nil: the client is authenticated
-	err      error    // reason to close the connection after body was sent
+	session  *Session // session of the authenticated client; nil: not authenticated yet
+	err      error    // reason for closing the connection after body was sent
 }
 
-// handshake answers SaslHandshake, versions 0 and 1.
+// handshake handles SaslHandshake, versions 0 and 1.
 func (x *saslExchange) handshake(version int16, body []byte) answered {
 	r := kbin.Reader{Src: body}
 	mechanism := r.String()
@@ -97,7 +97,7 @@ func (x *saslExchange) handshakeBody(code int16) []byte {
 	return body
 }
 
-// authenticate answers SaslAuthenticate, versions 0 to 2.
+// authenticate handles SaslAuthenticate, versions 0 to 2.
 //
 //	1  lifetime of the session (KIP-368)
 //	2  flexible
@@ -162,13 +162,14 @@ func authenticateBody(version, code int16, text string, message []byte,
 	return body
 }
 
-// step gives a message to the conversation. It returns the session once the client is
+// step passes a message to the conversation. It returns the session when the client is
 // authenticated.
 func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, session *Session,
 	err error) {
 	reply, done, err := x.conversation.Step(now, message)
 	if errors.Is(err, sasl.ErrNoKeys) {
-		// Clients treat a response with an error as final, but connect again after a disconnection.
+		// Close the connection, because clients treat an error response as final, but reconnect after a
+		// disconnection.
 		return nil, nil, &rejectedError{rejectNoKeys, "a token cannot be verified yet: " + err.Error()}
 	}
 	if name := x.conversation.Identity().Name; x.isBlocked(name) {
@@ -192,15 +193,15 @@ func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, sessio
 	return reply, session, nil
 }
 
-// isBlocked reports whether a user is refused, whatever its password. A client that
-// re-authenticates is not refused, because the failures were those of another client. A token is
-// not refused, because it cannot be guessed.
+// isBlocked reports whether a user is refused, whatever the password is. A client that
+// re-authenticates is not refused, because the failures were another client's. Tokens are not
+// refused, because they cannot be guessed.
 func (x *saslExchange) isBlocked(user string) bool {
 	return x.blocked != nil && x.mechanism != sasl.OAuthBearer && x.previous == nil && user != "" && x.blocked(user)
 }
 
-// sessionOf returns the session of an authenticated client. Expires is computed from now, and not
-// from the wall clock of the credential, so that it has a monotonic reading.
+// sessionOf returns the session of an authenticated client. It computes Expires from now and not
+// from the wall clock in the credential, so that Expires has a monotonic reading.
 func (x *saslExchange) sessionOf(now time.Time, identity sasl.Identity) *Session {
 	session := &Session{Principal: Principal{Type: "User", Name: identity.Name},
 		Mechanism: x.mechanism, Credential: identity.Credential, begun: now}
@@ -229,7 +230,7 @@ func (x *saslExchange) fail(reason string) *authenticationError {
 	return &authenticationError{mechanism: x.mechanism, reason: reason}
 }
 
-// failure converts an error of package sasl.
+// failure converts an error of package sasl to an authenticationError.
 func (x *saslExchange) failure(err error) *authenticationError {
 	failed := x.fail(err.Error())
 	var f *sasl.Failure

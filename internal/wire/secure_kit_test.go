@@ -18,7 +18,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// passwords are the SCRAM users of a test: name and password.
+// passwords returns SASL options for SCRAM users. Parameter users contains the passwords by name.
 func passwords(t testing.TB, users map[string]string) func() *sasl.Options {
 	t.Helper()
 	verifiers := map[string][]sasl.Verifier{}
@@ -38,7 +38,8 @@ func passwords(t testing.TB, users map[string]string) func() *sasl.Options {
 	return func() *sasl.Options { return o }
 }
 
-// scramSecurity is a listener without TLS on which alice and bob authenticate.
+// scramSecurity returns the security of a listener without TLS on which alice and bob can
+// authenticate.
 func scramSecurity(t testing.TB) Security {
 	return Security{Mechanisms: []string{sasl.ScramSHA256, sasl.ScramSHA512},
 		SASL:         passwords(t, map[string]string{"alice": "secret", "bob": "other"}),
@@ -112,7 +113,7 @@ func (c *client) authenticate(message string) (a authenticated) {
 	return a
 }
 
-// login authenticates by SCRAM-SHA-512 and returns the last response.
+// login authenticates with SCRAM-SHA-512 and returns the last response.
 func (c *client) login(user, password string) authenticated {
 	c.t.Helper()
 	if code := c.handshake(1, sasl.ScramSHA512); code != 0 {
@@ -121,7 +122,7 @@ func (c *client) login(user, password string) authenticated {
 	return c.scram(user, password)
 }
 
-// scram sends the messages of SCRAM-SHA-512.
+// scram sends the messages for SCRAM-SHA-512.
 func (c *client) scram(user, password string) authenticated {
 	c.t.Helper()
 	library, err := scram.SHA512.NewClient(user, password, "")
@@ -144,7 +145,7 @@ func (c *client) scram(user, password string) authenticated {
 	return c.authenticate(final)
 }
 
-// echo sends a request and returns the principal that the handler has seen.
+// echo sends a request and returns the principal that the handler received.
 func (s *testServer) echo(c *client) Principal {
 	s.t.Helper()
 	c.send(request(keyEcho, 1, 3, []byte("x")))
@@ -155,7 +156,8 @@ func (s *testServer) echo(c *client) Principal {
 	return got.Principal()
 }
 
-// wantRejected waits for a rejected connection and the text in the log.
+// wantRejected waits until a connection is rejected with the reason and the text appears in the
+// log.
 func (s *testServer) wantRejected(c *client, reason, text string) {
 	s.t.Helper()
 	c.wantClosed()

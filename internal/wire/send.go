@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// copyBytesMax is the size of the largest file range that is copied and sent in one write with
-	// the bytes around it. For so few bytes, one more system call costs more than the copy.
+	// copyBytesMax is the maximum size of a file range that is copied and sent in the same write as
+	// the bytes around it. For so few bytes, another system call costs more than the copy.
 	copyBytesMax = 16 << 10
 	// gatherBytesMax is the number of copied bytes at which the gathered parts are written. Without
-	// the limit, a fetch response of many small ranges, with up to 55 MiB, would be in memory as a
-	// whole while a slow client reads it.
+	// this limit, a fetch response that consists of many small ranges, with up to 55 MiB, would be in
+	// memory as a whole while a slow client reads it.
 	gatherBytesMax = 256 << 10
-	// copyStepBytes is the number of bytes of a file range that are in memory at a time while they
-	// are copied. It bounds the memory of 1,000 slow readers over TLS to 64 MiB.
+	// copyStepBytes is the number of bytes of a file range that are in memory at a time while the
+	// range is copied. It limits the memory for 1,000 slow readers over TLS to 64 MiB.
 	copyStepBytes = 64 << 10
 	// responseBytesMax is the largest value of the int32 that contains the size of a frame.
 	responseBytesMax = 1<<31 - 1
 )
 
 // errReplyTooLarge is the error for a reply that does not fit into a frame. Handlers limit their
-// replies, so it indicates a programming error.
+// replies, so this error indicates a bug.
 var errReplyTooLarge = errors.New("reply exceeds the largest frame")
 
 // sender writes replies to one socket. It gathers small parts into one write, and sends large file
-// ranges by sendfile if the platform supports it.
+// ranges with sendfile if the platform supports it.
 type sender struct {
 	socket net.Conn
-	tcp    *net.TCPConn // nil if the socket is not TCP: no sendfile
-	gather net.Buffers  // gathered parts: content of the next write
+	tcp    *net.TCPConn // nil if the socket is not TCP; then sendfile is not used
+	gather net.Buffers  // gathered parts, the content of the next write
 	copies [][]byte     // pooled buffers that are parts of gather
 	copied int          // number of bytes in copies, < gatherBytesMax + copyStepBytes
 	head   [9]byte      // size, correlation id, and an empty tag section
@@ -46,12 +46,12 @@ func newSender(socket net.Conn) sender {
 	return sender{socket: socket, tcp: tcp}
 }
 
-// send writes one response frame. It calls extend before each step that may block. If it returns
-// errReplyTooLarge, it has written nothing. After any other error it may have written a part of the
-// frame, so the connection must be closed.
+// send writes one response frame. It calls extend before each step that can block. If it returns
+// errReplyTooLarge, it has written nothing. After any other error, it may have written a part of
+// the frame, so the connection must be closed.
 func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	defer s.forget()
-	// size does not include the four bytes of the size field
+	// The value of the size field does not include its own four bytes.
 	size := 4
 	if reply.Flexible {
 		size++
@@ -68,8 +68,8 @@ func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	s.head[8] = 0
 	s.gather = append(s.gather, s.head[:headBytes])
 	if s.tcp != nil && anySendfile(reply.Chunks) {
-		// With TCP_CORK the kernel sends the header together with the first bytes of the file, and
-		// not in a packet of its own.
+		// TCP_CORK makes the kernel send the header together with the first bytes of the file, and not in
+		// a separate packet.
 		cork(s.tcp, true)
 		defer cork(s.tcp, false)
 	}
@@ -100,8 +100,8 @@ func anySendfile(chunks []Chunk) bool {
 	return false
 }
 
-// add adds a chunk to the gathered parts. A large file range is not gathered: add writes the
-// gathered parts and then sends the range.
+// add adds a chunk to the gathered parts. If the chunk is a large file range, add instead writes
+// the gathered parts and then sends the range.
 func (s *sender) add(c *Chunk, extend func()) error {
 	if c.File == nil {
 		if len(c.Bytes) > 0 {
@@ -123,8 +123,8 @@ func (s *sender) add(c *Chunk, extend func()) error {
 	if file, ok := vfs.OSFile(c.File); ok && s.tcp != nil && sendfileWorks {
 		return s.sendRange(file, c.Position, c.Length, extend)
 	}
-	// Without sendfile (a file in memory, or another platform) the range is read and written in
-	// steps, so that only one step is in memory at a time.
+	// Without sendfile (for a file in memory, or on another platform), the range is read and written
+	// in steps, so that only one step is in memory at a time.
 	for done := 0; done < c.Length; {
 		n := min(c.Length-done, copyStepBytes)
 		if err := s.copyRange(c.File, c.Position+int64(done), n); err != nil {
@@ -152,8 +152,8 @@ func (s *sender) copyRange(file vfs.File, position int64, n int) error {
 	return nil
 }
 
-// sendRange sends a large file range by sendfile, in steps that each have their own deadline. A
-// step may send fewer bytes than requested.
+// sendRange sends a large file range with sendfile, in steps that each have their own deadline. A
+// step can send fewer bytes than requested.
 func (s *sender) sendRange(file *os.File, position int64, n int, extend func()) error {
 	for done := 0; done < n; {
 		extend()
@@ -175,15 +175,15 @@ func (s *sender) flush(extend func()) error {
 	if s.tcp == nil && len(s.gather) > 1 {
 		return s.flushCopied()
 	}
-	// a copy, because WriteTo modifies its receiver, and s.gather must keep its capacity
+	// Use a copy, because WriteTo modifies its receiver, and s.gather must keep its capacity.
 	pending := s.gather
 	_, err := pending.WriteTo(s.socket)
 	s.forget()
 	return err
 }
 
-// flushCopied writes the gathered parts without writev: over TLS, each part would become a record
-// of its own. It copies parts into one buffer if they fit into copyStepBytes together.
+// flushCopied writes the gathered parts without writev, because over TLS, each part would become a
+// separate record. It copies parts into one buffer if together they fit into copyStepBytes.
 func (s *sender) flushCopied() error {
 	defer s.forget()
 	out := getBuffer(copyStepBytes)[:0]
@@ -210,7 +210,7 @@ func (s *sender) flushCopied() error {
 	return err
 }
 
-// forget discards the gathered parts and releases their buffers, whether they were sent or not.
+// forget discards the gathered parts and releases their buffers, whether or not they were sent.
 func (s *sender) forget() {
 	for _, buf := range s.copies {
 		putBuffer(buf)

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fileOf creates a file with random content. A file of vfs.OS is sent by sendfile, and a file of
+// fileOf creates a file with random content. A file in vfs.OS is sent with sendfile, and a file in
 // vfs.Mem is read and written.
 func fileOf(t *testing.T, fsys vfs.FS, size int) (vfs.File, []byte) {
 	t.Helper()
@@ -18,7 +18,7 @@ func fileOf(t *testing.T, fsys vfs.FS, size int) (vfs.File, []byte) {
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(content) // ChaCha8.Read never fails
 	file, err := fsys.Create(filepath.Join(t.TempDir(), "data"))
 	if err != nil {
-		// vfs.Mem does not contain the temporary directory
+		// vfs.Mem does not contain the temporary directory.
 		file, err = fsys.Create("/data")
 	}
 	if err != nil {
@@ -85,8 +85,8 @@ func TestSendfileLeavesTheFileOffset(t *testing.T) {
 	}
 }
 
-// TestPartialWritesAreResumed sends a reply that is larger than the buffers of the sockets to a
-// client that reads in small pieces.
+// TestPartialWritesAreResumed sends a reply that is larger than the sockets' buffers to a client
+// that reads in small pieces.
 func TestPartialWritesAreResumed(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		file, content := fileOf(t, fsys, 32<<20)
@@ -108,8 +108,8 @@ func TestPartialWritesAreResumed(t *testing.T) {
 	})
 }
 
-// TestShortFileClosesTheConnection sends a range that ends behind the end of its file. The
-// connection is closed, and no other bytes are sent in place of the missing byte.
+// TestShortFileClosesTheConnection sends a range that ends beyond the end of its file. The
+// connection must be closed, and no other byte may be sent in place of the missing byte.
 func TestShortFileClosesTheConnection(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		for _, size := range []int{copyBytesMax / 2, 1 << 20} {
@@ -136,7 +136,7 @@ func TestBufferClasses(t *testing.T) {
 		}
 		putBuffer(buf)
 	}
-	putBuffer(make([]byte, 1000)) // has the capacity of no pool, so it is dropped
+	putBuffer(make([]byte, 1000)) // dropped, because no pool has buffers of this capacity
 	if buf := getBuffer(1000); cap(buf) != 1024 {
 		t.Errorf("capacity %d, want 1024", cap(buf))
 	}

@@ -9,14 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendfileWorks is true where this package implements sendfile. It is a constant, so that each
-// platform compiles only the code that it uses (ADR 0037).
+// sendfileWorks is true on platforms for which this package implements sendfile. It is a constant,
+// so that each platform compiles only the code that it uses (ADR 0037).
 const sendfileWorks = true
 
-// sendfile sends at most n bytes of a file, beginning at a position, and returns how many bytes it
-// sent. It waits for space in the socket until the socket's write deadline. Unlike
-// net.TCPConn.ReadFrom, it does not move the offset of the file, because all readers share the
-// file.
+// sendfile sends at most n bytes of a file from a position on, and returns how many bytes it sent.
+// It waits for space in the socket until the socket's write deadline. Unlike net.TCPConn.ReadFrom,
+// it does not move the file's offset, because all readers share the file.
 func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, err error) {
 	socket, err := to.SyscallConn()
 	if err != nil {
@@ -27,7 +26,7 @@ func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, 
 		return 0, err
 	}
 	var failed error
-	// Control keeps the file open while the function uses the descriptor.
+	// Control keeps the file open while the function uses its descriptor.
 	err = source.Control(func(from uintptr) {
 		err := socket.Write(func(out uintptr) bool {
 			sent, failed = sendOnce(int(out), int(from), position, n)
@@ -38,8 +37,8 @@ func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, 
 	return sent, errors.Join(err, failed)
 }
 
-// sendOnce makes one system call sendfile, and repeats it if a signal interrupts it. It returns
-// EAGAIN if the socket has no space.
+// sendOnce calls the system call sendfile once, and repeats it if a signal interrupts it. It
+// returns EAGAIN if the socket has no space.
 func sendOnce(out, from int, position int64, n int) (int, error) {
 	for {
 		offset := position
@@ -57,7 +56,7 @@ func sendOnce(out, from int, position int64, n int) (int, error) {
 }
 
 // cork sets or clears TCP_CORK, which makes the kernel hold back packets that are not full. It
-// ignores a failure, which only means that more packets are sent.
+// ignores a failure, because the only effect is that more packets are sent.
 func cork(conn *net.TCPConn, on bool) {
 	value := 0
 	if on {

@@ -21,28 +21,28 @@ type Request struct {
 	Key           int16
 	Version       int16
 	CorrelationID int32
-	ClientID      string // "" if the client sent none
-	// Body is valid until ReleaseBody is called or the reply was sent. A handler must copy the
-	// parts of Body that it needs for longer.
+	ClientID      string // "" if the client has sent none
+	// Body is valid until ReleaseBody is called or the reply was sent. A handler must copy parts of
+	// Body that it needs for longer.
 	Body []byte
 	// Listener is Options.Name of the server that accepted the connection.
 	Listener string
-	// Session is the authenticated identity of the client; nil stands for an anonymous client.
+	// Session is the client's authenticated identity; nil: the client is anonymous.
 	Session *Session
 	Remote  net.Addr
 	Address netip.Addr // IP address of Remote, without zone; IPv4 is not mapped to IPv6
-	// Connection is the number of the client's connection: higher than the numbers of all
-	// connections that the server accepted before it, and at least 1.
+	// Connection is the number of the client's connection, at least 1. It is higher than the numbers
+	// of all connections that the server accepted before.
 	Connection uint64
-	// Release releases the memory of Body and its bytes of a budget. If it is nil, there is nothing
-	// to release. Handlers call ReleaseBody instead.
+	// Release releases the memory of Body and its bytes in a budget. If it is nil, there is nothing to
+	// release. Handlers call ReleaseBody instead.
 	Release func()
 	// NextRequest delivers one value when the client has sent its next request, which waits for the
 	// reply to this one.
 	NextRequest <-chan struct{}
 }
 
-// Principal returns the identity of the client: Anonymous without authentication.
+// Principal returns the client's identity. Without authentication, it is Anonymous.
 func (r *Request) Principal() Principal {
 	if r.Session == nil {
 		return Anonymous
@@ -50,9 +50,9 @@ func (r *Request) Principal() Principal {
 	return r.Session.Principal
 }
 
-// ReleaseBody releases Body before the request is answered. A handler that is about to wait calls
-// it if it no longer needs Body, because the memory of waiting requests could use up the budget,
-// and then no other request could be read. After the call, the reply must not alias Body.
+// ReleaseBody releases Body before the request has a reply. A handler that is about to wait should
+// call it if it no longer needs Body. Otherwise the memory of waiting requests could use up the
+// budget, and no other request could be read. After the call, the reply must not alias Body.
 func (r *Request) ReleaseBody() {
 	release := r.Release
 	r.Body, r.Release = nil, nil
@@ -64,39 +64,39 @@ func (r *Request) ReleaseBody() {
 // Chunk is a part of a reply: bytes, or a range of a file that is sent without being copied.
 type Chunk struct {
 	Bytes    []byte
-	File     vfs.File // file of the chunk, which is Length bytes from Position; or nil
+	File     vfs.File // the chunk's file, of which Length bytes from Position are sent; or nil
 	Position int64
 	Length   int
 }
 
-// Reply is the body of a response: the bytes after the correlation id, and after the tags of the
-// header if the version is flexible.
+// Reply is a response's body. It contains the bytes after the correlation id and, if the version is
+// flexible, after the header's tags.
 type Reply struct {
-	Flexible bool // the response header contains tags; false for ApiVersions
+	Flexible bool // true if the response header contains tags; false for ApiVersions
 	Chunks   []Chunk
 	Release  func() // called after the reply was sent or sending it failed; may be nil
-	None     bool   // the request has no response (acks=0)
+	None     bool   // true if the request has no response (acks=0)
 	Error    string // name of the first Kafka error, for request_errors_total; empty: none
-	// Throttle is how long no further request of the connection is handled after the reply was
-	// sent (KIP-219).
+	// Throttle is how long no further request on the connection is handled after the reply was sent
+	// (KIP-219).
 	Throttle time.Duration
 }
 
-// Handler answers requests. If it returns an error, the connection is closed. The requests of one
-// connection are passed to it one after the other.
+// Handler handles requests. If it returns an error, the connection is closed. It receives the
+// requests on one connection one after the other.
 type Handler interface {
-	// FrameMax returns the size of the largest frame of an API key, in bytes. It returns 0 if the
-	// key is not served; then the connection is closed, as in Kafka.
+	// FrameMax returns the maximum frame size for an API key, in bytes. It returns 0 if the key is not
+	// supported; the connection is then closed, as in Kafka.
 	FrameMax(key int16) int
-	// Flexible reports whether the header of a request contains tagged fields (header v2, KIP-482).
+	// Flexible reports whether a request's header contains tagged fields (header v2, KIP-482).
 	Flexible(key, version int16) bool
-	// Handle answers one request. The context ends when the client disconnects or the server stops.
-	// The reply may alias req.Body. Reply.Release is called even if Handle returns an error with
-	// the reply.
+	// Handle handles one request. The context ends when the client disconnects or the server stops.
+	// The reply may alias req.Body. Reply.Release is called even if Handle returns an error with the
+	// reply.
 	Handle(ctx context.Context, req *Request) (Reply, error)
 }
 
-// Options configure a Server. Handler and Listener are required.
+// Options configures a Server. Handler and Listener are required.
 type Options struct {
 	Listener net.Listener
 	Handler  Handler
@@ -108,14 +108,15 @@ type Options struct {
 	Security Security // TLS and authentication; default: none
 
 	ConnectionsMax int // maximum number of concurrent connections; default 10000
-	// ConnectionsPerAddressMax limits the connections of one IP address. The default is half of
-	// ConnectionsMax, so that one address cannot use up all connections.
+	// ConnectionsPerAddressMax is the maximum number of connections from one IP address. The default
+	// is half of ConnectionsMax, so that one address cannot use up all connections.
 	ConnectionsPerAddressMax int
-	// MediumBytesMax limits the memory of frames with more than 16 KiB and at most 1 MiB, as the
-	// sum over all connections. The default is 512 MiB. The next such frame is read when enough
-	// memory is released.
+	// MediumBytesMax limits the total memory of frames with more than 16 KiB and at most 1 MiB on all
+	// connections. The default is 512 MiB. At the limit, the next such frame is read when enough
+	// memory has been released.
 	MediumBytesMax int64
-	// LargeBytesMax is the same limit for frames with more than 1 MiB. The default is 256 MiB.
+	// LargeBytesMax is the corresponding limit for frames with more than 1 MiB. The default is 256
+	// MiB.
 	LargeBytesMax int64
 	// Idle is how long a connection stays open while its client sends nothing. The default is 10
 	// min, as in Kafka.
@@ -126,9 +127,9 @@ type Options struct {
 	// Drain is how long the server continues to send replies after the context of Serve has ended.
 	// The default is 5 s.
 	Drain time.Duration
-	// Linger is how long a connection that is closed after an invalid request still receives bytes,
-	// and how long the client may take to close it after a failed authentication. The default is
-	// 1 s.
+	// Linger is how long a connection that is closed after an invalid request still receives bytes. It
+	// is also how long the client may take to close the connection after a failed authentication. The
+	// default is 1 s.
 	Linger time.Duration
 }
 
@@ -179,8 +180,8 @@ type Server struct {
 		fold outage.Fold[struct{}] // tokens that cannot be verified yet
 	}
 	// unauthenticated contains one token for each connection that has not authenticated yet, and
-	// pending counts them by address. They are used if connections have a phase before their
-	// first request.
+	// pending counts these connections by address. Both are used only if connections have an
+	// authentication or TLS phase before their first request.
 	unauthenticated chan struct{}
 	pending         peerCounts
 	open            struct {
@@ -188,7 +189,7 @@ type Server struct {
 		connections map[*connection]struct{}
 	}
 
-	refusals outage.State // refused connections; used by the goroutine of Serve only
+	refusals outage.State // refused connections; only the goroutine of Serve uses it
 }
 
 // NewServer returns a Server. Serve runs it.
@@ -222,13 +223,13 @@ func (s *Server) untrack(c *connection) {
 }
 
 // Serve accepts connections until ctx ends. It then stops reading requests, waits until the
-// requests that are being handled are answered, and returns after all its goroutines have exited.
-// Long polls are answered at once, because their context ends too. Serve returns an error only if
-// the listener fails; it then returns before ctx ends.
+// requests in progress have their replies, and returns after all its goroutines have exited. Long
+// polls get their replies immediately, because their contexts end too. Serve returns an error only
+// if the listener fails; it then returns before ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = s.opts.Listener.Close() })
-	// The deferred calls run in reverse order: if the listener fails, cancel ends the connections
+	// The deferred calls run in reverse order. So if the listener fails, cancel ends the connections
 	// before conns.Wait waits for them.
 	defer s.conns.Wait()
 	defer cancel()
@@ -247,8 +248,8 @@ func (s *Server) Serve(ctx context.Context) error {
 		case errors.Is(err, net.ErrClosed):
 			return err
 		default:
-			// The usual cause is that the process has no free file descriptor. Descriptors become
-			// free when connections are closed.
+			// The usual cause is that the process has no free file descriptor. Closing connections frees
+			// descriptors.
 			if accepts.Fail(time.Now()) {
 				s.opts.Logger.Warn("failed to accept connection", "listener", s.opts.Name, "error",
 					err)
@@ -259,7 +260,7 @@ func (s *Server) Serve(ctx context.Context) error {
 }
 
 // acceptRetry is the pause after a failed accept. Without a pause, the loop would use a whole CPU
-// while accepting fails.
+// while accept fails.
 const acceptRetry = 100 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) {
@@ -271,8 +272,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// refuse closes a connection that would exceed a limit. It updates the metric for each connection
-// and logs only the first of a series, because clients reconnect at once.
+// refuse closes a connection that would exceed a limit. It updates the metric for each connection,
+// but logs only the first of a series, because clients reconnect immediately.
 func (s *Server) refuse(socket net.Conn, reason string, limit int) {
 	s.metrics.rejected(reason)
 	if s.refusals.Fail(time.Now()) {
@@ -283,8 +284,8 @@ func (s *Server) refuse(socket net.Conn, reason string, limit int) {
 }
 
 // admit starts the goroutines of a connection, or refuses the connection. It does not wait for a
-// slot: a client whose connection is closed tries another broker, while a client that waited would
-// assume that this broker hangs.
+// slot. A client whose connection is closed tries another broker, but a client that had to wait
+// would assume that this broker hangs.
 func (s *Server) admit(ctx context.Context, socket net.Conn) {
 	select {
 	case s.slots <- struct{}{}:
@@ -309,7 +310,7 @@ func (s *Server) admit(ctx context.Context, socket net.Conn) {
 			s.opts.Name, "refused", failed)
 	}
 	s.metrics.connections.Inc()
-	c := newConnection(s, socket) // here, so that numbers are in the order of the connections
+	c := newConnection(s, socket) // here, so that the numbers are in the order of the connections
 	s.conns.Go(func() {
 		c.serve(ctx, established)
 		s.metrics.connections.Dec()
@@ -318,8 +319,8 @@ func (s *Server) admit(ctx context.Context, socket net.Conn) {
 	})
 }
 
-// admitUnauthenticated counts a connection that must authenticate, or refuses it. The function that
-// it returns must be called once the client is authenticated or the connection has failed.
+// admitUnauthenticated counts a connection that must authenticate, or refuses it. The returned
+// function must be called when the client is authenticated or the connection has failed.
 func (s *Server) admitUnauthenticated(socket net.Conn, peer netip.Addr) (established func(),
 	ok bool) {
 	security := &s.opts.Security

@@ -33,8 +33,8 @@ func TestQuirk16RepliesKeepTheOrderOfRequests(t *testing.T) {
 	}
 }
 
-// TestHeaderFollowsFlexibility checks quirk 4. The headers of requests and responses contain tagged
-// fields only if the version is flexible. Unknown tags are skipped.
+// TestHeaderFollowsFlexibility checks quirk 4: the headers of requests and responses contain tagged
+// fields only if the version is flexible. Unknown tags must be skipped.
 func TestHeaderFollowsFlexibility(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
@@ -114,16 +114,16 @@ func TestServeReturnsWhileAClientDoesNotRead(t *testing.T) {
 	c := s.dial()
 	c.send(request(keyFiles, 0, 1, nil))
 	<-s.handler.got
-	s.shutdown() // fails by timeout if Serve waits for the client, which does not read
+	s.shutdown() // times out if Serve waits for the client, which does not read
 }
 
 // TestServeReturnsWhileAClientReadsSlowly stops the server while a client reads a large reply
-// slowly: 1 MiB in a quarter of Options.Drain. Each step of the reply is fast enough, but the reply
-// as a whole may take only Options.Drain, so the client must not receive all of it.
+// slowly: 1 MiB in a quarter of Options.Drain. Each step of the reply is fast enough. But the whole
+// reply may take only Options.Drain, so the client must not receive all of it.
 //
-// The same goroutine reads and stops the server, so even on a slow machine the client reads only
-// one step before the stop. Afterwards it reads the steps that fit into Options.Drain, and what is
-// in the buffers of the sockets.
+// The same goroutine reads and stops the server. So even on a slow machine, the client reads only
+// one step before the stop. After the stop, it reads the steps that fit into Options.Drain, and the
+// bytes in the sockets' buffers.
 func TestServeReturnsWhileAClientReadsSlowly(t *testing.T) {
 	const drain, replyBytes, stepBytes = 100 * time.Millisecond, 64 << 20, 1 << 20
 	s := startServer(t, func(o *Options) { o.Drain = drain })
@@ -138,7 +138,7 @@ func TestServeReturnsWhileAClientReadsSlowly(t *testing.T) {
 	total, err := io.CopyN(io.Discard, c, stepBytes)
 	s.stop()
 	for err == nil {
-		time.Sleep(drain / 4) // shorter than Options.Drain, while all pauses together are longer
+		time.Sleep(drain / 4) // shorter than Options.Drain, but all pauses together are longer
 		var n int64
 		n, err = io.CopyN(io.Discard, c, stepBytes)
 		total += n
@@ -181,7 +181,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// TestBuffersAreNotSharedBetweenRequests checks that the pooled buffer of a request is not used for
+// TestBuffersAreNotSharedBetweenRequests checks that a request's pooled buffer is not used for
 // another request while a reply aliases it.
 func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	s := startServer(t, nil)
@@ -216,8 +216,8 @@ func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	}
 }
 
-// TestLargeFramesShareABudget checks that the large frames of all connections are charged to one
-// budget, and that each frame is charged until its request is answered.
+// TestLargeFramesShareABudget checks that large frames on all connections are charged to one
+// budget. Each frame must be charged until its request has a reply.
 func TestLargeFramesShareABudget(t *testing.T) {
 	const size, budget = 2 << 20, 5 << 20
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = budget })

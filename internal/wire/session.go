@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// Role determines the kinds of connections of which a session may be a part.
+// Role determines what the client with a session is: a Kafka client, a broker or the operator.
 type Role int8
 
 // The roles. Only a listener for peers assigns the roles of brokers and the operator.
@@ -17,7 +17,7 @@ const (
 	RoleOperator
 )
 
-// MechanismTLS is the mechanism of a session whose client has authenticated by its certificate.
+// MechanismTLS is the mechanism of a session whose client has authenticated with a certificate.
 const MechanismTLS = "TLS"
 
 // Session is the authenticated state of a connection. It is immutable; a re-authentication replaces
@@ -25,56 +25,57 @@ const MechanismTLS = "TLS"
 type Session struct {
 	Principal Principal
 	Role      Role
-	Broker    int32  // id of the broker; for RoleBroker only
+	Broker    int32  // broker id; only for RoleBroker
 	Mechanism string // SASL mechanism or MechanismTLS; "": the listener has no authentication
-	// Expires is the time at which the session ends unless the client authenticates again; the
-	// zero time: it does not expire. The time contains a monotonic reading, so that a jump of the
-	// clock has no effect.
+	// Expires is the time at which the session ends unless the client authenticates again; the zero
+	// time: it does not expire. It contains a monotonic reading, so that a jump of the clock has no
+	// effect.
 	Expires time.Time
-	// Credential is sasl.Identity.Credential.
+	// Credential is the value of sasl.Identity.Credential.
 	Credential string
 
 	begun time.Time
 }
 
-// anonymous is the session on a listener without authentication.
+// anonymous is the session of clients on a listener without authentication.
 var anonymous = &Session{Principal: Anonymous}
 
-// Security configures TLS and the authentication of clients. The zero value is a plain listener
-// without authentication.
+// Security configures TLS and the authentication of clients. The zero value means a plaintext
+// listener without authentication.
 type Security struct {
-	// TLS returns the TLS configuration for a new connection. A new certificate thus takes effect
-	// without a restart. If the function is nil, the listener has no TLS.
+	// TLS returns the TLS configuration for a new connection, so that a new certificate takes effect
+	// without a restart. If TLS is nil, the listener does not use TLS.
 	TLS func() *tls.Config
-	// Plain reports whether a new connection may also be without TLS; nil: it may not.
+	// Plain reports whether a new connection may be without TLS; nil: it may not.
 	Plain func() bool
-	// Certificate returns the session of a client from its verified certificate. It is nil if the
-	// listener does not authenticate clients by certificates.
+	// Certificate returns the session for a client's verified certificate. It is nil if the listener
+	// does not authenticate clients by certificate.
 	Certificate func(state *tls.ConnectionState) (*Session, error)
-	// Mechanisms are the SASL mechanisms; none: the listener does not use SASL.
+	// Mechanisms contains the SASL mechanisms; empty: the listener does not use SASL.
 	Mechanisms []string
-	// SASL returns the present options of new conversations. It is required with Mechanisms.
+	// SASL returns the current options for new conversations. It is required if Mechanisms is not
+	// empty.
 	SASL func() *sasl.Options
-	// ReauthMax is the time after which a client must authenticate again; 0: no limit, except the
-	// lifetime of the credential.
+	// ReauthMax is the time after which a client must authenticate again; 0: only the credential's
+	// lifetime is a limit.
 	ReauthMax time.Duration
 	// Valid reports whether a session may continue. EndSessions calls it.
 	Valid func(*Session) bool
-	// UnauthenticatedMax limits the connections that have not authenticated yet. The default is
-	// 1,000.
+	// UnauthenticatedMax is the maximum number of connections that have not authenticated yet. The
+	// default is 1,000.
 	UnauthenticatedMax int
-	// UnauthenticatedPerAddressMax is the same limit for one address. The default is 50.
+	// UnauthenticatedPerAddressMax is the corresponding limit for one address. The default is 50.
 	UnauthenticatedPerAddressMax int
 	// HandshakeTimeout limits the TLS handshake. The default is 5 s.
 	HandshakeTimeout time.Duration
-	// AuthenticationTimeout limits the time from accept to the end of the authentication. The
-	// default is 10 s.
+	// AuthenticationTimeout limits the time from accept to the end of the authentication. The default
+	// is 10 s.
 	AuthenticationTimeout time.Duration
-	// FailuresMax is the number of failed authentications of a user from one address in a minute.
-	// After more, the user is refused at this address for 30 s. The default is 10.
+	// FailuresMax is the maximum number of failed authentications of a user from one address within a
+	// minute. After more failures, the user is refused at this address for 30 s. The default is 10.
 	FailuresMax int
-	// FailureDelay is the time after which a failed authentication is answered. The default is
-	// 100 ms, as in Kafka (connection.failed.authentication.delay.ms).
+	// FailureDelay is the time after which the reply to a failed authentication is sent. The default
+	// is 100 ms, as in Kafka (connection.failed.authentication.delay.ms).
 	FailureDelay time.Duration
 }
 
@@ -87,11 +88,12 @@ func (s *Security) setDefaults() {
 	s.FailureDelay = defaulted(s.FailureDelay, 100*time.Millisecond)
 }
 
-// establishes reports whether a connection has a phase before its first request.
+// establishes reports whether a connection has a TLS or authentication phase before its first
+// request.
 func (s *Security) establishes() bool { return s.TLS != nil || len(s.Mechanisms) > 0 }
 
-// EndSessions closes the connections whose session is not valid any more, such as those of a user
-// whose password has changed. The owner of the server calls it after each change of credentials.
+// EndSessions closes the connections whose session is no longer valid, for example after a user's
+// password has changed. The owner of the server must call it after each change of credentials.
 func (s *Server) EndSessions() {
 	if s.opts.Security.Valid == nil {
 		return

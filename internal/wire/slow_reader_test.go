@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// measuredConn is a connection without sendfile, as one with TLS. It measures what a sender holds
-// in memory during each write, at which a slow reader would stop it.
+// measuredConn is a connection without sendfile, like a TLS connection. During each write, at which
+// a slow reader would stop the sender, it measures how much memory the sender holds.
 type measuredConn struct {
 	net.Conn
 	sender *sender
@@ -25,8 +25,8 @@ func (c *measuredConn) Write(p []byte) (int, error) {
 }
 
 // TestSlowReadersOverTLSHoldLittleMemory is trap 29 of docs/security.md: over TLS, the bytes of
-// files pass through memory. For any reply, a reader that stops holds three steps of copyStepBytes
-// at most; 1,000 of them hold less than 200 MiB.
+// files pass through memory. For any reply, a reader that stops may hold at most three steps of
+// copyStepBytes, so 1,000 such readers hold less than 200 MiB.
 func TestSlowReadersOverTLSHoldLittleMemory(t *testing.T) {
 	file, _ := fileOf(t, vfs.OS{}, 8<<20)
 	replies := map[string][]Chunk{

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// httpMethods contains the first four bytes of every kind of HTTP request. If "GET " is read as the
-// size of a frame, it is 1.1 GB, which is above the limit.
+// httpMethods contains the first four bytes of every kind of HTTP request. As the size of a frame,
+// "GET " would be 1.1 GB, which is above the limit.
 const httpMethods = "GET POSTPUT HEADDELEOPTIPATCCONNTRACPRI "
 
 // detectProtocol returns rejectHTTP or rejectTLS if a connection that starts with these bytes uses
@@ -15,7 +15,7 @@ func detectProtocol(start [4]byte) string {
 	if i := strings.Index(httpMethods, string(start[:])); i >= 0 && i%4 == 0 {
 		return rejectHTTP
 	}
-	// the start of a TLS record: type handshake, version 3.x
+	// the beginning of a TLS record: type handshake, version 3.x
 	if start[0] == 0x16 && start[1] == 0x03 && start[2] <= 0x04 {
 		return rejectTLS
 	}
@@ -23,7 +23,7 @@ func detectProtocol(start [4]byte) string {
 }
 
 // rejectSize returns the error for an invalid frame size. If the client uses HTTP or TLS, the error
-// states that.
+// says so.
 func rejectSize(start [4]byte, size int) error {
 	switch detectProtocol(start) {
 	case rejectHTTP:

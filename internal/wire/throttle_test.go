@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// throttlingHandler throttles a client for a time, unless its request is "free".
+// throttlingHandler throttles a client for a fixed time, unless its request is "free".
 type throttlingHandler struct {
 	*testHandler
 	throttle time.Duration
@@ -20,8 +20,9 @@ func (h throttlingHandler) Handle(ctx context.Context, req *Request) (Reply, err
 	return reply, err
 }
 
-// TestThrottledClientWaitsForItsNextReply sends requests without waiting, as a client that ignores
-// the throttle does. The reply itself is sent at once (KIP-219).
+// TestThrottledClientWaitsForItsNextReply sends requests without waiting, like a client that
+// ignores the throttle. The reply with the throttle must be sent immediately (KIP-219), and the
+// next reply must wait.
 func TestThrottledClientWaitsForItsNextReply(t *testing.T) {
 	const throttle = 300 * time.Millisecond
 	s := startServer(t, func(o *Options) {
@@ -48,7 +49,8 @@ func TestThrottledClientWaitsForItsNextReply(t *testing.T) {
 	}
 }
 
-// TestThrottledClientsDoNotSlowOthers throttles one connection for an hour.
+// TestThrottledClientsDoNotSlowOthers checks that other connections are not affected while one
+// connection is throttled for an hour.
 func TestThrottledClientsDoNotSlowOthers(t *testing.T) {
 	s := startServer(t, func(o *Options) {
 		o.Handler = throttlingHandler{newTestHandler(), time.Hour}
@@ -64,8 +66,8 @@ func TestThrottledClientsDoNotSlowOthers(t *testing.T) {
 	}
 }
 
-// TestEndOfThrottledConnectionIsDetected: a throttle may take long, and a connection whose client
-// has gone must not stay open for that long.
+// TestEndOfThrottledConnectionIsDetected checks that a throttled connection whose client has
+// disconnected is closed without waiting for the throttle, which can be long.
 func TestEndOfThrottledConnectionIsDetected(t *testing.T) {
 	s := startServer(t, func(o *Options) {
 		o.Handler = throttlingHandler{newTestHandler(), time.Hour}
@@ -81,7 +83,8 @@ func TestEndOfThrottledConnectionIsDetected(t *testing.T) {
 	}, "the end of the connection")
 }
 
-// TestServerStopsWhileClientsAreThrottled: the cleanup of the test waits until Serve has returned.
+// TestServerStopsWhileClientsAreThrottled checks that Serve returns while a client is throttled.
+// The test's cleanup waits until Serve has returned.
 func TestServerStopsWhileClientsAreThrottled(t *testing.T) {
 	s := startServer(t, func(o *Options) {
 		o.Handler = throttlingHandler{newTestHandler(), time.Hour}

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// handshakeGate limits the number of concurrent TLS handshakes to half of the processors, for all
-// listeners of the process. Otherwise 1,000 clients that reconnect at once would delay the requests
-// of all other clients.
+// handshakeGate limits the number of concurrent TLS handshakes on all listeners of the process to
+// half the number of processors. Otherwise 1,000 clients that reconnect at once would delay the
+// requests of all other clients.
 var handshakeGate = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // gatedConn is the socket below a TLS connection. During the handshake, the goroutine holds a place
-// in handshakeGate, except while it waits for the peer: a slow peer delays no other handshake.
+// in handshakeGate, except while it waits for the peer. So a slow peer delays no other handshake.
 type gatedConn struct {
 	net.Conn
-	passed atomic.Bool // the handshake has ended
+	passed atomic.Bool // set when the handshake has ended
 }
 
 // Read implements net.Conn.
@@ -48,7 +48,7 @@ func (g *gatedConn) Write(b []byte) (int, error) {
 }
 
 // handshake performs the TLS handshake, and replaces c.stream and c.sender. It sets the session if
-// the client has authenticated by its certificate.
+// the client has authenticated with a certificate.
 func (c *connection) handshake(ctx context.Context, socket net.Conn, deadline time.Time) error {
 	security := &c.server.opts.Security
 	gate := &gatedConn{Conn: socket}
@@ -75,8 +75,8 @@ func (c *connection) handshake(ctx context.Context, socket net.Conn, deadline ti
 	return nil
 }
 
-// handshakeError returns the error to log for a failed handshake. A missing or invalid certificate
-// of the client is a failed authentication.
+// handshakeError returns the error to log for a failed handshake. A missing or invalid client
+// certificate counts as a failed authentication.
 func (c *connection) handshakeError(err error) error {
 	var record tls.RecordHeaderError
 	var invalid *tls.CertificateVerificationError
@@ -97,7 +97,7 @@ func (c *connection) handshakeError(err error) error {
 	return &rejectedError{rejectHandshake, fmt.Sprintf("TLS handshake failed: %v", err)}
 }
 
-// plainOnTLS returns the error for a connection to a TLS listener whose first bytes are not TLS.
+// plainOnTLS returns the error for a connection to a TLS listener that does not start with TLS.
 func plainOnTLS(start [5]byte) error {
 	if detectProtocol([4]byte(start[:4])) == rejectHTTP {
 		return &rejectedError{rejectHTTP,

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// byName returns the session of a client certificate: its common name.
+// byName returns a session whose principal is the common name in the client certificate.
 func byName(state *tls.ConnectionState) (*Session, error) {
 	name := state.PeerCertificates[0].Subject.CommonName
 	if name == "refused" {
@@ -22,7 +22,7 @@ func byName(state *tls.ConnectionState) (*Session, error) {
 	return &Session{Principal: Principal{Type: "User", Name: name}, Mechanism: MechanismTLS}, nil
 }
 
-// mutual is a listener that requires certificates of a CA.
+// mutual returns the security of a listener that requires client certificates from a CA.
 func mutual(brokers, users *certs.CA) Security {
 	config := serverTLS(brokers)
 	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, users.Pool()
@@ -96,8 +96,9 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 	}
 }
 
-// TestInvalidClientCertificatesAreRefused: a CA that the client sends is not an anchor, a
-// certificate of a server cannot authenticate a client, and a certificate must be valid now.
+// TestInvalidClientCertificatesAreRefused checks three rules. A CA that the client sends is not
+// trusted, a server certificate cannot authenticate a client, and a certificate must currently be
+// valid.
 func TestInvalidClientCertificatesAreRefused(t *testing.T) {
 	brokers, users, others := certs.New(t, "brokers"), certs.New(t, "users"), certs.New(t, "users")
 	expired := users.Leaf(&x509.Certificate{Subject: pkix.Name{CommonName: "alice"},
@@ -119,7 +120,7 @@ func TestInvalidClientCertificatesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := startSecure(t, mutual(brokers, users))
 			if conn, err := s.dialTLS(clientTLS(brokers, c.certificates...)); err == nil {
-				conn.wantClosed() // in TLS 1.3, the client learns of it afterwards
+				conn.wantClosed() // in TLS 1.3, the client notices it only after the handshake
 			}
 			s.eventually(func() bool { return strings.Contains(s.log.String(), c.text) },
 				"the log does not contain "+c.text)
@@ -128,7 +129,7 @@ func TestInvalidClientCertificatesAreRefused(t *testing.T) {
 }
 
 // TestNewCertificateNeedsNoRestart changes the certificate between two connections. The open
-// connection continues.
+// connection must continue.
 func TestNewCertificateNeedsNoRestart(t *testing.T) {
 	first, second := certs.New(t, "first"), certs.New(t, "second")
 	var current atomic.Pointer[tls.Config]
@@ -150,7 +151,8 @@ func TestNewCertificateNeedsNoRestart(t *testing.T) {
 	}
 }
 
-// TestSessionTicketsDoNotOutliveTheCA resumes a TLS session after the users' CA has changed.
+// TestSessionTicketsDoNotOutliveTheCA checks that a TLS session cannot be resumed after the users'
+// CA has changed.
 func TestSessionTicketsDoNotOutliveTheCA(t *testing.T) {
 	brokers, users, next := certs.New(t, "brokers"), certs.New(t, "users"), certs.New(t, "users2")
 	var current atomic.Pointer[tls.Config]
@@ -164,7 +166,7 @@ func TestSessionTicketsDoNotOutliveTheCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.echo(c) // reads the ticket, if there is one
+	s.echo(c) // reads the session ticket, if there is one
 	changed := current.Load().Clone()
 	changed.ClientCAs = next.Pool()
 	current.Store(changed)
@@ -200,7 +202,7 @@ func TestSlowHandshakesAreEnded(t *testing.T) {
 		"no handshake was ended")
 }
 
-// TestSilentPeersDoNotDelayHandshakes: silent peers occupy no place in the gate.
+// TestSilentPeersDoNotDelayHandshakes checks that silent peers occupy no place in handshakeGate.
 func TestSilentPeersDoNotDelayHandshakes(t *testing.T) {
 	ca := certs.New(t, "brokers")
 	config := serverTLS(ca)

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// readers returns the number of goroutines that read and answer requests, over all connections of
-// the test process.
+// readers returns the number of goroutines that read and handle requests, on all connections of the
+// test process.
 func readers() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*connection).work(")
 }
 
-// TestWaitingRequestHasAnotherReader checks that one goroutine reads and answers as long as no
-// request waits. It then sends another request behind one that waits, and checks that all
+// TestWaitingRequestHasAnotherReader checks that one goroutine reads and handles requests as long
+// as no request waits. It then sends another request behind a waiting one, and checks that all
 // goroutines exit.
 func TestWaitingRequestHasAnotherReader(t *testing.T) {
 	s := startServer(t, nil)
@@ -40,8 +40,8 @@ func TestWaitingRequestHasAnotherReader(t *testing.T) {
 	}
 }
 
-// mixedHandler answers some requests at once and others after a wait. It waits in each of the ways
-// in which handlers do.
+// mixedHandler replies to some requests immediately and to others after a wait. It waits in each
+// way in which handlers wait.
 type mixedHandler struct{ *testHandler }
 
 func (m mixedHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
@@ -55,14 +55,14 @@ func (m mixedHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 		child, cancel := context.WithTimeout(ctx, 50*time.Microsecond)
 		defer cancel()
 		<-child.Done()
-	case 3: // ctx.Done is called after the request was answered
+	case 3: // ctx.Done is called after the request has its reply
 		time.AfterFunc(50*time.Microsecond, func() { _ = ctx.Done() })
 	}
 	return Reply{Chunks: []Chunk{{Bytes: []byte{req.Body[0]}}}}, nil
 }
 
 // TestRepliesOfMixedRequestsKeepTheirOrder checks that replies keep the order of requests, some of
-// which wait. It finds most faults with the race detector.
+// which wait. With the race detector, it finds most concurrency bugs.
 func TestRepliesOfMixedRequestsKeepTheirOrder(t *testing.T) {
 	before := readers()
 	s := startServer(t, func(o *Options) { o.Handler = mixedHandler{newTestHandler()} })
