@@ -25,7 +25,8 @@ type decision struct {
 	until   time.Time
 }
 
-// cache holds decisions of the API server. The zero value is empty. It is safe for concurrent use.
+// cache contains decisions of the API server. The zero value is empty. It is safe for concurrent
+// use.
 type cache struct {
 	mu        sync.Mutex
 	decisions map[question]decision

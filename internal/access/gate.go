@@ -23,9 +23,9 @@ import (
 // reviewTimeout limits one request to the API server.
 const reviewTimeout = 5 * time.Second
 
-// Options configure a Gate.
+// Options configures a Gate.
 type Options struct {
-	// MetricsOpen lets everyone read the metrics.
+	// MetricsOpen permits everyone to read the metrics.
 	MetricsOpen bool
 	// Peer returns the name of the broker or operator that a verified client certificate identifies.
 	// It returns an error if the certificate belongs to neither.
@@ -231,6 +231,6 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, user string, right
 		w.Header().Set("WWW-Authenticate", `Bearer realm="heartwood"`)
 	}
 	w.WriteHeader(refused.status)
-	// fails only if the client has disconnected
+	// Encode fails only if the client has disconnected.
 	_ = json.NewEncoder(w).Encode(report.Failure{Error: refused.text, Reason: refused.reason})
 }

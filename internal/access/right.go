@@ -13,7 +13,7 @@ type Right struct {
 
 func (r Right) String() string { return r.Verb + " logclusters/" + r.Subresource }
 
-// The rights that requests need.
+// The rights that requests can need.
 var (
 	ReadMetrics      = Right{"get", "metrics"}
 	ReadReports      = Right{"get", "report"}

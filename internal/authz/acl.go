@@ -68,8 +68,8 @@ const (
 )
 
 const (
-	// Wildcard is the name of a literal pattern that matches every resource, and the host of an ACL
-	// that applies to every client.
+	// Wildcard is the name in a literal pattern that matches every resource. It is also the host in an
+	// ACL that applies to every client.
 	Wildcard = "*"
 	// ClusterName is the name of the only resource of type ResourceCluster, as in Kafka.
 	ClusterName = "kafka-cluster"
@@ -84,7 +84,7 @@ type Principal struct {
 // Everyone is the principal in ACLs that apply to every principal.
 var Everyone = Principal{Type: "User", Name: Wildcard}
 
-// String returns the principal in the form of Kafka's ACLs, such as "User:alice".
+// String returns the principal in the format of Kafka's ACLs, such as "User:alice".
 func (p Principal) String() string { return p.Type + ":" + p.Name }
 
 // ParsePrincipal parses the format of String. A name may contain colons.
@@ -144,7 +144,7 @@ func Compare(a, b ACL) int {
 	)
 }
 
-// bits is a set of operations: bit n stands for the operation with number n.
+// bits is a set of operations: bit n represents the operation with number n.
 type bits uint16
 
 func (o Operation) bit() bits {

@@ -10,8 +10,8 @@ const hardcoded = "hardcode"
 // (KIP-679). Kafka checks this for Write on topics when an idempotent producer requests a producer
 // id. The operation must not be one that another operation implies.
 //
-// The rules are those of Kafka's Authorizer.authorizeByResourceType. A wildcard Deny denies the
-// operation. Otherwise a wildcard Allow allows it, even if prefixed Denies together cover every
+// The rules are the same as in Kafka's Authorizer.authorizeByResourceType. A wildcard Deny denies
+// the operation. Otherwise a wildcard Allow allows it, even if prefixed Denies together cover every
 // existing resource. Any other Allow allows it unless a Deny covers all resources that match the
 // Allow's pattern.
 func (m *Matcher) AllowedAny(p Principal, host netip.Addr, o Operation, kind ResourceType) bool {

@@ -61,7 +61,7 @@ func (m *Matcher) ACLs() []ACL {
 	return m.acls
 }
 
-// Super reports whether a principal is a super user.
+// Super reports whether the principal is a super user.
 func (m *Matcher) Super(p Principal) bool { return m != nil && m.supers[p] }
 
 func (m *Matcher) add(a *ACL) {

@@ -112,7 +112,7 @@ func TestMatcherAgreesWithTheReference(t *testing.T) {
 	}
 }
 
-// referenceAny follows Kafka's Authorizer.authorizeByResourceType step by step.
+// referenceAny implements Kafka's Authorizer.authorizeByResourceType step by step.
 func referenceAny(acls []ACL, p Principal, host string, o Operation, kind ResourceType) bool {
 	if reference(acls, nil, p, host, o, kind, "hardcode") {
 		return true

@@ -2,7 +2,7 @@ package authz
 
 import "strconv"
 
-// The names of Kafka's enums, by number.
+// The names in Kafka's enums, by number.
 var (
 	operationNames = [...]string{1: "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER",
 		"DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE",

@@ -51,8 +51,8 @@ type Options struct {
 	DataDir   string
 	Listen    string // host:port of the Kafka listener; for port 0 the system chooses a port
 	Advertise string // host:port for clients; default: the address of the listener
-	// PeerHost is the host at which other brokers reach this broker, on the port of the listener;
-	// default: the advertised address.
+	// PeerHost is the host at which other brokers reach this broker, on the listener's port; default:
+	// the advertised address.
 	PeerHost string
 	// Listeners are the listeners for clients. If the list is empty, the broker has one plaintext
 	// listener on Listen.
@@ -64,7 +64,7 @@ type Options struct {
 	Certificates *Certificates
 	// ServiceAccounts verifies ServiceAccount tokens for the LogCluster. It is nil outside Kubernetes.
 	ServiceAccounts sasl.TokenVerifier
-	// Namespace and Cluster name the LogCluster in the certificates of brokers.
+	// Namespace and Cluster identify the LogCluster in the brokers' certificates.
 	Namespace, Cluster string
 	Rack               string
 	Metadata           Metadata
@@ -379,7 +379,7 @@ func (b *Broker) Close() (err error) {
 	return err
 }
 
-// task is a goroutine. The channel done is closed when the goroutine has ended.
+// task is a goroutine. Its channel done is closed when the goroutine has ended.
 type task struct {
 	done chan struct{}
 	err  error // valid once done is closed

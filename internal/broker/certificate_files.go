@@ -19,8 +19,8 @@ import (
 const filesInterval = 5 * time.Second
 
 // CertificateFiles keeps Certificates up to date with the files in a directory. The file names and
-// contents are those of the Secret v1alpha1.BrokersTLSSecretName. Its methods are safe for
-// concurrent use, except Load and Follow, which belong to one goroutine.
+// contents correspond to the keys and values of the Secret v1alpha1.BrokersTLSSecretName. Its
+// methods are safe for concurrent use, except Load and Follow, which belong to one goroutine.
 type CertificateFiles struct {
 	Dir          string
 	Broker       int32    // id of this broker

@@ -25,7 +25,7 @@ type images struct {
 	}
 }
 
-// imageState is the metadata image that requests use.
+// imageState contains the metadata image that requests use.
 type imageState struct {
 	image    *metadata.Image
 	replaced chan struct{} // closed when another image replaces this one

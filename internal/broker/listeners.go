@@ -51,7 +51,7 @@ func ListenerOf(l *v1alpha1.Listener, listen, advertise string) Listener {
 	return listener
 }
 
-// openListener is an open port and its server.
+// openListener is an open port with its server.
 type openListener struct {
 	Listener
 	socket   net.Listener

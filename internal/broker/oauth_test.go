@@ -122,7 +122,7 @@ func (c *tokenCluster) run(options Options) {
 	}
 }
 
-// client returns a client of a listener with a token.
+// client returns a client that connects to a listener with a token.
 func (c *tokenCluster) client(listener int, token string) *kgo.Client {
 	c.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.broker.listeners[listener].endpoint.String()),

@@ -164,7 +164,7 @@ func (w *volumeWatch) report(now volumeState, changed bool) {
 	reporter.ReportVolume(next)
 }
 
-// log logs a change of the level.
+// log logs that the level has changed.
 func (w *volumeWatch) log(before pressure.Level, now volumeState) {
 	fields := []any{"level", now.level.String(), "before", before.String(),
 		"usedPercent", int(now.UsedPercent()), "freeBytes", now.Free, "totalBytes", now.Total,

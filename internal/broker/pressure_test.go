@@ -30,7 +30,7 @@ type sizedDisk struct {
 func (d *sizedDisk) Size(string) (uint64, error) { return 1000 << 20, nil }
 func (d *sizedDisk) Free(string) (uint64, error) { return d.free.Load() << 20, nil }
 
-// largeDisk is a sizedDisk of 1000 GiB.
+// largeDisk is a sizedDisk with a size of 1000 GiB.
 type largeDisk struct{ sizedDisk }
 
 func (d *largeDisk) Size(string) (uint64, error) { return 1000 << 30, nil }

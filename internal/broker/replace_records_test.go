@@ -20,8 +20,8 @@ import (
 
 var damagedPartition = logstore.PartitionID{Topic: "rep", Index: 0}
 
-// flipRecord flips a bit of the first batch of partition 0 on the disk of a broker, whose segment
-// is at rest. It returns the name of the file.
+// flipRecord flips a bit in the first batch of partition 0 on a broker's disk. The batch's segment
+// is at rest. flipRecord returns the file name.
 func (c *trio) flipRecord(id int) string {
 	c.t.Helper()
 	log := c.brokers[id].store.Log(damagedPartition)
@@ -55,7 +55,7 @@ func (c *trio) flipRecord(id int) string {
 	return ""
 }
 
-// scrubAll requests a scrub of topic rep on a broker. It returns the state of the scrub.
+// scrubAll requests a scrub of topic rep on a broker, and returns the scrub's state.
 func (c *trio) scrubAll(id int) func() scrub.State {
 	c.t.Helper()
 	if _, err := c.brokers[id].scrub.Request("rep"); err != nil {
@@ -78,8 +78,8 @@ func damagedFilesOf(d scrub.Damaged) (files []string) {
 }
 
 // TestDamagedRecordsAreReplacedByAnotherReplica flips a bit on the leader, and then on a follower.
-// The scrub replaces the damaged batch by that of another replica. Neither the leader nor the ISR
-// changes, and consumers read all records.
+// The scrub must replace the damaged batch with another replica's batch. Neither the leader nor the
+// ISR may change, and consumers must be able to read all records.
 func TestDamagedRecordsAreReplacedByAnotherReplica(t *testing.T) {
 	c := newTrio(t, func(topic *v1alpha1.Topic) {
 		topic.Spec.Segment = &v1alpha1.Segment{Size: resource.NewQuantity(1024, resource.BinarySI)}
@@ -112,8 +112,8 @@ func TestDamagedRecordsAreReplacedByAnotherReplica(t *testing.T) {
 	c.equal()
 }
 
-// TestDamagedBatchIsNotServed damages a batch of the only replica: the scrub cannot replace it. A
-// consumer receives an error instead of the batch, and the batches behind it.
+// TestDamagedBatchIsNotServed damages a batch on the only replica, so the scrub cannot replace it.
+// A consumer must receive an error instead of the batch, and must receive the batches behind it.
 func TestDamagedBatchIsNotServed(t *testing.T) {
 	c := newTrio(t, func(topic *v1alpha1.Topic) {
 		topic.Spec.Replicas, topic.Spec.MinInSyncReplicas = new(int32(1)), new(int32(1))
@@ -146,8 +146,8 @@ func TestDamagedBatchIsNotServed(t *testing.T) {
 	}
 }
 
-// TestLogWithUnknownContentIsCopiedAgain damages a cleaned segment without a key sidecar: its
-// records are too small to keep one. The log leaves the ISR and is copied again.
+// TestLogWithUnknownContentIsCopiedAgain damages a cleaned segment that has no key sidecar, because
+// its records are too small. The replica must leave the ISR, and the log must be copied again.
 func TestLogWithUnknownContentIsCopiedAgain(t *testing.T) {
 	c := newTrio(t, func(topic *v1alpha1.Topic) {
 		topic.Spec.CleanupPolicy = v1alpha1.CleanupCompact

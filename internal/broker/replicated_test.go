@@ -24,8 +24,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/ports"
 )
 
-// trio is three brokers with TCP listeners and one metadata store. They have the topic rep: two
-// partitions with three replicas and min.insync.replicas 2.
+// trio is a cluster of three brokers with TCP listeners and one metadata store. It has a topic
+// "rep" with two partitions, three replicas and min.insync.replicas 2.
 type trio struct {
 	t        *testing.T
 	metadata *local.Store

@@ -16,10 +16,10 @@ import (
 
 var errDisk = errors.New("the disk has failed")
 
-// rep returns partition 0 of topic rep in the metadata.
+// rep returns partition 0 of topic rep from the metadata.
 func (c *trio) rep() *metadata.Partition { return c.metadata.Image().Topic("rep").Partitions[0] }
 
-// stopLog stops the log of partition 0 of topic rep on a broker, as a failed disk does.
+// stopLog stops the log of partition 0 of topic rep on a broker, in the same way as a failed disk.
 func (c *trio) stopLog(id int32) {
 	c.t.Helper()
 	log := c.brokers[id].store.Log(logstore.PartitionID{Topic: "rep", Index: 0})
@@ -29,7 +29,7 @@ func (c *trio) stopLog(id int32) {
 	log.Fail(errDisk)
 }
 
-// restart restarts a broker whose log has stopped, so that its store was not closed cleanly.
+// restart restarts a broker whose log has stopped. Its store was therefore not closed cleanly.
 func (c *trio) restart(id int32) {
 	c.t.Helper()
 	if err := c.stops[id](); !errors.Is(err, errDisk) {
@@ -38,7 +38,8 @@ func (c *trio) restart(id int32) {
 	c.start(int(id), true)
 }
 
-// awaitISR waits until partition 0 of topic rep has these in-sync replicas, and one of them leads.
+// awaitISR waits until partition 0 of topic rep has the given in-sync replicas, and one of them is
+// the leader.
 func (c *trio) awaitISR(what string, isr ...int32) {
 	c.t.Helper()
 	c.await(what, func() bool {
@@ -48,14 +49,14 @@ func (c *trio) awaitISR(what string, isr ...int32) {
 	})
 }
 
-// others returns the brokers except some, in ascending order.
+// others returns all brokers except the given ones, in ascending order.
 func others(except ...int32) []int32 {
 	return slices.DeleteFunc([]int32{0, 1, 2},
 		func(id int32) bool { return slices.Contains(except, id) })
 }
 
-// TestStoppedFollowerLeavesAnIdlePartition: the log of a follower stops in a partition without a
-// single write. It leaves the ISR and joins again after a restart. The leader stays.
+// TestStoppedFollowerLeavesAnIdlePartition: a follower's log stops in a partition without writes.
+// The follower must leave the ISR, and rejoin it after a restart. The leader must not change.
 func TestStoppedFollowerLeavesAnIdlePartition(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -71,9 +72,10 @@ func TestStoppedFollowerLeavesAnIdlePartition(t *testing.T) {
 	c.await("all replicas to be in sync again", c.inSync(3))
 }
 
-// TestStoppedLeaderHandsOver: the log of the leader stops while records are produced, then that of
-// its successor. The last in-sync replica leads, with fewer replicas than min.insync.replicas, so
-// it accepts no records until another one is in sync. No acknowledged record is lost.
+// TestStoppedLeaderHandsOver: the leader's log stops while records are produced, and then its
+// successor's log stops. The last in-sync replica becomes the leader. There are then fewer in-sync
+// replicas than min.insync.replicas, so it accepts no records until another replica is in sync. No
+// acknowledged record may be lost.
 func TestStoppedLeaderHandsOver(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -102,9 +104,10 @@ func TestStoppedLeaderHandsOver(t *testing.T) {
 	c.equal()
 }
 
-// TestStoppedLastMember: the logs of both followers stop, then that of the leader. The leader
-// remains the leader and reports the reason. When a follower has returned, it copies what it lacks
-// from the stopped log, joins the ISR, and leads. No acknowledged record is lost.
+// TestStoppedLastMember: the logs of both followers stop, and then the leader's log stops. The
+// leader must remain the leader and report the reason. When a follower has returned, it copies the
+// missing records from the stopped log, joins the ISR, and becomes the leader. No acknowledged
+// record may be lost.
 func TestStoppedLastMember(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -141,9 +144,9 @@ func TestStoppedLastMember(t *testing.T) {
 	c.await("all replicas to be in sync again", c.inSync(3))
 }
 
-// TestAllLogsStopped: the logs of all replicas stop at once, so brokers may be elected whose logs
-// have stopped already. One replica remains in sync. After restarts of all brokers no acknowledged
-// record is lost.
+// TestAllLogsStopped: the logs of all replicas stop at once, so a broker may be elected whose log
+// has already stopped. One replica must remain in sync. After all brokers have restarted, no
+// acknowledged record may be lost.
 func TestAllLogsStopped(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))

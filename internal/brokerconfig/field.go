@@ -19,7 +19,7 @@ import (
 // create empty parent structs; tidy removes them.
 type field struct {
 	allowed string // description of the allowed values, for errors and documentation
-	// get returns ok false if the field is not set.
+	// get returns the field's value. Result ok is false if the field is not set.
 	get   func(spec *v1alpha1.LogClusterSpec) (value string, ok bool)
 	set   func(spec *v1alpha1.LogClusterSpec, value string) error
 	reset func(spec *v1alpha1.LogClusterSpec)

@@ -43,7 +43,8 @@ func TestNamesAreWrittenAsInJava(t *testing.T) {
 	}
 }
 
-// TestNamesAgreeWithJava compares the texts of random names with those of Java's X500Principal.
+// TestNamesAgreeWithJava compares the texts of random names with the texts from Java's
+// X500Principal.
 func TestNamesAgreeWithJava(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: starts a JVM")

@@ -46,8 +46,8 @@ func (b *balanceFlags) input(ctx context.Context, s *session,
 	return rebalance.PlanInput(cluster, zones, stored, stored, planned), notes, nil
 }
 
-// sizes returns the size of each partition by Kafka topic name. The size is that of the leader's
-// replica or, if the leader has not answered, of the largest replica.
+// sizes returns the size of each partition by Kafka topic name. The size is the size of the
+// leader's replica or, if the leader has not answered, of the largest replica.
 func sizes(rows []report.Partition) map[partitionset.Key]int64 {
 	sizes, led := map[partitionset.Key]int64{}, map[partitionset.Key]bool{}
 	for i := range rows {

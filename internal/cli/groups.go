@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
-// groupsFlags are the flags of command groups.
+// groupsFlags contains the flags of command groups.
 type groupsFlags struct {
 	connection kafkaFlags
 	consent    consent

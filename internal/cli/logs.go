@@ -20,7 +20,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/render"
 )
 
-// logsFlags are the flags of command logs.
+// logsFlags contains the flags of command logs.
 type logsFlags struct {
 	follow, previous bool
 	since            time.Duration

@@ -45,7 +45,7 @@ func (f *flags) add(root *cobra.Command) {
 // json reports whether the output is JSON.
 func (f *flags) json() bool { return f.output == "json" }
 
-// session is the connection of one command to the API server.
+// session is one command's connection to the API server.
 type session struct {
 	*flags
 	config *rest.Config

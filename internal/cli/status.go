@@ -72,7 +72,7 @@ type status struct {
 	RetainedTopics []v1alpha1.RetainedTopic `json:"retainedTopics,omitempty"`
 	// Rebalance is the current or last rebalance run; absent until the operator has written it.
 	Rebalance *v1alpha1.RebalanceStatus `json:"rebalance,omitempty"`
-	// NextCertificateExpiry is the certificate that expires first; absent without TLS.
+	// NextCertificateExpiry describes the certificate that expires first; absent without TLS.
 	NextCertificateExpiry *v1alpha1.CertificateExpiry `json:"nextCertificateExpiry,omitempty"`
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// writes are the requests that change something, with the right that they need.
+// writes contains the requests that change something, with the right that they need.
 var writes = map[string]Right{"produce?topic=t": WriteRecords, "offsets?group=g": WriteGroups,
 	"deletegroup?group=g": WriteGroups, "abort?id=a": Abort}
 

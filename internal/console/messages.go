@@ -67,7 +67,7 @@ type headerRow struct {
 	Value excerpt
 }
 
-// excerpt is the beginning of a key or value, as text.
+// excerpt is the beginning of a key or value as text.
 type excerpt struct {
 	Text  string
 	Hex   bool // true if Text contains hexadecimal digits

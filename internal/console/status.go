@@ -91,7 +91,7 @@ func runningSpeed(p *report.Pass) string {
 	return strings.Join(parts, ", ")
 }
 
-// waitedMin is the shortest throttled time, in seconds, that a page shows.
+// waitedMin is the minimum throttled time, in seconds, that a page shows.
 const waitedMin = 0.1
 
 // waitedOf returns how long a pass has waited for the cleaner's I/O limit. It returns "" if the

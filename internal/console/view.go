@@ -48,7 +48,7 @@ type view struct {
 	Logout   bool   // true if the user can log out
 	Version  string // version of the assets
 	Live     string // relative URL of live updates; "" if the page has none
-	// Refresh is the number of seconds after which a browser without scripts loads the page again; 0:
+	// Refresh is the number of seconds after which a browser without scripts reloads the page; 0:
 	// never.
 	Refresh  int
 	Location string // relative URL of a redirect; "" for a page

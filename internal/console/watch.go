@@ -20,7 +20,7 @@ const (
 	// watchLinger is how long a topic is watched after its last viewer has left. So a page and its
 	// stream of updates share one watch.
 	watchLinger = 10 * time.Second
-	// pollInterval is the interval at which a watch requests the brokers' reports.
+	// pollInterval is how often a watch requests the brokers' reports.
 	pollInterval = time.Second
 	// snapshotMax is the maximum time that a page waits for the first events from all brokers.
 	snapshotMax = 1500 * time.Millisecond

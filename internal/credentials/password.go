@@ -21,7 +21,7 @@ const passwordBytesMax = 1024
 // fipsPasswordBytesMin is the minimum size of a password for PBKDF2 in FIPS 140-3 mode: 112 bits.
 const fipsPasswordBytesMin = 14
 
-// mechanisms are the mechanisms for which every password has a verifier.
+// mechanisms contains the mechanisms for which every password has a verifier.
 var mechanisms = []string{v1alpha1.ScramSha256, v1alpha1.ScramSha512}
 
 // NewPassword returns a random password with more than 128 bits of entropy. It consists of letters
@@ -95,7 +95,7 @@ func checkPassword(password string) error {
 	return nil
 }
 
-// Verify reports whether the verifiers without an end time are those of the password.
+// Verify reports whether the verifiers without an end time match the password.
 func Verify(verifiers []v1alpha1.ScramVerifier, password string) bool {
 	verified := 0
 	for i := range verifiers {

@@ -34,7 +34,7 @@ const (
 // slowStart is how long a start waits for brokers and partitions before it logs a warning.
 const slowStart = 10 * time.Second
 
-// headerTimeout bounds the time until an HTTP request header has been received.
+// headerTimeout limits the time until an HTTP request's header has been received.
 const headerTimeout = 10 * time.Second
 
 // Run runs a development cluster until ctx ends. Errors in options and manifests wrap ErrUsage.

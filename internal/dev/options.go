@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/loglevel"
 )
 
-// ErrUsage marks errors in flags or manifests.
+// ErrUsage is wrapped by all errors in flags or manifests.
 var ErrUsage = errors.New("invalid flags or manifests")
 
 // usageError wraps ErrUsage and fault. Its text is the text of fault, which begins with the path of
@@ -33,7 +33,7 @@ type Options struct {
 	// port+100+i for the second listener. With port 0, each broker listens on a free port.
 	Listen string
 	// Advertise is the host:port at which clients reach broker 0; "": the address in Listen. The ports
-	// of other brokers and of the second listener are derived in the same way as those of Listen.
+	// of other brokers and of the second listener have the same distances as with Listen.
 	Advertise string
 	// HTTP is the host:port for metrics, health and the API, default 127.0.0.1:9644; port 0: a free
 	// port.
@@ -86,8 +86,8 @@ type address struct {
 	port int
 }
 
-// parseAddress parses the value of a flag without resolving the host. Its errors wrap ErrUsage and
-// name the flag.
+// parseAddress parses a flag's value without resolving the host. Its errors wrap ErrUsage and name
+// the flag.
 func parseAddress(flag, text string) (address, error) {
 	host, portText, err := net.SplitHostPort(text)
 	if err != nil {

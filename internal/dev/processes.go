@@ -114,8 +114,8 @@ func (p *process) run(ctx context.Context) error {
 }
 
 // wait waits until a process exits. When ctx ends, wait stops the process with SIGTERM. When the
-// session ends, the process must exit by itself. wait kills a process that has not exited after
-// stopTimeout.
+// session ends, the process is expected to exit by itself. After stopTimeout, wait kills the
+// process.
 func wait(ctx context.Context, command *exec.Cmd, sessionEnded <-chan struct{}) error {
 	exited := make(chan error, 1)
 	go func() { exited <- command.Wait() }()

@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/pki"
 )
 
-// Directories in the data directory.
+// Names of directories in the data directory.
 const (
 	pkiDir    = "pki"   // the CAs, and the certificates of brokers
 	usersDir  = "users" // the credentials of each LogUser

@@ -68,7 +68,7 @@ func storedState(opts Options, store *local.Store) (s state) {
 	return s
 }
 
-// setBrokers applies --brokers.
+// setBrokers applies the flag --brokers.
 func (s *state) setBrokers(opts Options) {
 	if opts.Brokers != 0 {
 		s.brokers, s.brokersFlag = opts.Brokers, true
@@ -105,7 +105,7 @@ func (s *state) revertInvalidUpdates(store *local.Store) error {
 	return errors.Join(faults...)
 }
 
-// revertBrokers sets the number of brokers to running, because the number cannot change while the
+// revertBrokers restores the running number of brokers, because the number cannot change while the
 // cluster runs. It returns an error if another number is requested.
 func (s *state) revertBrokers(running int) error {
 	if s.brokers == running {

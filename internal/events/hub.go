@@ -47,7 +47,7 @@ type Source struct {
 type Hub struct {
 	source Source
 	epoch  string // part of event ids; differs after each start
-	// active is set while passes and steps are collected.
+	// active is set while the hub collects passes and steps.
 	active atomic.Bool
 	// polling contains one element while rows are computed. It acts as a lock for which a goroutine
 	// can wait with a context.

@@ -22,7 +22,7 @@ import (
 var updateFeaturesShape = api.Shape{api.Fixed(4), api.Array(api.Text(), api.Fixed(2), api.Fixed(1)),
 	api.Fixed(1).From(1)}
 
-// The upgrade types of a request.
+// The upgrade types in a request.
 const (
 	upgradeOnly     = 1
 	unsafeDowngrade = 3

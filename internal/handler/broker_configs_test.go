@@ -52,8 +52,8 @@ func (b *broker) describedBroker(version int16, name string) map[string]string {
 	return described
 }
 
-// TestBrokerSettingsHaveKafkasSources compares the responses with those of Kafka 4.3.1 for the same
-// steps.
+// TestBrokerSettingsHaveKafkasSources compares the responses with the responses of Kafka 4.3.1 to
+// the same requests.
 func TestBrokerSettingsHaveKafkasSources(t *testing.T) {
 	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
 		b.cluster = &v1alpha1.LogCluster{}

@@ -174,7 +174,7 @@ func TestByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 	}
 }
 
-// rawClient is a connection that is used without a client library.
+// rawClient is a connection without a client library.
 type rawClient struct{ net.Conn }
 
 // dialTraced serves the broker on the loopback interface and connects to it.

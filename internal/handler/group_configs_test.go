@@ -72,7 +72,7 @@ func (b *broker) setGroup(name, config, value string) (int16, string) {
 }
 
 // TestGroupConfigsAreDescribedAtEveryVersion checks that a config's source is the group, the
-// LogCluster or Kafka's default. The names are those of Apache Kafka 4.3.1.
+// LogCluster or Kafka's default, with the same names as in Apache Kafka 4.3.1.
 func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
 		b.cluster = &v1alpha1.LogCluster{}

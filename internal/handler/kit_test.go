@@ -28,8 +28,8 @@ import (
 
 const self = 1
 
-// broker is a Handler with real replicas and logs on an in-memory disk. Its metadata store accepts
-// every valid change.
+// broker is a Handler with real replicas and logs on an in-memory disk. The fake metadata store
+// accepts every valid change.
 type broker struct {
 	*Handler
 	t        *testing.T

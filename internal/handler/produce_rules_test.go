@@ -25,7 +25,7 @@ const (
 	batchRecords    = 61
 )
 
-// sealed returns a changed copy of a batch, with a correct checksum.
+// sealed returns a copy of a batch with a change and a correct checksum.
 func sealed(b []byte, change func([]byte)) []byte {
 	b = slices.Clone(b)
 	change(b)

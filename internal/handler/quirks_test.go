@@ -48,7 +48,7 @@ func TestQuirk1SoftwareNameIsChecked(t *testing.T) {
 		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 3, req), want)
 		req.ClientSoftwareName, req.ClientSoftwareVersion = "a", name
 		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 4, req), want)
-		// version 2 does not contain the name
+		// Version 2 does not contain the software name.
 		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 2, req), 0)
 	}
 }
@@ -67,7 +67,8 @@ func TestQuirk2ProduceIsAdvertisedFrom0AndRejectedBelow3(t *testing.T) {
 	}
 }
 
-// TestQuirk4UnknownTagsAreSkipped sends requests with unknown tags in every struct.
+// TestQuirk4UnknownTagsAreSkipped checks that requests with unknown tags in every struct are
+// handled.
 func TestQuirk4UnknownTagsAreSkipped(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

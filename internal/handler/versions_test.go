@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// everyVersion runs a test with each version that the table advertises for an API.
+// everyVersion runs a test with each version of an API that the table advertises.
 func everyVersion(t *testing.T, key int16, run func(t *testing.T, b *broker, version int16)) {
 	row := byKey(table)[key]
 	for version := row.min; version <= row.max; version++ {

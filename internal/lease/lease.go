@@ -16,8 +16,8 @@ const (
 	RenewInterval = 2 * time.Second
 )
 
-// Observation is what an observer has learned about one Lease. The zero value represents a Lease
-// that has not been observed.
+// Observation is what an observer knows about one Lease. The zero value represents a Lease that has
+// not been observed.
 type Observation struct {
 	// Held is true if the Lease has a holder. A broker that stops gracefully releases its Lease.
 	Held bool
@@ -79,7 +79,7 @@ func (o Observation) Seen() bool { return !o.ValidUntil.IsZero() }
 // Expired reports whether the Lease has expired at the time now.
 func (o Observation) Expired(now time.Time) bool { return !now.Before(o.ValidUntil) }
 
-// Alive reports whether the Lease proves at the time now that its holder is alive.
+// Alive reports whether the Lease proves that its holder is alive at the time now.
 func (o Observation) Alive(now time.Time) bool {
 	return o.Held && !o.Unverified && !o.Expired(now)
 }

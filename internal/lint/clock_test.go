@@ -161,7 +161,7 @@ func (p *clockPackage) isOutside(function *ast.FuncDecl) bool {
 	return p.outside[name] || name == "init" || function.Recv == nil && function.Name.IsExported()
 }
 
-// inspect calls visit for the nodes below n that are outside a bubble.
+// inspect calls visit for those nodes below n that are outside a bubble.
 func (p *clockPackage) inspect(n ast.Node, visit func(ast.Node)) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if n == nil {

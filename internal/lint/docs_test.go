@@ -38,8 +38,8 @@ func TestLinksInDocumentsExist(t *testing.T) {
 	}
 }
 
-// TestPathsInDocumentsExist checks that the paths that are mentioned in documents exist, and the
-// paths of documents that are mentioned in Go files.
+// TestPathsInDocumentsExist checks that paths mentioned in documents exist, and that paths of
+// documents mentioned in Go files exist.
 func TestPathsInDocumentsExist(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, found := range quotedPath.FindAllStringSubmatch(read(t, document), -1) {
@@ -57,7 +57,7 @@ func TestPathsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// TestTestsInDocumentsExist checks that the tests that documents name exist.
+// TestTestsInDocumentsExist checks that the tests mentioned in documents exist.
 func TestTestsInDocumentsExist(t *testing.T) {
 	defined := map[string]bool{}
 	for _, file := range sources(t) {

@@ -28,7 +28,7 @@ var fieldVerbs = strings.Fields(`accept add adds allow allows answer appends app
 var determiner = regexp.MustCompile(
 	"^(the|a|an|all|any|each|every|no|one|only|this|these|its|their|it|them|what|how|from) ")
 
-// isClause reports whether the trailing comment of a field is a clause.
+// isClause reports whether the trailing comment on a field is a clause.
 func isClause(field ast.Expr, comment string) bool {
 	first, rest, _ := strings.Cut(strings.TrimSpace(comment), " ")
 	if _, function := field.(*ast.FuncType); function {

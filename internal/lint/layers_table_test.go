@@ -413,8 +413,8 @@ var layers = map[string][]string{
 	"internal/lint": {},
 }
 
-// testLayers lists, for some packages, the packages that their tests may import in addition. Every
-// test may also import test/kit, and the direct and indirect imports of its package in layers.
+// testLayers lists, for some packages, the packages that only their tests may import. Every test
+// may also import test/kit, and the direct and indirect imports of its package in layers.
 var testLayers = map[string][]string{
 	"internal/access/kube": {"internal/sasl"}, // verifies real tokens
 	// compares the names of pods and Leases
@@ -440,7 +440,7 @@ var testLayers = map[string][]string{
 		"internal/logstore/lookup"},
 	"internal/logstore/lookup":    {"internal/logstore", "internal/vfs"},    // looks up in a real log
 	"internal/logstore/collector": {"internal/topicconfig", "internal/vfs"}, // opens a store
-	// collects the metrics of the store too
+	// also collects the store's metrics
 	"internal/logstore/cleaner": {"internal/logstore/collector"},
 	// compacts a log that is checked
 	"internal/logstore/scrub": {"internal/logstore/cleaner"},
@@ -478,7 +478,7 @@ var purePackages = map[string][]string{
 	"internal/operator/skew":        nil,
 	"internal/operator/volumes":     nil,
 	"internal/outage":               nil,
-	// net/netip and net/url: types of the names in certificates
+	// net/netip and net/url: types for the names in certificates
 	"internal/pki":                   {"net/netip", "net/url"},
 	"internal/placement":             nil,
 	"internal/placement/balance":     nil,

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// registrationAnnotation is the annotation of a broker's Lease that contains its registration.
+// registrationAnnotation is the Lease annotation that contains a broker's registration.
 const registrationAnnotation = "heartwood.dev/registration"
 
 // TestOnlyRegistrationNamesTheAnnotationOfBrokers checks that only v1alpha1.Registration contains

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// unseeded are files whose random numbers do not affect which cases a test covers.
+// unseeded contains files whose random numbers do not affect which cases a test covers.
 var unseeded = []string{
 	"test/kit/seed/seed.go",
 	"test/kit/ports/ports.go", // random ports

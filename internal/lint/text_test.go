@@ -20,7 +20,7 @@ const columnsMax = 100
 const phrasesFile = "hack/phrases.txt"
 
 var (
-	// marker matches a comment that a tool reads; it cannot be wrapped.
+	// marker matches a comment for a tool; it cannot be wrapped.
 	marker = regexp.MustCompile(`^\s*(//go:|// ?\+kubebuilder|//nolint|#!)`)
 	// quoted matches a line with a string literal; string literals may exceed the limit.
 	quoted = regexp.MustCompile("[\"`]")

@@ -19,7 +19,7 @@ import (
 // server accepts objects of up to 3 MiB.
 const fileBytesMax = 16 << 20
 
-// extensions of the files that `kubectl apply -f` reads in a directory.
+// extensions contains the extensions of the files that `kubectl apply -f` reads in a directory.
 var extensions = []string{".yaml", ".yml", ".json"}
 
 // object is one object in a file.
@@ -171,7 +171,7 @@ func items(content map[string]any, line int) ([]map[string]any, error) {
 	return all, nil
 }
 
-// lineNumber matches line numbers in errors of the YAML parser.
+// lineNumber matches line numbers in YAML parser errors.
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)
 
 // moveLines adds before, the number of lines before a document, to the line numbers in a YAML

@@ -159,8 +159,8 @@ func (a *Authority) promote(now time.Time, input Input) (bool, error) {
 	return true, nil
 }
 
-// Certificates returns the certificates that verify leaves: those of the issuing CA, the next CA,
-// and the retired CAs.
+// Certificates returns the CA certificates that verify leaves. They belong to the issuing CA, the
+// next CA and the retired CAs.
 func (a *Authority) Certificates() []*x509.Certificate {
 	var all []*x509.Certificate
 	if a.Issuing.Certificate != nil {

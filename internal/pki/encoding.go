@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Keys of an encoded authority.
+// Keys in an encoded authority.
 const (
 	KeyCertificate = "ca.crt"
 	KeyPrivate     = "ca.key"

@@ -33,7 +33,7 @@ func liveFraction(g float64) float64 {
 // 1-u, so the result is u/(1-u).
 func rewrites(u float64) float64 { return u / (1 - u) }
 
-// shares contains fractions of the records of a log, by what a pass does with their batches.
+// shares contains fractions of a log's records, by how a pass treats their batches.
 type shares struct {
 	dead  float64 // records in batches without live records: a pass skips them without reading
 	whole float64 // records in batches without dead records: a pass copies them unchanged

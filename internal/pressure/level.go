@@ -67,7 +67,7 @@ type Thresholds struct {
 func Default() Thresholds { return Thresholds{Warn: 80, Clean: 85, Reject: 92} }
 
 // caps contains, for each level, the free space below which the level can begin with a default
-// threshold. It is the larger of a number of bytes and the size of a number of segments.
+// threshold. The space is the larger of a number of bytes and the size of a number of segments.
 var caps = [...]struct{ bytes, segments int64 }{
 	Warn:   {50 << 30, 16},
 	Clean:  {20 << 30, 8},

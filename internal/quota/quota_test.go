@@ -58,8 +58,8 @@ func TestRequestThrottleIsBounded(t *testing.T) {
 	}
 }
 
-// TestEarlierTimeAddsNothing checks a charge with an earlier time than the previous one, because
-// concurrent requests can be charged in another order than that of their times.
+// TestEarlierTimeAddsNothing checks a charge with an earlier time than the previous charge. This is
+// possible because concurrent requests may be charged in another order than they were timed.
 func TestEarlierTimeAddsNothing(t *testing.T) {
 	var users Users
 	limits, now := Limits{Produce: 1}, time.Unix(1_000_000, 0)

@@ -18,7 +18,7 @@ const (
 	firstAnswerWithin = 10 * time.Second
 )
 
-// Observer observes the answers of a broker's peers. The zero value is ready for use.
+// Observer records the answers of a broker's peers. The zero value is ready for use.
 type Observer struct {
 	peers  map[Peer]*observed
 	ticked time.Time // time of the last Tick
@@ -37,8 +37,8 @@ func (o *Observer) Answered(p Peer, now time.Time) {
 	}
 }
 
-// Tick returns those of the peers that are unreachable. Parameter peers contains the peers that the
-// broker pings.
+// Tick returns the peers that are unreachable. Parameter peers contains the peers that the broker
+// pings.
 //
 // If much more than PingInterval has passed since the last Tick, this process did not run, and its
 // peers may have answered in that time. Tick ignores that time.

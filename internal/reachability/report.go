@@ -21,7 +21,7 @@ func (p Peer) compare(other Peer) int {
 // Report contains the peers that a broker cannot reach, sorted and without duplicates.
 type Report []Peer
 
-// IDs returns the ids of the peers for a message, such as "0, 2".
+// IDs returns the peers' ids for a message, such as "0, 2".
 func (r Report) IDs() string {
 	var text []string
 	for _, p := range r {

@@ -22,8 +22,8 @@ type Clean struct {
 type Replica struct {
 	Broker    int32 `json:"broker"`
 	Partition int32 `json:"partition"`
-	// State is first asked, and later done or failed. It is unreached if the broker could not be
-	// reached.
+	// State is first asked, and later done or failed. If the broker could not be reached, it is
+	// unreached.
 	State string `json:"state"`
 	// Pass is the pass that the request has caused; nil until the pass has ended.
 	Pass *report.Pass `json:"pass,omitempty"`
@@ -37,7 +37,7 @@ type Replica struct {
 	printed string // last step that Wait has printed
 }
 
-// States of a Replica.
+// States of Replica.
 const (
 	Asked     = "asked"
 	Done      = "done"
@@ -49,7 +49,8 @@ func (r *Replica) name(topic string) string {
 	return fmt.Sprintf("%s-%d on broker %d", topic, r.Partition, r.Broker)
 }
 
-// Cleaning is the state of a Clean request: its replicas, sorted by partition and broker.
+// Cleaning is the state of a Clean request. It contains the replicas, sorted by partition and
+// broker.
 type Cleaning struct {
 	Topic    string     `json:"topic"`
 	Replicas []*Replica `json:"replicas"`

@@ -191,7 +191,7 @@ func (n *NoValue) Error() string {
 	return fmt.Sprintf("topic %s has no record of key %q", n.keys.Topic, n.keys.Key)
 }
 
-// valueColumns is the number of characters of a value in a table.
+// valueColumns is the maximum number of characters of a value in a table.
 const valueColumns = 60
 
 // PrintKeys writes a table with one line for each of the key's records.

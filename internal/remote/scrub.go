@@ -16,8 +16,8 @@ import (
 // ScrubBroker is the state of a scrub request on one broker.
 type ScrubBroker struct {
 	Broker int32 `json:"broker"`
-	// State is first asked, and later done or failed. It is unreached if the broker could not be
-	// reached.
+	// State is first asked, and later done or failed. If the broker could not be reached, it is
+	// unreached.
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
 	// Damage contains the known damage on the broker: of the topic, or all damage if no topic was

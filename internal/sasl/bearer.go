@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TokenVerifier verifies a token and returns its bearer's identity. *tokens.Source and multiple
-// issuers implement it.
+// TokenVerifier verifies a token and returns its bearer's identity. *tokens.Source implements it.
 type TokenVerifier interface {
 	Verify(now time.Time, token string) (Identity, error)
 }

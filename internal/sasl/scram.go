@@ -148,7 +148,7 @@ func (s *scramServer) repeat(i int, nonce, message string) error {
 	return nil
 }
 
-// choose sets the verifiers that the conversation tries.
+// choose sets the verifiers that the conversation will try.
 func (s *scramServer) choose(now time.Time, user string) {
 	fake := s.fakeVerifier(user)
 	n := 0

@@ -16,7 +16,7 @@ const (
 	// tokenLeeway is the permitted difference between the clocks of the broker and the issuer (Kafka's
 	// sasl.oauthbearer.clock.skew.seconds).
 	tokenLeeway = 30 * time.Second
-	// keysMax limits the number of keys of an issuer.
+	// keysMax limits the number of keys per issuer.
 	keysMax = 64
 )
 
@@ -46,7 +46,7 @@ type Issuer struct {
 type Keys struct{ keys []jose.JSONWebKey }
 
 // ParseKeys decodes a JWKS. It ignores keys that cannot verify a signature, such as symmetric keys
-// and keys of unknown types. It fails if no key remains.
+// and keys of unknown types. It fails if no usable key remains.
 func ParseKeys(content []byte) (*Keys, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

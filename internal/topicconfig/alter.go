@@ -57,7 +57,7 @@ func (s *Settings) Listed(name, values string, add bool) (string, error) {
 	return strings.Join(all, ","), nil
 }
 
-// find returns the row of a property, or nil if the property is unknown.
+// find returns a property's row, or nil if the property is unknown.
 func find(name string) *property {
 	table := table()
 	i, found := slices.BinarySearchFunc(table, name,

@@ -30,7 +30,7 @@ func TestLevelRangesOfCodecs(t *testing.T) {
 		{"zstd", "3", true, compress.LevelDefault},
 		{"zstd", "23", false, 0},
 		{"zstd", "-131073", false, 0},
-		// -2147483648 is compress.LevelDefault, which users cannot set.
+		// -2147483648 is compress.LevelDefault, and users cannot set it.
 		{"zstd", "-2147483648", false, 0},
 		{"zstd", "high", false, 0},
 	} {

@@ -66,12 +66,12 @@ type Settings struct {
 	// SegmentAge.
 	SegmentJitter     time.Duration
 	SegmentIndexBytes int // maximum size of an index file; a full index file rolls the segment
-	// IndexIntervalBytes is the number of bytes of records between two index entries; 0: an entry
-	// for each batch.
+	// IndexIntervalBytes is the number of bytes of records between two index entries; 0: each batch
+	// has an entry.
 	IndexIntervalBytes int
 	MessageBytesMax    int // maximum compressed size of a batch, both as received and as stored
-	// RecordBytesMax is the maximum size of a decompressed record of a produced, compressed batch;
-	// RecordBytesUnlimited: no limit.
+	// RecordBytesMax is the maximum size of each decompressed record in a compressed batch from a
+	// producer; RecordBytesUnlimited: no limit.
 	RecordBytesMax int
 	TimestampType  record.TimestampType
 	// TimestampBeforeMax is how far in the past a producer's timestamp may be; Unlimited: no

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Op is the name of an operation, in the rules of Fault and in the lines of Trace.
+// Op is the name of an operation in the rules of Fault and in the lines of Trace.
 type Op string
 
 // The operations of FS and of File.
@@ -98,8 +98,8 @@ func (f *Fault) Failed() int {
 	return f.fails
 }
 
-// check counts an operation and returns the rule that makes it fail, with Err set, or nil. It waits
-// if a rule makes the operation wait.
+// check counts an operation. It returns the rule that makes the operation fail, with Err set, or
+// nil. If a rule makes the operation wait, check waits.
 func (f *Fault) check(op Op, name string) *Rule {
 	rule := f.selected(op, name)
 	if rule != nil && rule.Until != nil {

@@ -48,8 +48,8 @@ type Handle struct {
 	users atomic.Int64
 	file  File
 	used  atomic.Bool // the file was used after the last eviction scan visited it
-	// dirty is set if the file has unsynced writes. A writer sets it before it decrements users, so
-	// a goroutine that changes users from 0 to usersNone reads the current value.
+	// dirty is set if the file has unsynced writes. A writer sets it before it decrements users, so a
+	// goroutine that changes users from 0 to usersNone reads the current value.
 	dirty atomic.Bool
 	kept  atomic.Bool // see Keep and Freeze
 	index int         // index of this handle in Handles.mu.open; guarded by Handles.mu

@@ -97,7 +97,7 @@ func TestPinnedAndKeptFilesStayReadable(t *testing.T) {
 	readByte(t, all[3])
 	createFiles(t, NewHandles(mem, 0), 4) // create other files with the same names
 	for i := range 4 {
-		// then rename these files, so that no files with these names exist
+		// Rename these files, so that no files with these names exist.
 		if err := mem.Rename(fmt.Sprintf("f%d", 3-i), fmt.Sprintf("old%d", i)); err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// ofdSetLock is F_OFD_SETLK of fcntl(2), which package syscall does not define: a record lock that
-// belongs to the open file description.
+// ofdSetLock is F_OFD_SETLK in fcntl(2), which package syscall does not define. It sets a record
+// lock that belongs to the open file description.
 const ofdSetLock = 37
 
 // lockRecord acquires a record lock on the whole file. The lock conflicts with a Kafka broker's

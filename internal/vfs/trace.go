@@ -45,7 +45,7 @@ func (t *Trace) record(op Op, detail string, err error) error {
 	return err
 }
 
-// relative returns a name relative to dir if it is below dir, and otherwise unchanged.
+// relative returns name relative to dir if it is below dir, and otherwise name itself.
 func (t *Trace) relative(name string) string {
 	if rel, err := filepath.Rel(t.dir, name); err == nil && filepath.IsLocal(rel) {
 		return rel

@@ -30,14 +30,15 @@ type connection struct {
 
 	// first bytes of the frame that is being read; only the reading goroutine uses it
 	head [headBytes]byte
-	// idle contains one token while no request is being handled. The reading goroutine receives the
-	// token before it handles the next frame.
+	// idle contains one token while no request is being handled. The reading goroutine takes the token
+	// before it handles the next frame.
 	idle chan struct{}
 	// nextRequest contains one token while a frame waits for the current request, until the current
-	// request receives the token.
+	// request takes the token.
 	nextRequest chan struct{}
 	sender      sender // only the goroutine that handles a request uses it
-	// throttle is Reply.Throttle of the current request; used like sender.
+	// throttle is the current request's Reply.Throttle. Only the goroutine that handles a request uses
+	// it.
 	throttle time.Duration
 	// drainEnd returns the deadline for sending replies after ctx has ended. It always returns the
 	// same time, so that a reply that is sent in many steps gets Options.Drain in total.
@@ -287,10 +288,10 @@ func isInvalid(err error) bool {
 		errors.As(err, &rejected) && rejected.reason != rejectSlow
 }
 
-// readUntil sets the deadline of the next read to limit from now. It sets the deadline first and
-// checks ctx afterwards. If ctx ended before the check, readUntil sets a deadline in the past; if
-// ctx ends later, the AfterFunc of serve does so. In the opposite order, AfterFunc could run
-// between the check and the deadline, and a stopping server would wait for limit.
+// readUntil sets the deadline of the next read to limit from now. It first sets the deadline and
+// then checks ctx. If ctx ended before the check, readUntil sets a deadline in the past; if ctx
+// ends later, the AfterFunc in serve does so. In the opposite order, the AfterFunc could run
+// between the check and setting the deadline, and a stopping server would wait for limit.
 func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	_ = c.socket.SetReadDeadline(time.Now().Add(limit))
 	if ctx.Err() != nil {

@@ -58,8 +58,8 @@ type frame struct {
 // previous request, it returns the error of ctx.
 //
 // It reads the first headBytes, and then the other bytes directly into their final buffer. A
-// buffered reader would read ahead, and the bytes would have to be copied from its buffer. Thus a
-// small request is read with two system calls, and every batch is copied once less
+// buffered reader is not used, because it would read ahead, and the bytes would have to be copied
+// from its buffer. So a small request needs two system calls, but every batch is copied once less
 // (docs/format/copies.md).
 func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) {
 	head := &c.head

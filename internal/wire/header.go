@@ -27,10 +27,10 @@ func parsePrefix(b [prefixBytes]byte) prefix {
 	}
 }
 
-// parseHeaderRest splits the bytes after the prefix into client id and body. In header v1 the
-// client id is a nullable string. Header v2 is followed by tagged fields, which are skipped,
-// because none is defined. The client id is not a compact string even in v2, so that a broker can
-// read it before it knows the version.
+// parseHeaderRest splits the bytes after the prefix into client id and body. In header v1, the
+// client id is a nullable string. In header v2, tagged fields follow; they are skipped, because
+// none is defined. Even in v2 the client id is not a compact string, so that a broker can read it
+// before it knows the version.
 func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, err error) {
 	r := kbin.Reader{Src: rest}
 	if id := r.NullableString(); id != nil {

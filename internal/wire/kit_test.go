@@ -90,7 +90,7 @@ func (h *testHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 	return reply, nil
 }
 
-// testServer is a server on the loopback interface, with its log and its metrics.
+// testServer is a server on the loopback interface with its log and metrics.
 type testServer struct {
 	*Server
 	t        *testing.T

@@ -91,7 +91,7 @@ func TestPeerAbandonsAHungResponse(t *testing.T) {
 	const size = 2 * stepBytes
 	for name, test := range map[string]struct {
 		cancels bool
-		// time in which another tenth of the response arrives; 0: the response stops half-way
+		// time in which each tenth of the response arrives; 0: the response stops half-way
 		moves time.Duration
 		least time.Duration
 		most  time.Duration

@@ -25,7 +25,7 @@ type Request struct {
 	// Body is valid until ReleaseBody is called or the reply was sent. A handler must copy parts of
 	// Body that it needs for longer.
 	Body []byte
-	// Listener is Options.Name of the server that accepted the connection.
+	// Listener is the Options.Name of the server that accepted the connection.
 	Listener string
 	// Session is the client's authenticated identity; nil: the client is anonymous.
 	Session *Session
@@ -37,8 +37,8 @@ type Request struct {
 	// Release releases the memory of Body and its bytes in a budget. If it is nil, there is nothing to
 	// release. Handlers call ReleaseBody instead.
 	Release func()
-	// NextRequest delivers one value when the client has sent its next request, which waits for the
-	// reply to this one.
+	// NextRequest delivers one value when the client has sent its next request, which then waits for
+	// the reply to this request.
 	NextRequest <-chan struct{}
 }
 
@@ -121,8 +121,8 @@ type Options struct {
 	// Idle is how long a connection stays open while its client sends nothing. The default is 10
 	// min, as in Kafka.
 	Idle time.Duration
-	// Stall is the time within which the peer must send or read the next 1 MiB of a frame or reply,
-	// or all of a smaller remainder. Otherwise the connection is closed. The default is 30 s.
+	// Stall is how long the peer may take to send or read the next 1 MiB of a frame or reply, or all
+	// of a smaller remainder. After that, the connection is closed. The default is 30 s.
 	Stall time.Duration
 	// Drain is how long the server continues to send replies after the context of Serve has ended.
 	// The default is 5 s.

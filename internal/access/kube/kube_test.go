@@ -28,7 +28,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/envtest"
 )
 
-// fixture is a namespace of a real API server.
+// fixture is a namespace on a real API server.
 type fixture struct {
 	t         *testing.T
 	all       *kubernetes.Clientset // with all permissions

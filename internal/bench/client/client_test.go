@@ -27,7 +27,7 @@ func cluster(t *testing.T, manifests ...string) Target {
 	ready, lines := make(chan string, 1), &lineWriter{}
 	lines.ready = ready
 	ended := make(chan error, 1)
-	// the test framework removes it after the cluster has stopped
+	// The test framework removes the directory after the cluster has stopped.
 	dir := filepath.Join(t.TempDir(), "data")
 	go func() {
 		ended <- dev.Run(ctx, dev.Options{Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", DataDir: dir,
@@ -62,8 +62,7 @@ func cluster(t *testing.T, manifests ...string) Target {
 	return Target{}
 }
 
-// lineWriter is the output of the cluster. It sends the line that reports a ready cluster to a
-// channel.
+// lineWriter is the cluster's output. It sends the line that reports a ready cluster to a channel.
 type lineWriter struct {
 	text  bytes.Buffer
 	ready chan<- string
@@ -308,7 +307,7 @@ func TestRunEndsAfterItsDuration(t *testing.T) {
 	if err != nil || got.Err() != nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	// records that are due after the end of the run are not sent; a slow machine sends fewer
+	// Records that are due after the end of the run are not sent; a slow machine sends fewer.
 	if got.Records > 300 {
 		t.Errorf("%d records in 0.3 s at 1000 per second", got.Records)
 	}

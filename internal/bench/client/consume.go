@@ -58,12 +58,12 @@ func Consume(ctx context.Context, opts ConsumeOptions) (*Result, error) {
 	return result, nil
 }
 
-// consumer is a client and its partitions.
+// consumer is a client with the partitions that it reads.
 type consumer struct {
 	opts   ConsumeOptions
 	client *kgo.Client
-	// left contains the end offsets of the partitions that are not read completely yet; it is empty
-	// with Latest.
+	// left contains the end offsets of the partitions that have not been read completely yet. It is
+	// empty with Latest.
 	left  map[int32]int64
 	all   *atomic.Int64 // number of records that all consumers have read
 	tally *tally
@@ -152,8 +152,8 @@ func (c *consumer) count(fetches kgo.Fetches, enough func(), begin time.Time) {
 		c.opts.count()
 		c.tally.bytes += int64(len(r.Key) + len(r.Value))
 		c.tally.last = now
-		// The latency of records that were due before the run would contain the time until the run
-		// started.
+		// Omit records that were due before the run, because their latency would contain the time until
+		// the run started.
 		if due, ok := dueAt(r); ok && due.After(begin) {
 			c.tally.latency.add(now.Sub(due))
 		}
@@ -163,8 +163,8 @@ func (c *consumer) count(fetches kgo.Fetches, enough func(), begin time.Time) {
 	}
 }
 
-// dueAt returns the time at which a record was due; false if `heartwood bench produce` did not send
-// the record.
+// dueAt returns the time at which a record was due. It returns false if `heartwood bench produce`
+// did not send the record.
 func dueAt(r *kgo.Record) (time.Time, bool) {
 	for _, h := range r.Headers {
 		if h.Key == dueHeader && len(h.Value) == 8 {

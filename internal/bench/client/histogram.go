@@ -48,8 +48,8 @@ func (h *histogram) quantile(q float64) time.Duration {
 	return 0
 }
 
-// bucketOf returns the index of the bucket of n. A number below 2^(subBits+1) has a bucket of its
-// own. Larger numbers share a bucket if their lengths and their first subBits+1 bits are equal.
+// bucketOf returns the index of the bucket for n. A number below 2^(subBits+1) has its own bucket.
+// Larger numbers share a bucket if their lengths and their first subBits+1 bits are equal.
 func bucketOf(n uint64) int {
 	shift := max(0, bits.Len64(n)-subBits-1)
 	return shift<<subBits + int(n>>shift)

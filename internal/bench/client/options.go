@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/bench/tickets"
 )
 
-// Limits of the options.
+// Limits on the options.
 const (
 	recordsMax    = 1 << 40
 	batchBytesMin = 1 << 10
@@ -22,8 +22,8 @@ const (
 	partitionsMax = 10_000
 	durationMax   = 24 * time.Hour
 	lingerMax     = time.Minute
-	// recordOverhead is an upper bound of the size of a batch of one record without its key and
-	// value.
+	// recordOverhead is an upper bound on the size of a batch with one record, without the record's
+	// key and value.
 	recordOverhead = 256
 )
 
@@ -32,12 +32,11 @@ type Target struct {
 	Bootstrap []string // HOST:PORT of brokers of the cluster
 	Topic     string
 	Security  Security
-	// Done counts the records during the run, for a display of the progress; nil: records are not
-	// counted.
+	// Done counts the records during the run, to display the progress; nil: records are not counted.
 	Done *atomic.Int64
 }
 
-// count counts a record that is done.
+// count counts one record in Done.
 func (t Target) count() {
 	if t.Done != nil {
 		t.Done.Add(1)
@@ -88,9 +87,9 @@ type ProduceOptions struct {
 	Linger     time.Duration // time that a batch waits for more records
 	Producers  int           // number of clients, each with its own connections
 	Seed       uint64        // seed from which the records are generated
-	// Transaction is the time after which a producer commits its records and begins another
-	// transaction, and TransactionRecords the number of records after which it does so; 0: never.
-	// With 0 in both, the producers use no transactions.
+	// Transaction is the time after which a producer commits its transaction and begins another one.
+	// TransactionRecords is the number of records after which it does so. 0 means never. If both are
+	// 0, the producers use no transactions.
 	Transaction        time.Duration
 	TransactionRecords int64
 }
@@ -100,7 +99,7 @@ func (o ProduceOptions) transactional() bool {
 	return o.Transaction > 0 || o.TransactionRecords > 0
 }
 
-// Validate returns all faults of the options at once.
+// Validate returns an error that contains all faults in the options.
 func (o ProduceOptions) Validate() error {
 	faults := o.validate()
 	_, err := parseCodec(o.Codec)
@@ -143,7 +142,7 @@ type ConsumeOptions struct {
 	MaxBytes  int           // maximum size of a fetch response
 }
 
-// Validate returns all faults of the options at once.
+// Validate returns an error that contains all faults in the options.
 func (o ConsumeOptions) Validate() error {
 	return errors.Join(append(o.validate(),
 		between("records", o.Records, 0, recordsMax),

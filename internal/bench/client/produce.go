@@ -128,7 +128,7 @@ func (p *producer) run(ctx context.Context, begin time.Time) {
 		}
 	}
 	p.commit(ctx)
-	// The end of ctx stops the sending. Outstanding records have a timeout of their own.
+	// When ctx ends, no more records are sent. Outstanding records have a separate timeout.
 	flushed, stop := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer stop()
 	if err := p.client.Flush(flushed); err != nil {
@@ -147,7 +147,7 @@ func (p *producer) await(ctx context.Context, begin time.Time, i int64) (time.Ti
 	if p.opts.Rate == 0 {
 		return time.Now(), ctx.Err() == nil
 	}
-	// the index of the record among the records of all producers
+	// the record's index among the records of all producers
 	nth := float64(i)*float64(p.opts.Producers) + float64(p.index)
 	due := begin.Add(time.Duration(nth / float64(p.opts.Rate) * float64(time.Second)))
 	if !due.Before(begin.Add(p.opts.Duration)) {

@@ -47,7 +47,7 @@ type Latency struct {
 	Max     float64 `json:"maxMillis"`
 }
 
-// set computes the result from the tallies of the clients and the times of the run.
+// set computes the result from the clients' tallies and the run's times.
 func (r *Result) set(parts []*tally, wall, cpu time.Duration) {
 	var all, commits histogram
 	r.Errors = map[string]int64{}
@@ -134,8 +134,8 @@ func (t *tally) addError(err error) {
 	t.errors[name]++
 }
 
-// lastEvent returns the time of the last acknowledgment, record or commit of all clients. If no
-// client had any, it returns the time begin.
+// lastEvent returns the time of the last acknowledgment, record or commit of any client. If there
+// was none, it returns the time begin.
 func lastEvent(parts []*tally, begin time.Time) time.Time {
 	for _, part := range parts {
 		if part.last.After(begin) {

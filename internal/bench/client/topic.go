@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// answerTimeout bounds the requests before a run, and the wait for outstanding acknowledgments
+// answerTimeout limits each request before a run, and the wait for outstanding acknowledgments
 // after it.
 const answerTimeout = 30 * time.Second
 
@@ -66,7 +66,7 @@ func (t Target) ensure(ctx context.Context, partitions int) error {
 	return nil
 }
 
-// span is the offset range [first, end) of a partition at the start of a run.
+// span is a partition's offset range [first, end) at the start of a run.
 type span struct{ first, end int64 }
 
 // spans returns the spans of all partitions.

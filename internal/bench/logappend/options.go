@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// Limits of Options.
+// Limits on Options.
 const (
 	batchBytesMax  = 64 << 20
 	recordBytesMin = tickets.SizeMin
@@ -35,15 +35,15 @@ type Options struct {
 	// directory for temporary files.
 	Dir   string
 	Flush time.Duration // interval at which the log is synced
-	// Done counts the records that were appended or read, for a display of the progress; nil: records
-	// are not counted. Half of Expected are appended, and half are read.
+	// Done counts the records that were appended or read, to display the progress; nil: records are
+	// not counted. Half of Expected are appended, and half are read.
 	Done *atomic.Int64
 }
 
-// Expected returns the value of Done at the end.
+// Expected returns the value that Done has at the end.
 func (o Options) Expected() int64 { return 2 * int64(o.batches()) * int64(o.perBatch()) }
 
-// Validate returns all faults of the options at once.
+// Validate returns an error that contains all faults in the options.
 func (o Options) Validate() error {
 	var faults []error
 	if !o.Codec.Valid() || !o.Sent.Valid() {

@@ -46,7 +46,7 @@ func (c *Cost) set(wall, cpu time.Duration, r *Result) {
 	c.RecordMicros = c.CPUSeconds * 1e6 / float64(r.Records)
 }
 
-// rate returns MB per second; 0 if the time is too short to be measured.
+// rate returns megabytes per second, or 0 if the time is too short to be measured.
 func rate(bytes int64, seconds float64) float64 {
 	if seconds <= 0 {
 		return 0

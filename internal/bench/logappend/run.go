@@ -137,12 +137,12 @@ type run struct {
 	sent   []batch
 	next   int // number of batches appended so far; modulo len(sent), the index of the next batch
 	result Result
-	// done counts the records, perBatch of each batch; nil: they are not counted.
+	// done counts the records, perBatch for each batch; nil: records are not counted.
 	done     *atomic.Int64
 	perBatch int
 }
 
-// count counts the records of a batch.
+// count adds the records of one batch to done.
 func (r *run) count() {
 	if r.done != nil {
 		r.done.Add(int64(r.perBatch))

@@ -21,15 +21,14 @@ type key struct {
 	index int32
 }
 
-// load contains the random times and keys of the requests. They are drawn before the measurement
-// starts.
+// load contains the requests' random times and keys. They are drawn before the measurement starts.
 type load struct {
 	gaps      []time.Duration // from the arrival of a request to the next arrival
 	latencies []time.Duration // from the arrival of a request to its completion
 	keys      [][]key         // the keys that each request watches, without duplicates
 }
 
-// draw returns the load for the options. Equal options give equal loads.
+// draw returns the load for the options. Equal options result in equal loads.
 func draw(opts Options) load {
 	random := rand.New(rand.NewPCG(opts.Seed, 0))
 	l := load{
@@ -64,8 +63,8 @@ func exponential(random *rand.Rand, gaps []time.Duration, meanNs float64) {
 	scale := meanNs * float64(len(gaps)) / sum
 	exact, last := 0.0, time.Duration(0)
 	for i, value := range values {
-		// The sum is rounded and not each value, because rounding each value to nanoseconds would
-		// change a mean of a few nanoseconds.
+		// Round the sum and not each value, because rounding each value to nanoseconds would change a
+		// mean of a few nanoseconds.
 		exact += value * scale
 		gaps[i] = time.Duration(exact) - last
 		last += gaps[i]

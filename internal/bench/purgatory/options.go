@@ -21,8 +21,8 @@ type Options struct {
 	Keys     int           // keys that each request watches
 	OfKeys   int           // number of keys from which the keys of a request are chosen
 	Seed     uint64        // seed of the random times and keys
-	// Done is the number of requests that were sent, about a thousand at a time, for a display of
-	// the progress; nil: it is not set.
+	// Done is the number of requests that were sent, to display the progress. It is updated about
+	// every thousand requests; nil: it is not set.
 	Done *atomic.Int64
 }
 
@@ -35,7 +35,8 @@ const (
 	ofKeysMax   = 1_000_000
 )
 
-// Validate returns all faults of the options at once. The errors name the command line flags.
+// Validate returns an error that contains all faults in the options. It names the command line
+// flags.
 func (o Options) Validate() error {
 	var faults []error
 	check := func(ok bool, format string, args ...any) {

@@ -65,7 +65,7 @@ func (r *request) Expire() {
 
 // end adds 1 to counter, which is completed or expired, and closes run.ended after the last
 // request. If the last two requests end at the same time, one completed and one expired, both calls
-// may find that all requests have ended. So a sync.Once closes the channel.
+// may find that all requests have ended. A sync.Once ensures that the channel is closed only once.
 func (r *request) end(counter *atomic.Int64) {
 	counter.Add(1)
 	if r.run.completed.Load()+r.run.expired.Load() == int64(r.run.opts.Requests) {
@@ -121,9 +121,9 @@ func (r *run) sendAndWait(ctx context.Context) (arrived time.Duration, err error
 }
 
 // sendAll is the load generator. It sends all requests that are due, then sleeps until the next
-// millisecond in which a request is due. It cannot sleep between single requests, because sleeping
-// takes longer than the microsecond between two of a million requests a second. If it lags behind
-// the planned arrivals, it does not sleep.
+// millisecond in which a request is due. It cannot sleep between single requests, because at a
+// million requests a second, sleeping takes longer than the microsecond between two requests. If it
+// lags behind the planned arrivals, it does not sleep.
 func (r *run) sendAll(ctx context.Context) error {
 	next := time.Duration(0) // planned arrival of the next request
 	for i := 0; i < r.opts.Requests; {
@@ -168,7 +168,8 @@ func (r *run) send(i int) {
 	}
 }
 
-// completeAll completes the requests of each bucket of the schedule once its time has passed.
+// completeAll completes the requests in each bucket of the schedule when the bucket's time has
+// passed.
 func (r *run) completeAll(ctx context.Context) {
 	var due []*request
 	for n := 0; ctx.Err() == nil; n++ {

@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fakeCleaner is a cleaner whose state the tests set directly.
+// fakeCleaner is a fake of the cleaner. The tests set its state directly.
 type fakeCleaner struct {
 	mu      sync.Mutex
 	tickets map[logstore.PartitionID]int64

@@ -1,4 +1,4 @@
-// Package damage replaces damaged records of a broker's logs by those of other brokers.
+// Package damage replaces damaged records in a broker's logs with the records of other brokers.
 package damage
 
 import (
@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// timeout limits the time to connect to another replica, and the time of each read.
+	// timeout limits the time to connect to another replica, and the duration of each read.
 	timeout = 30 * time.Second
-	// bytesMax is the size of one read from another replica.
+	// bytesMax is the maximum size of one read from another replica.
 	bytesMax = 1 << 20
 )
 
-// Replacer replaces damaged records by those of other in-sync replicas.
+// Replacer replaces damaged records with the records of other in-sync replicas.
 type Replacer struct {
 	NodeID int32
 	Image  func() *metadata.Image
@@ -33,11 +33,11 @@ type Replacer struct {
 	DeclareLost func(id logstore.PartitionID, cause string) error
 }
 
-// Replace replaces the damaged records of a segment by those of the first other in-sync replica
-// that has them. Neither the leader nor the ISR changes meanwhile, because the log does not serve
-// the damaged batches.
+// Replace replaces a segment's damaged records with the records of the first other in-sync replica
+// that has them. Neither the leader nor the ISR changes in the meantime, because the log does not
+// serve the damaged batches.
 //
-// If the replicas cannot replace these records alone, the log is declared lost, unless the
+// If it is not possible to replace only these records, Replace declares the log lost, unless the
 // partition needs this replica (dispensable). See ADR 0389.
 func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logstore.AtRest,
 	places []inspect.Damage) error {
@@ -58,7 +58,7 @@ func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logsto
 	return err
 }
 
-// replaceFrom replaces the damaged records of a segment by those of one other replica.
+// replaceFrom replaces a segment's damaged records with the records of one other replica.
 func (r Replacer) replaceFrom(ctx context.Context, from metadata.Broker, topic *metadata.Topic,
 	partition int32, damaged logstore.AtRest) error {
 	dialing, cancel := context.WithTimeout(ctx, timeout)
@@ -96,8 +96,8 @@ func (s recordSource) Read(ctx context.Context, offset int64) (repair.Read, erro
 	return repair.Read{Batches: batches, HighWatermark: highWatermark}, nil
 }
 
-// othersInSync returns the brokers, the leader first, that are up and in the ISR of a partition and
-// not fenced in it, without the broker self.
+// othersInSync returns the brokers that are up, in the partition's ISR and not fenced there, except
+// the broker self. The leader comes first.
 func othersInSync(image *metadata.Image, id logstore.PartitionID, self int32) []metadata.Broker {
 	topic := image.Topic(id.Topic)
 	if topic == nil || int(id.Index) >= len(topic.Partitions) {
@@ -120,7 +120,8 @@ func othersInSync(image *metadata.Image, id logstore.PartitionID, self int32) []
 	return others
 }
 
-// dispensable reports whether the partition has minInSyncReplicas without the broker self.
+// dispensable reports whether the partition has minInSyncReplicas in-sync replicas without the
+// broker self.
 func dispensable(image *metadata.Image, id logstore.PartitionID, self int32) bool {
 	topic := image.Topic(id.Topic)
 	return topic != nil &&

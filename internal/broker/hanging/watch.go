@@ -52,7 +52,7 @@ type Options struct {
 	States    func() []replica.State // returns the states of the partitions on this broker
 	LateAfter func() time.Duration   // returns the age from which an open transaction is late
 	Reachable func() bool            // reports whether the metadata image is current
-	// Known returns those of the given producers that a transaction coordinator knows. The map's value
+	// Known returns which of the given producers a transaction coordinator knows. The map's value
 	// reports whether the producer's transaction is open.
 	Known func(ctx context.Context, producers []int64) (map[int64]bool, error)
 	// Abort aborts the open transaction of the producer for which matches returns true. It fails if

@@ -31,7 +31,7 @@ type Broker struct {
 	// Volume returns the last measurement of the volume. Result known is false if the volume's size is
 	// unknown.
 	Volume func() (v report.Volume, known bool)
-	// Scrub returns the state of the scrub.
+	// Scrub returns the scrub's state.
 	Scrub func() report.Scrub
 	// FailingClients returns the clients that fail to authenticate. Within each listener, blocked
 	// clients come first.

@@ -41,9 +41,9 @@ type Options struct {
 	Topics     func() summary.Topics
 	Placement  func(topics []string) report.Placement     // for the given topics, or for all topics
 	MayStop    func(broker int32) (report.MayStop, error) // Brokers.MayStop
-	// CleanNow is Brokers.CleanNow.
+	// CleanNow calls Brokers.CleanNow.
 	CleanNow func(topic string, partitions []int32) (report.CleanRequests, error)
-	// ScrubNow is Brokers.ScrubNow.
+	// ScrubNow calls Brokers.ScrubNow.
 	ScrubNow func(topic string) (report.ScrubRequests, error)
 	// Transactions returns the brokers that the transaction endpoints use, or none while the brokers
 	// start.

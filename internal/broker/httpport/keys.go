@@ -37,7 +37,7 @@ const (
 	valueBytesDefault = 4 << 10
 )
 
-// keysQuery is a request for the records of a key.
+// keysQuery is a request for a key's records.
 type keysQuery struct {
 	topic      string
 	key        []byte

@@ -24,7 +24,7 @@ const (
 	getHistoryBytes  = 4 << 10
 )
 
-// getFlags are the flags of heartwood get.
+// getFlags contains the flags of heartwood get.
 type getFlags struct {
 	Addresses
 	remote.KeyQuery

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// transactionsFlags are the flags that all subcommands of transactions share.
+// transactionsFlags contains the flags that all subcommands of transactions share.
 type transactionsFlags struct {
 	Addresses
 	asJSON bool

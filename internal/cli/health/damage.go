@@ -8,11 +8,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// damageRunbook is the end of each finding about damage.
+// damageRunbook is the last sentence of each finding about damage.
 const damageRunbook = " What to do is in docs/runbooks/HeartwoodDamageAtRest.md."
 
-// damage returns the findings about damaged files that brokers have not repaired: one for each
-// replica, and one for each broker whose status does not list all of its damage.
+// damage returns the findings about damaged files that brokers have not repaired. There is one
+// finding per replica. If a broker's status does not list all its damage, there is another finding
+// for that broker.
 func damage(c *v1alpha1.LogCluster) []Finding {
 	var found []Finding
 	for i := range c.Status.Brokers {
@@ -32,8 +33,8 @@ func damage(c *v1alpha1.LogCluster) []Finding {
 	return found
 }
 
-// damagedReplicas returns a finding for each partition that has damaged files on a broker, and one
-// for the files of the data directory.
+// damagedReplicas returns one finding for each partition that has damaged files on the broker, and
+// one for files in the data directory.
 func damagedReplicas(c *v1alpha1.LogCluster, broker int32,
 	listed []v1alpha1.ScrubFinding) (found []Finding) {
 	files, order := map[string][]string{}, []string{}

@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestDamage: damage that is not repaired is a finding of the partition, with broker, file and
-// position. Repaired damage is none. Damage that the status does not list is a finding, too.
+// TestDamage checks the findings about damage. Damage that is not repaired is a finding about the
+// partition, with the broker, the file and the position. Repaired damage is no finding. Damage that
+// the status does not list is also a finding.
 func TestDamage(t *testing.T) {
 	inFile := func(partition, file string, position int64) v1alpha1.ScrubFinding {
 		return v1alpha1.ScrubFinding{Partition: partition, File: file, Position: position,

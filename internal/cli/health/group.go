@@ -136,7 +136,7 @@ func (c *causes) of(index int, f *Finding) *Finding {
 	return nil
 }
 
-// first returns the cause of the broker with the lowest id.
+// first returns the finding that explains the broker with the lowest id.
 func (c *causes) first() *Finding {
 	lowest := int32(-1)
 	for id := range c.brokers {

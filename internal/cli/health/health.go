@@ -33,7 +33,7 @@ type Finding struct {
 	Subject  string   `json:"subject"` // such as "Topic tickets"
 	Reason   string   `json:"reason"`
 	Message  string   `json:"message"`
-	// Next is a command that helps; "" if there is none.
+	// Next is a command that helps, or "".
 	Next string `json:"next,omitempty"`
 	// Brokers are the brokers that a partition waits for.
 	Brokers []int32 `json:"brokers,omitempty"`

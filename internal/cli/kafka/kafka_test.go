@@ -173,7 +173,7 @@ func testErrors(t *testing.T, o kafkaclient.Options) {
 	if err == nil || !strings.Contains(err.Error(), `line 2: no separator "="`) {
 		t.Errorf("a line without a key: error %v", err)
 	}
-	// A compacted topic refuses records without keys.
+	// A compacted topic rejects records without keys.
 	if n, err := Write(t.Context(), o, Produce{Topic: "tickets", Partition: -1},
 		strings.NewReader("x\n")); n != 0 || err == nil {
 		t.Errorf("a record without a key: %d records, error %v", n, err)

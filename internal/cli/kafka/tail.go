@@ -34,7 +34,7 @@ type Tail struct {
 	// Follow makes Read continue with new records until ctx ends. Otherwise Read ends at the end
 	// offsets that the partitions had when it began.
 	Follow bool
-	// Committed omits records of open and aborted transactions.
+	// Committed excludes records of open and aborted transactions.
 	Committed bool
 }
 

@@ -96,7 +96,7 @@ func align(blocks []Block) {
 	}
 }
 
-// likeness is the condition under which two neighbouring pieces may share a block.
+// likeness is the condition for two neighbouring pieces to share a block.
 type likeness int
 
 const (

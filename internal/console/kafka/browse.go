@@ -269,7 +269,7 @@ func (b *browse) read(ctx context.Context, p int32, window kafkaclient.Span,
 	return found, offset, nil
 }
 
-// stop ends the browse because a limit is reached.
+// stop ends the browse because a limit was reached.
 func (b *browse) stop(why string) {
 	if !b.stopped {
 		b.stopped, b.page.Limited = true, why

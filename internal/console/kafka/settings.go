@@ -13,7 +13,7 @@ import (
 // Setting is one topic setting.
 type Setting struct {
 	Name, Value string
-	// Source is the source of the value: "topic", "cluster" or "default".
+	// Source says where the value is set: "topic", "cluster" or "default".
 	Source string
 	// Overridden is the value that would apply without Value; "" if there is none.
 	Overridden string

@@ -37,8 +37,8 @@ type ClustersOptions struct {
 	// Account is the console's ServiceAccount. It must be allowed to create tokens for itself, which
 	// secured LogClusters require.
 	Account client.ObjectKey
-	// LogUser is the name of the LogUser whose Secret the console uses for listeners that do not
-	// accept tokens of ServiceAccounts; may be "".
+	// LogUser is the name of a LogUser, or "". The console uses its Secret for listeners that do not
+	// accept ServiceAccount tokens.
 	LogUser string
 }
 

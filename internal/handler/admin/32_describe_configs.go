@@ -55,7 +55,7 @@ func (h *Handler) DescribeConfigs(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// config is a setting of a resource, with the source of its value.
+// config is a resource's setting, with the source of its value.
 type config struct {
 	topicconfig.Property
 	source   kmsg.ConfigSource
@@ -66,7 +66,7 @@ type config struct {
 	synonyms []synonym
 }
 
-// synonym is a possible source of a setting's value (KIP-226).
+// synonym is one possible source of a setting's value (KIP-226).
 type synonym struct {
 	name, value string
 	source      kmsg.ConfigSource

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DescribeCluster (key 60), versions 0-2 (KIP-700).
+// DescribeCluster (key 60), versions 0-2 (KIP-700): returns the brokers and the controller.
 //
 //	1  endpoint type (KIP-919): 1 brokers, 2 controllers, which are not supported
 //	2  fenced brokers (KIP-1073), which are never listed

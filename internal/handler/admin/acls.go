@@ -64,7 +64,7 @@ func (h *Handler) DescribeACLs(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// describedACLs groups the selected ACLs by resource. They are sorted by resource.
+// describedACLs groups the selected ACLs by resource, sorted by resource.
 func describedACLs(acls []authz.ACL,
 	filter *authz.Filter) (all []kmsg.DescribeACLsResponseResource) {
 	for i := range acls {

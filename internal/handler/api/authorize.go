@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Operation is what a request does to a resource.
+// Operation is an operation that a request performs on a resource.
 type Operation = authz.Operation
 
 // The operations that handlers authorize.

@@ -123,7 +123,7 @@ var kafkaErrors = []struct {
 	{group.ErrRecordTooLarge, unknownError}, // as in Kafka
 	{group.ErrUnstable, kafkaError{88, "UNSTABLE_OFFSET_COMMIT"}},
 	{group.ErrOldProtocol, kafkaError{35, "UNSUPPORTED_VERSION"}},
-	// Errors of groups that use the consumer protocol.
+	// Errors for groups that use the consumer protocol.
 	{consumer.ErrInvalid, kafkaError{42, "INVALID_REQUEST"}},
 	{consumer.ErrFencedEpoch, kafkaError{110, "FENCED_MEMBER_EPOCH"}},
 	{consumer.ErrUnreleasedInstance, kafkaError{111, "UNRELEASED_INSTANCE_ID"}},
@@ -131,7 +131,7 @@ var kafkaErrors = []struct {
 	{consumer.ErrStaleEpoch, kafkaError{113, "STALE_MEMBER_EPOCH"}},
 	{consumer.ErrInvalidExpression, kafkaError{128, "INVALID_REGULAR_EXPRESSION"}},
 	{consumer.ErrTooLarge, unknownError}, // as in Kafka
-	// Errors of the produced batch.
+	// Errors in the produced batch.
 	{record.ErrUnsupportedCodec, kafkaError{76, "UNSUPPORTED_COMPRESSION_TYPE"}},
 	{record.ErrInvalidTimestamp, kafkaError{32, "INVALID_TIMESTAMP"}},
 	{record.ErrInvalidRecord, kafkaError{87, "INVALID_RECORD"}},
@@ -145,7 +145,7 @@ var kafkaErrors = []struct {
 	// again.
 	{logstore.ErrVerificationOutdated, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
 	{logstore.ErrCoordinatorFenced, kafkaError{52, "TRANSACTION_COORDINATOR_FENCED"}},
-	// Errors of transactional ids.
+	// Errors for transactional ids.
 	{coordinator.ErrInvalidTransactionalID, kafkaError{42, "INVALID_REQUEST"}},
 	{transaction.ErrInvalidTimeout, kafkaError{50, "INVALID_TRANSACTION_TIMEOUT"}},
 	{transaction.ErrInvalidMapping, kafkaError{49, "INVALID_PRODUCER_ID_MAPPING"}},
@@ -153,15 +153,15 @@ var kafkaErrors = []struct {
 	{transaction.ErrConcurrent, kafkaError{51, "CONCURRENT_TRANSACTIONS"}},
 	{transaction.ErrInvalidState, kafkaError{48, "INVALID_TXN_STATE"}},
 	{transaction.ErrNotFound, kafkaError{105, "TRANSACTIONAL_ID_NOT_FOUND"}},
-	// Errors of the log.
+	// Errors from the log.
 	{replica.ErrOffsetNotAvailable, kafkaError{78, "OFFSET_NOT_AVAILABLE"}},
 	{logstore.ErrOffsetOutOfRange, kafkaError{1, "OFFSET_OUT_OF_RANGE"}},
 	{logstore.ErrFencedLeaderEpoch, kafkaError{74, "FENCED_LEADER_EPOCH"}},
 	{logstore.ErrStorage, kafkaError{56, "KAFKA_STORAGE_ERROR"}},
 	// A log is closed when its replica moves to another broker, or when the broker stops. In both
-	// cases the client must look for the new leader.
+	// cases, the client must find the new leader.
 	{logstore.ErrClosed, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
-	// Errors of the partition and of fetch sessions.
+	// Errors for the partition and for fetch sessions.
 	{replica.ErrUnknownPartition, kafkaError{3, "UNKNOWN_TOPIC_OR_PARTITION"}},
 	{logstore.ErrFollows, kafkaError{6, "NOT_LEADER_OR_FOLLOWER"}},
 	{replica.ErrInconsistentTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},
@@ -198,7 +198,7 @@ var kafkaErrors = []struct {
 	{metadata.ErrElectionNotNeeded, kafkaError{84, "ELECTION_NOT_NEEDED"}},
 	{metadata.ErrPreferredUnavailable, kafkaError{80, "PREFERRED_LEADER_NOT_AVAILABLE"}},
 	{metadata.ErrUnavailable, kafkaError{7, "REQUEST_TIMED_OUT"}}, // clients retry after this error
-	// Errors of the request.
+	// Errors in the request.
 	{ErrInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
 	{ErrUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},
 	{ErrInvalidAcks, kafkaError{21, "INVALID_REQUIRED_ACKS"}},

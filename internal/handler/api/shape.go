@@ -147,8 +147,8 @@ func (w *Walk) text() {
 		w.CompactNullableBytes()
 		return
 	}
-	// The length of a string has 16 bits, and the length of bytes (blob) has 32. Flexible versions use
-	// the same length for both.
+	// In other versions, the length of a string has 16 bits, and the length of bytes (blob) has 32
+	// bits. Flexible versions use the same encoding for both.
 	w.UnsafeNullableString()
 }
 

@@ -12,7 +12,7 @@ import (
 // send ListOffsets for the latest offset with isolation level read_uncommitted. The result is the
 // high watermark.
 
-// endOffsetsVersion is the first version with the flexible encoding.
+// endOffsetsVersion is the first ListOffsets version with the flexible encoding.
 const endOffsetsVersion = 6
 
 // EndOffsetsMax is the maximum number of partitions in one EndOffsetsCall.

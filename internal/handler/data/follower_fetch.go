@@ -108,8 +108,8 @@ func FollowerFetchCall(fetch *replica.FollowerFetch) wire.Call {
 // follower's waiting fetch, the leader responds to the fetch immediately.
 func InterruptCall() wire.Call { return wire.Call{Key: api.KeyAPIVersions} }
 
-// appendFollowerFetch appends the body of a follower's fetch. It is used instead of kmsg because it
-// does not allocate memory: the first fetch of a session contains all partitions of a leader.
+// appendFollowerFetch appends the body of a follower's fetch. kmsg is not used, because it
+// allocates memory, and the first fetch of a session contains all partitions of a leader.
 func appendFollowerFetch(out []byte, fetch *replica.FollowerFetch) []byte {
 	out = kbin.AppendInt32(out, int32(fetch.Wait.Milliseconds()))
 	out = kbin.AppendInt32(out, 1) // minimum number of bytes
@@ -130,7 +130,7 @@ func appendFollowerFetch(out []byte, fetch *replica.FollowerFetch) []byte {
 	}
 	out = appendForgotten(out, fetch.Forgotten)
 	out = kbin.AppendCompactString(out, "") // rack
-	// two tags; the first has number 1 (replica state) and 13 bytes
+	// Two tags follow. The first has number 1 (replica state) and 13 bytes.
 	out = append(out, 2, 1, 13)
 	out = kbin.AppendInt32(out, fetch.Replica.Broker)
 	out = kbin.AppendInt64(out, fetch.Replica.Epoch)
@@ -146,7 +146,7 @@ func appendFollowerPartition(out []byte, partition *replica.FollowerPartition) [
 	out = kbin.AppendInt32(out, partition.LastEpoch)
 	out = kbin.AppendInt64(out, partition.LogStart)
 	out = kbin.AppendInt32(out, int32(partition.BytesMax))
-	// two tags; the first has number 1 (high watermark) and 8 bytes
+	// Two tags follow. The first has number 1 (high watermark) and 8 bytes.
 	out = append(out, 2, 1, 8)
 	out = kbin.AppendInt64(out, partition.HighWater)
 	out = kbin.AppendUvarint(out, followerTag)

@@ -10,11 +10,11 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// A broker with damaged records reads them from another in-sync replica, whether or not that one
-// leads the partition. It fetches as a consumer does (KIP-392), because a fetch as a follower would
-// report offsets and is accepted by the leader only.
+// A broker with damaged records reads these records from another in-sync replica, which does not
+// have to be the leader. It fetches like a consumer (KIP-392). A fetch as a follower would report
+// offsets, and only the leader would accept it.
 
-// RecordsCall returns the Fetch request for one partition from an offset on, with isolation level
+// RecordsCall returns a Fetch request for one partition from an offset on, with isolation level
 // read_uncommitted. The response contains at most bytesMax bytes, or one batch.
 func RecordsCall(topic metadata.ID, partition int32, offset int64, bytesMax int32) wire.Call {
 	req := kmsg.NewPtrFetchRequest()
@@ -29,11 +29,11 @@ func RecordsCall(topic metadata.ID, partition int32, offset int64, bytesMax int3
 		Append: req.AppendTo}
 }
 
-// errNoPartition is the error of a response without the requested partition.
+// errNoPartition means that the response does not contain the requested partition.
 var errNoPartition = errors.New("the response does not contain the partition")
 
-// DecodeRecords returns the batches in the response to a RecordsCall, which alias body, and the
-// high watermark.
+// DecodeRecords returns the batches and the high watermark in the response to a RecordsCall. The
+// batches alias body.
 func DecodeRecords(body []byte) (batches []byte, highWatermark int64, err error) {
 	if err := fetchResponseShape.Check(followerFetchVersion, true, body); err != nil {
 		return nil, 0, err

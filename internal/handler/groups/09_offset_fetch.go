@@ -31,8 +31,8 @@ var OffsetFetchShape = api.Shape{
 }
 
 // OffsetFetch handles an OffsetFetch request. Below version 8, a request contains one group in
-// other fields. OffsetFetch converts these fields to those of version 8, and converts the response
-// back.
+// other fields. OffsetFetch converts such a request to the format of version 8, and converts the
+// response back.
 func (h *Handler) OffsetFetch(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetFetchRequest) wire.Reply {
 	response := kmsg.NewPtrOffsetFetchResponse()

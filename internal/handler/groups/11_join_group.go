@@ -21,7 +21,7 @@ import (
 //	4  a new member joins twice, the second time with the id of the first response (KIP-394)
 //	5  static members (KIP-345)
 //	6  flexible
-//	7  protocol type in the answer (KIP-559)
+//	7  protocol type in the response (KIP-559)
 //	8  reason (KIP-800), ignored
 //	9  instructs the leader to keep the existing assignment (KIP-814)
 //
