@@ -213,8 +213,11 @@ const (
 	ReasonInvalidEntry = "InvalidEntry"
 	// ReasonLeaderOffline: no replica that can be elected leader is up.
 	ReasonLeaderOffline = "LeaderOffline"
-	// ReasonLeaderStarting: the elected leader does not serve yet, or no longer serves because its
-	// disk has failed.
+	// ReasonLeaderFailed: the leader does not serve, and its broker reports the cause, such as a
+	// failed disk. No other in-sync replica can lead.
+	ReasonLeaderFailed = "LeaderFailed"
+	// ReasonLeaderStarting: the elected leader does not serve yet, or no longer serves and its broker
+	// has not reported the cause.
 	ReasonLeaderStarting = "LeaderStarting"
 	// ReasonUnassigned: the partition is not assigned to brokers yet.
 	ReasonUnassigned = "Unassigned"

@@ -170,8 +170,8 @@ type TopicStatus struct {
 type PartitionProblem struct {
 	// Partition is the partition's number.
 	Partition int32 `json:"partition"`
-	// Reason is ReplicaLost, InvalidEntry, LeaderOffline, LeaderStarting, Unassigned, Reassigning
-	// or UnderReplicated.
+	// Reason is ReplicaLost, InvalidEntry, LeaderOffline, LeaderFailed, LeaderStarting, Unassigned,
+	// Reassigning or UnderReplicated.
 	Reason string `json:"reason"`
 	// Message describes what the partition waits for, and what to do.
 	Message string `json:"message"`

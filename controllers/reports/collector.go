@@ -34,7 +34,7 @@ const (
 	defaultInterval = 15 * time.Second
 	// topicInterval limits the rate at which Topics are reconciled, because each reconciliation may
 	// write to the API server. The interval between rounds is at least topicInterval times the number
-	// of compacted Topics. With more than 750 of them, this exceeds defaultInterval.
+	// of Topics that a round sends. With more than 750 of them, this exceeds defaultInterval.
 	topicInterval = 20 * time.Millisecond
 	// requestTimeout is the timeout of a request to one broker, including the response body.
 	requestTimeout = 3 * time.Second
@@ -139,9 +139,10 @@ func (c *Collector) Start(ctx context.Context) error {
 	}
 }
 
-// round polls all brokers once, publishes the reports, and then sends the compacted Topics to the
-// topic controller. It returns the number of sent Topics. Topics are sent last, because a Topic
-// that is reconciled before the publication would use the previous report.
+// round polls all brokers once, publishes the reports, and then sends the Topics whose status
+// depends on the reports to the topic controller. It returns the number of sent Topics. Topics are
+// sent last, because a Topic that is reconciled before the publication would use the previous
+// report.
 func (c *Collector) round(ctx context.Context) (queued int, err error) {
 	clusters, topics := &v1alpha1.LogClusterList{}, &v1alpha1.TopicList{}
 	if err := c.reader.List(ctx, clusters); err != nil {
@@ -151,7 +152,7 @@ func (c *Collector) round(ctx context.Context) (queued int, err error) {
 		return 0, fmt.Errorf("list topics: %w", err)
 	}
 	c.rounds++
-	compacted := compactedTopics(clusters.Items, topics.Items)
+	reported := reportedTopics(clusters.Items, topics.Items)
 	latest := map[types.NamespacedName]*Cluster{}
 	for i := range clusters.Items {
 		cluster := &clusters.Items[i]
@@ -167,7 +168,7 @@ func (c *Collector) round(ctx context.Context) (queued int, err error) {
 			return queued, err
 		}
 	}
-	for _, topics := range compacted {
+	for _, topics := range reported {
 		for _, topic := range topics {
 			if err := watch.Send(ctx, c.topics, topic); err != nil {
 				return queued, err
@@ -178,8 +179,9 @@ func (c *Collector) round(ctx context.Context) (queued int, err error) {
 	return queued, nil
 }
 
-// compactedTopics returns the compacted Topics of each cluster.
-func compactedTopics(clusters []v1alpha1.LogCluster,
+// reportedTopics returns the Topics of each cluster whose status depends on the brokers' reports:
+// compacted Topics, and those with problems, whose cause a report may contain.
+func reportedTopics(clusters []v1alpha1.LogCluster,
 	topics []v1alpha1.Topic) map[types.NamespacedName][]*v1alpha1.Topic {
 	byKey := map[types.NamespacedName]*v1alpha1.LogCluster{}
 	for i := range clusters {
@@ -188,7 +190,8 @@ func compactedTopics(clusters []v1alpha1.LogCluster,
 	found := map[types.NamespacedName][]*v1alpha1.Topic{}
 	for i := range topics {
 		key := types.NamespacedName{Namespace: topics[i].Namespace, Name: topics[i].Spec.Cluster}
-		if cluster := byKey[key]; cluster != nil && Compacted(&topics[i], cluster) {
+		if cluster := byKey[key]; cluster != nil &&
+			(Compacted(&topics[i], cluster) || len(topics[i].Status.Problems) > 0) {
 			found[key] = append(found[key], &topics[i])
 		}
 	}

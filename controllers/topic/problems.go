@@ -12,8 +12,8 @@ import (
 
 // severity contains the reasons of problems, the worst first.
 var severity = []string{v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry,
-	v1alpha1.ReasonLeaderOffline, v1alpha1.ReasonLeaderStarting, v1alpha1.ReasonUnassigned,
-	v1alpha1.ReasonReassigning, v1alpha1.ReasonUnderReplicated}
+	v1alpha1.ReasonLeaderOffline, v1alpha1.ReasonLeaderFailed, v1alpha1.ReasonLeaderStarting,
+	v1alpha1.ReasonUnassigned, v1alpha1.ReasonReassigning, v1alpha1.ReasonUnderReplicated}
 
 // problem is a partition that does not serve or is not fully replicated.
 type problem struct {
@@ -48,7 +48,7 @@ func (p *problem) brokers() []int32 {
 	switch p.reason {
 	case v1alpha1.ReasonUnderReplicated:
 		return lagging(*p.entry.State)
-	case v1alpha1.ReasonLeaderStarting:
+	case v1alpha1.ReasonLeaderFailed, v1alpha1.ReasonLeaderStarting:
 		return []int32{p.entry.State.Leader}
 	case v1alpha1.ReasonLeaderOffline:
 		if p.decision.LeaderEpoch == 0 {
@@ -78,6 +78,9 @@ func (s *scope) problem(index int32) (p problem, ok bool) {
 		}
 	case !entry.State.Serving:
 		p.reason = v1alpha1.ReasonLeaderStarting
+		if s.fault(&p, entry.State.Leader) != "" {
+			p.reason = v1alpha1.ReasonLeaderFailed
+		}
 	case entry.Reassigning():
 		p.reason = v1alpha1.ReasonReassigning
 	case entry.UnderReplicated():
@@ -112,6 +115,8 @@ func (s *scope) describe(p problem) string {
 			key(s.topic, p.partition))
 	case v1alpha1.ReasonLeaderOffline:
 		return s.offline(p)
+	case v1alpha1.ReasonLeaderFailed:
+		return s.describeFailedLeader(p)
 	case v1alpha1.ReasonLeaderStarting:
 		return fmt.Sprintf("Broker %d was elected leader with leader epoch %d and does not serve "+
 			"yet. If this persists, check the log of the broker and the response of its "+
@@ -127,8 +132,7 @@ func (s *scope) describe(p problem) string {
 		return fmt.Sprintf("The partition is being moved to brokers %v; they are copying its "+
 			"records.", p.entry.Assignment.Replicas)
 	}
-	return fmt.Sprintf("The replicas on brokers %v are not in sync: the brokers are down or are "+
-		"copying records.", lagging(*p.entry.State))
+	return s.describeLagging(p)
 }
 
 // lostLog reports whether the last in-sync replica of a partition has lost its log.

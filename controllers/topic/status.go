@@ -87,8 +87,20 @@ func (s *scope) readyCondition(status v1alpha1.TopicStatus) metav1.Condition {
 	}
 	return conditions.NotReady(v1alpha1.ReasonPartitionsNotReady, fmt.Sprintf(
 		"%d of %d partitions have a serving leader; status.problems says what these wait for: "+
-			"partitions %s.", status.ReadyPartitions, s.topic.Spec.Partitions,
-		s.numbers(func(entry partitionset.Entry) bool { return !entry.Serves() })))
+			"partitions %s.%s", status.ReadyPartitions, s.topic.Spec.Partitions,
+		s.numbers(func(entry partitionset.Entry) bool { return !entry.Serves() }),
+		firstFailedLeader(status)))
+}
+
+// firstFailedLeader returns the description of the first partition whose leader has failed, as the
+// end of a condition's message; "" if there is none.
+func firstFailedLeader(status v1alpha1.TopicStatus) string {
+	for _, p := range status.Problems {
+		if p.Reason == v1alpha1.ReasonLeaderFailed {
+			return fmt.Sprintf(" Partition %d: %s", p.Partition, p.Message)
+		}
+	}
+	return ""
 }
 
 // replicatedCondition returns condition Replicated. Reason Reassigning takes precedence over

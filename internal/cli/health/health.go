@@ -189,7 +189,8 @@ func partitions(c *v1alpha1.LogCluster, topic *v1alpha1.Topic) []Finding {
 		f := newFinding(Warning, "Partition "+name, p.Reason, p.Message, "")
 		f.Brokers = p.Brokers
 		switch p.Reason {
-		case v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry, v1alpha1.ReasonLeaderOffline:
+		case v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry, v1alpha1.ReasonLeaderOffline,
+			v1alpha1.ReasonLeaderFailed:
 			f.Severity = Critical
 			if p.Consent != "" {
 				f.Next = scoped(c, "kubectl heartwood accept-loss "+name)

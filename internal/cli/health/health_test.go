@@ -121,6 +121,9 @@ func TestFindings(t *testing.T) {
 			condition("Ready", "False", "PartitionsNotReady", ""))}, true, []string{
 			"critical Partition tickets/3 ReplicaLost kubectl heartwood accept-loss tickets/3" + scope,
 			"info Partition tickets/1 Reassigning "}},
+		"leader with a failed disk": {Input{Cluster: healthy(), Topics: topic(
+			[]v1alpha1.PartitionProblem{{Partition: 3, Reason: "LeaderFailed", Brokers: []int32{1}}},
+			condition("Ready", "False", "PartitionsNotReady", ""))}, true, []string{"critical Partition tickets/3 LeaderFailed "}},
 		"replicas behind, and Topics cannot be read": {Input{Cluster: healthy(condition("Replicated",
 			"False", "UnderReplicated", ""))}, true,
 			[]string{"warning LogCluster main UnderReplicated kubectl heartwood topics" + scope}},
