@@ -19,6 +19,11 @@ type Scrub struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0",message="write at least 1Ki bytes a second, such as 20Mi; interval: \"Off\" turns the scrub off"
 	Rate *resource.Quantity `json:"rate,omitempty"`
+	// VerifyReads makes each broker verify the checksum of a stored batch before it sends the batch
+	// for the first time after its start, unless the scrub has verified the batch before. A read of a
+	// damaged batch then fails, and the batch is repaired from another replica. Default true.
+	// +optional
+	VerifyReads *bool `json:"verifyReads,omitempty"`
 }
 
 // ScrubOff is the value of Scrub.Interval that turns the scrub off.

@@ -161,7 +161,7 @@ func New(opts Options) (*Broker, error) {
 func (b *Broker) open() (err error) {
 	files := b.raiseOpenFiles()
 	b.store, err = logstore.Open(logstore.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
-		Logger: b.logger, Failed: b.logFailed})
+		Logger: b.logger, Failed: b.logFailed, Damaged: b.damageRead})
 	if err != nil {
 		return fmt.Errorf("open data directory %s: %w", b.opts.DataDir, err)
 	}

@@ -92,7 +92,9 @@ func (b *Broker) apply(image *metadata.Image) error {
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
-	b.scrub.Configure(scrub.Settings(image.Scrub))
+	b.scrub.Configure(scrub.Settings{Interval: image.Scrub.Interval,
+		BytesRate: image.Scrub.BytesRate})
+	b.store.SetVerifyReads(image.Scrub.VerifyReads)
 	b.scrub.Annotate(image.ScrubNow.Topic, image.ScrubNow.Value)
 	b.volumes.configure(image)
 	b.level.Set(image.Metrics.AllOfPartitions)

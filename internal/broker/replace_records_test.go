@@ -26,6 +26,12 @@ func (c *trio) flipRecord(id int) string {
 	c.t.Helper()
 	log := c.brokers[id].store.Log(damagedPartition)
 	await.Until(c.t, "a segment at rest", func() bool { return len(log.AtRest()) > 0 })
+	return c.flipOnDisk(id)
+}
+
+// flipOnDisk does the same as flipRecord without a check of the broker, which may be stopped.
+func (c *trio) flipOnDisk(id int) string {
+	c.t.Helper()
 	dir := "/data/rep-0"
 	entries, err := c.disks[id].ReadDir(dir)
 	if err != nil {

@@ -57,6 +57,12 @@ func (b *Broker) newScrub() *scrub.Scrubber {
 	})
 }
 
+// damageRead is called when a read has found damage in a segment.
+func (b *Broker) damageRead(id logstore.PartitionID, base int64) {
+	b.logger.Error("damage found by a read", "partition", id, "segment", base)
+	b.scrub.Recheck(id, base)
+}
+
 // scrubReportInterval is how often the scrub's state is compared with the last report.
 const scrubReportInterval = time.Second
 

@@ -22,7 +22,7 @@ type typeLimit struct {
 var typeLimits = []typeLimit{
 	{"internal/handler", "Handler", 15, 10, 7},
 	{"internal/logstore", "Log", 62, 21, 22},
-	{"internal/logstore", "Store", 58, 0, 0},
+	{"internal/logstore", "Store", 59, 0, 0},
 	{"internal/logstore/compaction", "Compaction", 27, 0, 0},
 	{"internal/broker", "Broker", 0, 24, 26},
 	{"internal/handler/data", "Handler", 0, 10, 0},

@@ -10,6 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/fault"
 	"heartwood.dev/heartwood/internal/logstore/reader"
 	"heartwood.dev/heartwood/internal/logstore/recovery"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -27,7 +28,8 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	l.disk.Log = durability.Env{ID: id, Logger: env.logger, List: &l.list, Offsets: &l.offsets,
 		Snapshots: &l.snapshots, Fault: &l.fault, Truncations: &l.truncations,
 		Maintain: &l.maintain, Mu: &l.mu.Mutex}
-	l.reader = reader.Reader{List: &l.list, Offsets: &l.offsets, Dir: dir}
+	l.reader = reader.Reader{List: &l.list, Offsets: &l.offsets, Dir: dir, Verify: env.verifyReads,
+		Damaged: func(h *segmentlist.Handle) { env.damaged(id, h.Base()) }}
 	view := compactionView{l}
 	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)
@@ -80,6 +82,8 @@ func (l *Log) install(in recovery.Input, found recovery.Found) error {
 			l.mu.firstAppend = time.UnixMilli(first)
 		}
 	}
+	// Reads of the active segment are mostly reads of what this process appends.
+	found.Handles[len(found.Handles)-1].SetVerified()
 	l.list.Publish(found.Handles)
 	return nil
 }

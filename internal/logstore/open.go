@@ -83,6 +83,9 @@ func newStore(opts Options) *Store {
 	if opts.FlushBytes <= 0 {
 		opts.FlushBytes = flushBytesDefault
 	}
+	if opts.Damaged == nil {
+		opts.Damaged = func(PartitionID, int64) {}
+	}
 	s := &Store{opts: opts, wake: make(chan struct{}, 1), doomed: make(chan struct{}, 1),
 		stop: make(chan struct{}), done: make(chan struct{})}
 	s.commits = newCommitter(s.durableEndChanged)
@@ -288,6 +291,7 @@ func (s *Store) environment() environment {
 		failed:          s.logFailed,
 		saveCheckpoints: s.save, compress: s.compressed.At, commit: s.commits.request,
 		flushBytes: s.opts.FlushBytes, reserved: &s.reserved, refusal: &s.refusal,
+		verifyReads: &s.verifyReads, damaged: s.opts.Damaged,
 	}
 }
 

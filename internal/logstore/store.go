@@ -65,6 +65,9 @@ type Options struct {
 	// Failed is called by a goroutine of the store when a log stops because its disk failed. It may
 	// be nil.
 	Failed func(PartitionID, error)
+	// Damaged is called by reads that find damage in the segment with a base offset, once for each
+	// segment. It must not block. It may be nil.
+	Damaged func(id PartitionID, base int64)
 }
 
 // workers returns the number of concurrent workers: standard, or Options.Workers if that is set and
@@ -89,10 +92,12 @@ type Store struct {
 	handles    *vfs.Handles       // open segment files of all logs
 	durableEnd durableEndCallback // see OnDurableEnd
 
-	reserved   atomic.Bool           // argument of SetReserved
-	refusal    atomic.Pointer[error] // argument of SetRefusal
-	cleanEpoch int64                 // result of CleanEpoch
-	epoch      atomic.Int64          // argument of SetBrokerEpoch, -1 before the first call
+	reserved atomic.Bool           // argument of SetReserved
+	refusal  atomic.Pointer[error] // argument of SetRefusal
+
+	verifyReads atomic.Bool  // argument of SetVerifyReads
+	cleanEpoch  int64        // result of CleanEpoch
+	epoch       atomic.Int64 // argument of SetBrokerEpoch, -1 before the first call
 
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {

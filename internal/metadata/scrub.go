@@ -10,6 +10,9 @@ import (
 type Scrub struct {
 	Interval  time.Duration // time between two checks of the same data; 0 disables the scrub
 	BytesRate int64         // maximum rate in bytes per second
+	// VerifyReads is true if fetches verify the checksums of batches that were written before the
+	// start of the broker.
+	VerifyReads bool
 }
 
 // ScrubRequest is the request in the annotation heartwood.dev/scrub-now.
@@ -41,7 +44,8 @@ const (
 // ResolveScrub returns a LogCluster's settings for the scrub. cluster may be nil. Values out of
 // range, which the API server rejects, count as not set.
 func ResolveScrub(cluster *v1alpha1.LogCluster) Scrub {
-	resolved := Scrub{Interval: scrubIntervalDefault, BytesRate: scrubBytesRateDefault}
+	resolved := Scrub{Interval: scrubIntervalDefault, BytesRate: scrubBytesRateDefault,
+		VerifyReads: true}
 	if cluster == nil || cluster.Spec.Scrub == nil {
 		return resolved
 	}
@@ -51,6 +55,9 @@ func ResolveScrub(cluster *v1alpha1.LogCluster) Scrub {
 	}
 	if spec.Interval == v1alpha1.ScrubOff {
 		resolved.Interval = 0
+	}
+	if spec.VerifyReads != nil {
+		resolved.VerifyReads = *spec.VerifyReads
 	}
 	if spec.Rate != nil && spec.Rate.Value() > 0 {
 		resolved.BytesRate = spec.Rate.Value()

@@ -12,14 +12,15 @@ import (
 func TestScrubIsResolvedFromTheLogCluster(t *testing.T) {
 	week := 7 * 24 * time.Hour
 	for spec, want := range map[string]Scrub{
-		"{}":                         {week, 20 << 20},
-		"{scrub: {}}":                {week, 20 << 20},
-		"{scrub: {interval: 24h}}":   {24 * time.Hour, 20 << 20},
-		`{scrub: {interval: "Off"}}`: {0, 20 << 20},
-		"{scrub: {interval: 1s}}":    {week, 20 << 20},
-		"{scrub: {rate: 1Mi}}":       {week, 1 << 20},
-		"{scrub: {rate: -1}}":        {week, 20 << 20},
-		"{scrub: {interval: 168h}}":  {week, 20 << 20},
+		"{}":                            {week, 20 << 20, true},
+		"{scrub: {}}":                   {week, 20 << 20, true},
+		"{scrub: {interval: 24h}}":      {24 * time.Hour, 20 << 20, true},
+		`{scrub: {interval: "Off"}}`:    {0, 20 << 20, true},
+		"{scrub: {interval: 1s}}":       {week, 20 << 20, true},
+		"{scrub: {rate: 1Mi}}":          {week, 1 << 20, true},
+		"{scrub: {rate: -1}}":           {week, 20 << 20, true},
+		"{scrub: {verifyReads: false}}": {week, 20 << 20, false},
+		"{scrub: {interval: 168h}}":     {week, 20 << 20, true},
 	} {
 		var cluster v1alpha1.LogCluster
 		if err := yaml.Unmarshal([]byte("spec: "+spec), &cluster); err != nil {
@@ -29,7 +30,7 @@ func TestScrubIsResolvedFromTheLogCluster(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", spec, got, want)
 		}
 	}
-	if got := ResolveScrub(nil); got != (Scrub{week, 20 << 20}) {
+	if got := ResolveScrub(nil); got != (Scrub{week, 20 << 20, true}) {
 		t.Errorf("without a LogCluster: %+v", got)
 	}
 }

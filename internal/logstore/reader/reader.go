@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync/atomic"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/offsets"
@@ -24,6 +25,11 @@ type Reader struct {
 	List    *segmentlist.Current
 	Offsets *offsets.Offsets
 	Dir     string // directory of the log
+	// Verify: reads verify the batches above Handle.VerifiedEnd before they return them; nil: they
+	// do not. The batches of a damaged segment are always verified.
+	Verify *atomic.Bool
+	// Damaged is called when a read finds the first damage in a segment; nil: nothing is called.
+	Damaged func(h *segmentlist.Handle)
 }
 
 // ErrOffsetOutOfRange is returned if the offset is below the log start or above the limit of the
@@ -173,7 +179,7 @@ func (r Reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, e
 	}
 	first, found, err := firstBatch(list, offset, limit, request.empties)
 	if err == nil && found {
-		err = slice.fill(first, limit, request.bytesMax, request.wholeFirst)
+		err = slice.fill(r, first, limit, request)
 	}
 	if err != nil && r.List.Load() == nil {
 		// The log was closed. Its directory may belong to another log, so the read failed to open
@@ -258,10 +264,10 @@ func holdsFrom(h *segmentlist.Handle, header segment.Header, offset int64) (bool
 // have at most bytesMax bytes. All of these batches are in one segment, because a response is sent
 // from one file. fill acquires a reference to the segment for the slice, because the caller may
 // release the segment list before the slice.
-func (s *Slice) fill(first segmentlist.Batch, limit int64, bytesMax int, wholeFirst bool) error {
-	size := first.Header.SizeBytes
+func (s *Slice) fill(r Reader, first segmentlist.Batch, limit int64, request readRequest) error {
+	size, bytesMax := first.Header.SizeBytes, request.bytesMax
 	if size > bytesMax {
-		if !wholeFirst {
+		if !request.wholeFirst {
 			s.More = true
 			return nil
 		}
@@ -271,13 +277,11 @@ func (s *Slice) fill(first segmentlist.Batch, limit int64, bytesMax int, wholeFi
 	if err != nil {
 		return err
 	}
-	if first.Handle.Damaged.Load() {
-		var whole int64
-		if whole, err = undamagedEnd(first, end); err != nil {
-			return err
-		}
-		end, truncated = whole, truncated || whole < end
+	whole, err := r.undamagedEnd(first, end)
+	if err != nil {
+		return err
 	}
+	end, truncated = whole, truncated || whole < end
 	file, err := first.Handle.File().Pin()
 	if err != nil {
 		return err
@@ -306,10 +310,28 @@ func rangeEnd(first segmentlist.Batch, limit, bytesMax int64) (end int64, trunca
 	return end, false, nil
 }
 
-// undamagedEnd returns the end of the batches from first on, at most the position end, whose
-// checksums are correct and whose offsets ascend. It fails with record.ErrCorrupt if the first one
-// is damaged.
-func undamagedEnd(first segmentlist.Batch, end int64) (int64, error) {
+// undamagedEnd returns the end of the batches from first on, at most the position end, that a read
+// may return. If they have to be verified, it ends in front of the first damaged batch, and fails
+// if this is the first one.
+func (r Reader) undamagedEnd(first segmentlist.Batch, end int64) (int64, error) {
+	h := first.Handle
+	if !h.Damaged.Load() && (r.Verify == nil || !r.Verify.Load() || end <= h.VerifiedEnd()) {
+		return end, nil
+	}
+	whole, err := verify(first, end)
+	if err == nil && whole == end {
+		h.Verified(first.Header.Position, end)
+		return end, nil
+	}
+	if !h.Damaged.Swap(true) && r.Damaged != nil {
+		r.Damaged(h)
+	}
+	return whole, err
+}
+
+// verify returns the end of the batches from first on, at most the position end, whose checksums
+// are correct and whose offsets ascend. It fails if the first one is damaged or cannot be read.
+func verify(first segmentlist.Batch, end int64) (whole int64, err error) {
 	for batch := first; ; {
 		if err := batch.CheckCRC(); err != nil {
 			if batch.Header.Position > first.Header.Position {
@@ -322,9 +344,8 @@ func undamagedEnd(first segmentlist.Batch, end int64) (int64, error) {
 			return end, nil
 		}
 		last := batch.Header.LastOffset()
-		var err error
-		batch.Header, err = batch.Handle.HeaderAt(next)
-		if err != nil || batch.Header.BaseOffset() <= last {
+		if batch.Header, err = batch.Handle.HeaderAt(next); err != nil ||
+			batch.Header.BaseOffset() <= last {
 			return next, nil //nolint:nilerr // a read that begins there returns the error
 		}
 	}

@@ -146,7 +146,9 @@ func (r *recovery) open(bases []int64) error {
 				record.ErrCorrupt, base, end)
 			return errors.Join(err, s.Close())
 		}
-		r.handles = append(r.handles, r.dir.HandleOf(s))
+		handle := r.dir.HandleOf(s)
+		handle.SetUnverified()
+		r.handles = append(r.handles, handle)
 	}
 	return nil
 }

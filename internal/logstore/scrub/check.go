@@ -114,6 +114,15 @@ func atRest(log *logstore.Log, base int64) (logstore.AtRest, bool) {
 	return logstore.AtRest{}, false
 }
 
+// sealed returns the segment at rest that is a target.
+func (s *Scrubber) sealed(t Target) (logstore.AtRest, bool) {
+	log := s.store.Log(t.id())
+	if log == nil || t.Base < 0 || t.Retained != "" {
+		return logstore.AtRest{}, false
+	}
+	return atRest(log, t.Base)
+}
+
 // ofRecords reports whether a place is in a data file, which means that records are damaged. All
 // other files of a segment can be derived from its data file.
 func ofRecords(places []inspect.Damage) bool {

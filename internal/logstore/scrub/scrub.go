@@ -72,10 +72,11 @@ type Scrubber struct {
 	repaired atomic.Int64  // files replaced
 	anew     atomic.Bool   // true to begin a round at the next step
 
-	mu      sync.Mutex
-	state   State
-	found   int64    // number of targets in which this process has found damage
-	targets []Target // as last listed by Run; never modified
+	mu       sync.Mutex
+	state    State
+	found    int64    // number of targets in which this process has found damage
+	targets  []Target // as last listed by Run; never modified
+	suspects []Target // arguments of Recheck that Run has not taken yet
 
 	// Only Run uses the following fields.
 	listed     time.Time
@@ -148,6 +149,26 @@ func (s *Scrubber) Annotate(topic, value string) {
 	s.wake()
 }
 
+// Recheck requests an early check of a segment in which a read has found damage. It does not block.
+func (s *Scrubber) Recheck(id logstore.PartitionID, base int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspects = append(s.suspects, Target{Topic: id.Topic, Partition: id.Index, Base: base})
+	s.wake()
+}
+
+// takeSuspects moves the targets of Recheck to the targets that are checked next.
+func (s *Scrubber) takeSuspects() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.suspects {
+		if !slices.Contains(s.recheck, t) {
+			s.recheck, s.recheckAt = append(s.recheck, t), time.Time{}
+		}
+	}
+	s.suspects = nil
+}
+
 // State returns the current state.
 func (s *Scrubber) State() State {
 	s.mu.Lock()
@@ -166,13 +187,12 @@ func (s *Scrubber) Run(ctx context.Context) {
 		}}}
 	for _, d := range s.State().Damaged {
 		s.recheck = append(s.recheck, d.Target)
-		if log := s.store.Log(d.id()); log != nil && d.Retained == "" && ofRecords(d.Places) {
-			if sealed, exists := atRest(log, d.Base); exists {
-				sealed.MarkDamaged()
-			}
+		if sealed, exists := s.sealed(d.Target); exists && ofRecords(d.Places) {
+			sealed.MarkDamaged()
 		}
 	}
 	for ctx.Err() == nil {
+		s.takeSuspects()
 		var wait time.Duration
 		switch {
 		case s.settings.Load().Interval == 0:
@@ -284,6 +304,9 @@ func (s *Scrubber) visit(ctx context.Context, t Target) time.Duration {
 	s.failures = 0
 	if err != nil {
 		return 0 // the next round tries again
+	}
+	if sealed, exists := s.sealed(t); exists && len(places) == 0 {
+		sealed.MarkVerified()
 	}
 	_, known := s.State().damaged(t)
 	s.update(func(state State) State { return state.Checked(t, places, time.Now()) })

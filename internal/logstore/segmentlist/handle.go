@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,8 @@ type Handle struct {
 	// Damaged is set when damage was found in the batches. Readers then verify the checksum of each
 	// batch before the batch leaves the broker.
 	Damaged atomic.Bool
+	// verifiedEnd is the result of VerifiedEnd.
+	verifiedEnd atomic.Int64
 	// Sidecar is the state of the segment's key sidecar; nil until the state was read from the
 	// directory.
 	Sidecar atomic.Pointer[Sidecar]
@@ -46,7 +49,29 @@ type Handle struct {
 // NewHandle returns the first handle of a segment. The handle has no reference yet: the first list
 // that contains the handle acquires one. Errors of the last release are logged to logger.
 func NewHandle(s *segment.Segment, logger *slog.Logger) *Handle {
-	return &Handle{Segment: s, logger: logger}
+	h := &Handle{Segment: s, logger: logger}
+	h.verifiedEnd.Store(math.MaxInt64)
+	return h
+}
+
+// SetUnverified states that an earlier process has written the batches, and that this process has
+// not verified their checksums.
+func (h *Handle) SetUnverified() { h.verifiedEnd.Store(0) }
+
+// SetVerified states that this process has verified the checksum of every batch.
+func (h *Handle) SetVerified() { h.verifiedEnd.Store(math.MaxInt64) }
+
+// VerifiedEnd returns a position in the data file. This process has written the batches below the
+// position, or has verified their checksums.
+func (h *Handle) VerifiedEnd() int64 { return h.verifiedEnd.Load() }
+
+// Verified states that this process has verified the batches in a range of positions. A range that
+// begins above VerifiedEnd has no effect: sequential reads raise VerifiedEnd, other reads are
+// verified again.
+func (h *Handle) Verified(from, end int64) {
+	if known := h.verifiedEnd.Load(); from <= known && end > known {
+		h.verifiedEnd.CompareAndSwap(known, end)
+	}
 }
 
 // Acquire adds a reference. The caller already has a reference to h, or to a list that contains h.
@@ -95,7 +120,10 @@ func (h *Handle) Successor() *Handle {
 	h.Acquire()
 	unread := make(chan struct{})
 	h.unread.Store(&unread)
-	return &Handle{Segment: h.Segment, logger: h.logger, predecessor: h}
+	next := &Handle{Segment: h.Segment, logger: h.logger, predecessor: h}
+	next.Damaged.Store(h.Damaged.Load())
+	next.verifiedEnd.Store(h.verifiedEnd.Load())
+	return next
 }
 
 // AwaitReaders waits until only h refers to its predecessor, but at most for the given time. It
