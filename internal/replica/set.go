@@ -56,7 +56,7 @@ type Set struct {
 	lostLog         func()
 	catchUp, moves  catchUpThrottle
 	latest          atomic.Pointer[metadata.Image] // nil before the first Apply
-	// refusedUntil is set when a request has waited in vain for this broker to lead.
+	// refusedUntil is set when a request has waited unsuccessfully for this broker to lead.
 	refusedUntil deadline
 
 	applier    applier
