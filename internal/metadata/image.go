@@ -227,7 +227,7 @@ type RetainedPartition struct {
 	LeaderEpoch int32   // last leader epoch; 0 if the partition has no records
 	Tag         string  // first characters of the deleted topic's id
 	// true if an administrator has given up the records, so that brokers delete them
-	Removing    bool
+	Removing bool
 }
 
 // Compare orders retained partitions by topic and index.
