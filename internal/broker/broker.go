@@ -85,10 +85,9 @@ var (
 
 // Broker is a Kafka broker: its listeners, partitions, log store and cleaner.
 type Broker struct {
-	opts Options         // FS and Dialer are set
-	self metadata.Broker // registration, without Epoch, which the metadata store assigns
-	// cluster is the content of the file cluster-id. While follow runs, only follow accesses it.
-	cluster  string
+	opts     Options         // FS and Dialer are set
+	self     metadata.Broker // registration, without Epoch, which the metadata store assigns
+	cluster  *clusterFile
 	logger   *slog.Logger
 	store    *logstore.Store
 	cleaner  *cleaner.Cleaner
@@ -165,7 +164,7 @@ func (b *Broker) open() (err error) {
 	if err != nil {
 		return fmt.Errorf("open data directory %s: %w", b.opts.DataDir, err)
 	}
-	if b.cluster, err = readClusterID(b.opts.FS, b.opts.DataDir); err != nil {
+	if b.cluster, err = openClusterFile(b.opts.FS, b.opts.DataDir); err != nil {
 		return err
 	}
 	if b.ids, err = OpenProducerIDs(b.opts.FS, b.opts.DataDir, b.opts.NodeID,
@@ -191,13 +190,13 @@ func (b *Broker) open() (err error) {
 		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger,
 		Logs: func() map[passlog.Key]bool { return cleaner.HistoryKeys(b.store) }})
 	b.cleaner = cleaner.New(b.store, cleaner.Options{Logger: b.logger, History: passes})
-	b.scrub = b.newScrub()
+	b.scrub = b.newScrub(passes)
 	b.volumes = newVolumeWatch(b)
 	b.removals = newRemovals(b)
 	b.cleanNow = cleannow.New(b.opts.FS, b.opts.DataDir,
 		cleannow.Cleaner{Request: b.cleaner.CleanNow, Status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
-		NodeID: b.opts.NodeID, Cluster: b.cluster, Store: b.store, Registry: b.opts.Registry,
+		NodeID: b.opts.NodeID, Cluster: b.cluster.id, Store: b.store, Registry: b.opts.Registry,
 		Logger: b.logger,
 		Dial:   b.dial, ChangeISR: b.opts.Metadata.ChangeISR, Verifier: verifier{b},
 		LostLog: b.wake,

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 
+	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -36,6 +38,56 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 		return "", fmt.Errorf("read cluster id from %s: %w", file, err)
 	}
 	return id, nil
+}
+
+// clusterFile is the file cluster-id of a data directory.
+type clusterFile struct {
+	fsys vfs.FS
+	dir  string
+
+	mu sync.Mutex // held while the file is written
+	id string     // content of the file; "" if the file does not exist
+}
+
+// openClusterFile reads the file.
+func openClusterFile(fsys vfs.FS, dir string) (*clusterFile, error) {
+	id, err := readClusterID(fsys, dir)
+	return &clusterFile{fsys: fsys, dir: dir, id: id}, err
+}
+
+// set writes the file unless it contains this id.
+func (f *clusterFile) set(id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if id == f.id {
+		return nil
+	}
+	if err := writeClusterID(f.fsys, f.dir, id); err != nil {
+		return err
+	}
+	f.id = id
+	return nil
+}
+
+// rewrite writes the file again, because it is damaged.
+func (f *clusterFile) rewrite() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.id == "" {
+		return logstore.ErrNotInMemory
+	}
+	return writeClusterID(f.fsys, f.dir, f.id)
+}
+
+// check fails unless content is the content that the file should have.
+func (f *clusterFile) check(content []byte) error {
+	id, err := parseClusterID(content)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil && f.id != "" && id != f.id {
+		return fmt.Errorf("the file contains %s, and the broker belongs to %s", id, f.id)
+	}
+	return err
 }
 
 // parseClusterID returns the cluster id in the file's content.

@@ -121,15 +121,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 // replicas.Apply, which sets aside the logs of another cluster (ADR 0028). If recordCluster were
 // called first, a crash in between would attribute the other cluster's logs to this cluster.
 func (b *Broker) recordCluster() error {
-	now := b.replicas.Cluster()
-	if now == b.cluster {
-		return nil
-	}
-	if err := writeClusterID(b.opts.FS, b.opts.DataDir, now); err != nil {
-		return err
-	}
-	b.cluster = now
-	return nil
+	return b.cluster.set(b.replicas.Cluster())
 }
 
 // cleanerOptions converts the cluster's budget to cleaner options. In the budget, 0 workers

@@ -131,6 +131,28 @@ func (p *ProducerIDs) reserveLocked() error {
 	return nil
 }
 
+// rewrite writes the file again, because it is damaged.
+func (p *ProducerIDs) rewrite() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.mu.begun {
+		return errNotBegun // Begin writes the file
+	}
+	return vfs.WriteFileAtomic(p.fsys, p.file, formatProducerIDs(p.mu.reserved))
+}
+
+// check fails unless content is the content that the file should have.
+func (p *ProducerIDs) check(content []byte) error {
+	reserved, err := parseProducerIDs(content)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil && p.mu.begun && reserved != p.mu.reserved {
+		return fmt.Errorf("the file reserves the counters below %d, and the broker those below %d",
+			reserved, p.mu.reserved)
+	}
+	return err
+}
+
 // Next returns an unused id. If no block can be reserved, for example on a full disk, Next fails
 // with an error that wraps logstore.ErrStorage, and clients retry. Next holds the lock during the
 // write, because other callers need an id from the same block.

@@ -13,30 +13,28 @@ import (
 	"heartwood.dev/heartwood/internal/broker/httpport"
 	"heartwood.dev/heartwood/internal/broker/scrubreport"
 	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/logstore/cleaner/passlog"
 	"heartwood.dev/heartwood/internal/logstore/scrub"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/pressure"
 )
 
-// smallFiles maps files that brokers themselves write to the data directory to the functions that
-// check their content.
-var smallFiles = map[string]func(content []byte) error{
-	clusterIDFile: func(content []byte) error {
-		_, err := parseClusterID(content)
-		return err
-	},
-	producerIDsFile: func(content []byte) error {
-		_, err := parseProducerIDs(content)
-		return err
-	},
-	cleannow.FileName: cleannow.Check,
-	scrub.StateFile: func(content []byte) error {
-		_, err := scrub.DecodeState(content)
-		return err
-	},
+// smallFiles returns the files in the data directory that the store does not write.
+func (b *Broker) smallFiles(passes *passlog.Log) map[string]scrub.File {
+	files := map[string]scrub.File{
+		clusterIDFile:   {Check: b.cluster.check, Rewrite: b.cluster.rewrite},
+		producerIDsFile: {Check: b.ids.check, Rewrite: b.ids.rewrite},
+		// The tasks are set later in open, before Run runs the scrub.
+		cleannow.FileName: {Check: cleannow.Check,
+			Rewrite: func() error { return b.cleanNow.Rewrite() }},
+	}
+	for _, name := range passlog.Files {
+		files[name] = scrub.File{Rewrite: func() error { return passes.Rewrite(name) }}
+	}
+	return files
 }
 
-func (b *Broker) newScrub() *scrub.Scrubber {
+func (b *Broker) newScrub(passes *passlog.Log) *scrub.Scrubber {
 	return scrub.New(b.store, scrub.Options{FS: b.opts.FS, Dir: b.opts.DataDir, Logger: b.logger,
 		Busy: func() bool {
 			return b.cleaner.Busy() || b.volumes.state.Load().level >= pressure.Clean
@@ -45,7 +43,7 @@ func (b *Broker) newScrub() *scrub.Scrubber {
 			DeclareLost: func(id logstore.PartitionID, cause string) error {
 				return b.replicas.DeclareLost(id, cause)
 			}}.Replace,
-		Files: smallFiles,
+		Files: b.smallFiles(passes),
 		Cleaning: func(log *logstore.Log) bool {
 			status := b.cleaner.Status(log.ID())
 			return status != nil && status.RunningPass != nil

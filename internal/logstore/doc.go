@@ -18,7 +18,7 @@
 //   - A log never ends below the recovery point on disk, and after a clean shutdown it has every
 //     segment and every record that it had. If recovery finds less, files were removed or replaced,
 //     or the disk has lost synced data. The log then has a Loss, which is stored in its directory
-//     before any checkpoint is written (loss.go, ADR 0315).
+//     before any checkpoint is written (recovery.LossOf, ADR 0315).
 //   - Only segments below the recovery point on disk are cleaned. Above the recovery point each
 //     segment therefore begins where the previous one ends. If recovery finds a gap between two of
 //     these segments, data was lost, and recovery ends the log at the gap (ADR 0015).

@@ -12,6 +12,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -60,13 +61,13 @@ func (m *lossModel) crashLosesNothing(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	end := m.synced + r.Int64N(m.end-m.synced+1)
 	base := slices.DeleteFunc(slices.Clone(m.bases), func(b int64) bool { return b > end })
-	known := evidence{recoveryPoint: m.point, highWatermark: m.hwListed}
-	if cause := lossOf(known, base, ends(base, end), end); cause != "" {
+	known := recovery.Evidence{RecoveryPoint: m.point, HighWatermark: m.hwListed}
+	if cause := recovery.LossOf(known, base, ends(base, end), end); cause != "" {
 		t.Errorf("%+v: after a crash the log ends at %d: %s", m, end, cause)
 	}
 	if m.point > m.start {
 		end = m.start + r.Int64N(m.point-m.start)
-		if lossOf(known, base[:1], []int64{end}, end) == "" {
+		if recovery.LossOf(known, base[:1], []int64{end}, end) == "" {
 			t.Errorf("%+v: after a crash the log ends at %d: no loss found", m, end)
 		}
 	}
@@ -74,28 +75,28 @@ func (m *lossModel) crashLosesNothing(t *testing.T, r *rand.Rand) {
 
 func (m *lossModel) cleanStopThenDamage(t *testing.T, r *rand.Rand) {
 	t.Helper()
-	known := evidence{clean: true, recoveryPoint: m.end, highWatermark: m.hw}
+	known := recovery.Evidence{Clean: true, RecoveryPoint: m.end, HighWatermark: m.hw}
 	next := ends(m.bases, m.end)
 	for i, base := range m.bases {
-		known.segments = append(known.segments, checkpoint.Range{Base: base, Next: next[i]})
+		known.Segments = append(known.Segments, checkpoint.Range{Base: base, Next: next[i]})
 	}
-	if cause := lossOf(known, m.bases, next, m.end); cause != "" {
+	if cause := recovery.LossOf(known, m.bases, next, m.end); cause != "" {
 		t.Errorf("%+v: after a clean shutdown: %s", m, cause)
 	}
 	index := r.IntN(len(m.bases))
 	if shorter := slices.Clone(next); shorter[index] > m.bases[index] {
 		shorter[index]--
-		if lossOf(known, m.bases, shorter, shorter[len(shorter)-1]) == "" {
+		if recovery.LossOf(known, m.bases, shorter, shorter[len(shorter)-1]) == "" {
 			t.Errorf("%+v: segment %d ends at %d: no loss found", m, m.bases[index], shorter[index])
 		}
 	}
 	base := slices.Delete(slices.Clone(m.bases), index, index+1)
 	next = slices.Delete(next, index, index+1)
-	if len(base) > 0 && lossOf(known, base, next, next[len(next)-1]) == "" {
+	if len(base) > 0 && recovery.LossOf(known, base, next, next[len(next)-1]) == "" {
 		t.Errorf("%+v: without segment %d: no loss found", m, m.bases[index])
 	}
-	known.missing, known.segments = true, nil
-	if got := lossOf(known, []int64{m.start}, []int64{m.start}, m.start) != ""; got !=
+	known.Missing, known.Segments = true, nil
+	if got := recovery.LossOf(known, []int64{m.start}, []int64{m.start}, m.start) != ""; got !=
 		(m.end > m.start) {
 		t.Errorf("%+v: the directory is missing: loss %t", m, got)
 	}

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
@@ -67,7 +67,7 @@ func OpenOffline(opts Options, dir string, now time.Time) (*Offline, error) {
 	if _, err := datadir.SupportedFormatLevel(opts.FS, opts.Dir); err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
-	if err := checkForeign(opts.FS, dir); err != nil {
+	if err := recovery.CheckForeign(opts.FS, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("open log %s: %w: %w", dir, ErrForeign, err), o.Close())
 	}
 	if err := o.open(id); err != nil {
@@ -169,11 +169,8 @@ func (o *Offline) open(id PartitionID) error {
 	}
 	// A pass removes segments that the summaries of the last clean shutdown contain, so delete the
 	// summaries.
-	if err := s.opts.FS.Remove(filepath.Join(s.opts.Dir,
-		checkpoint.SegmentsFile)); !errors.Is(err, fs.ErrNotExist) {
-		if err = errors.Join(err, s.opts.FS.SyncDir(s.opts.Dir)); err != nil {
-			return fmt.Errorf("remove %s: %w", checkpoint.SegmentsFile, err)
-		}
+	if err := datadir.RemoveClosed(s.opts.FS, s.opts.Dir); err != nil {
+		return err
 	}
 	return s.save()
 }

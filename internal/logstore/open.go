@@ -5,20 +5,16 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/parallel"
-	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/recovery"
 	"heartwood.dev/heartwood/internal/logstore/segment"
-	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -122,10 +118,11 @@ func (s *Store) load() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.refuseForeign(ids); err != nil {
+	if err := recovery.RefuseForeign(s.opts.FS, s.opts.Dir, ids,
+		s.opts.workers(openWorkers)); err != nil {
 		return err
 	}
-	if s.directoryID, err = datadir.LoadDirectoryID(s.opts.FS, s.opts.Dir); err != nil {
+	if s.directoryID, s.meta, err = datadir.LoadMeta(s.opts.FS, s.opts.Dir); err != nil {
 		return err
 	}
 	s.noteMissing(checkpoints, ids)
@@ -319,86 +316,59 @@ func (s *Store) RaiseFormatLevel(level int32) error {
 }
 
 // ErrForeign is wrapped by the error of Open and OpenOffline if another program has written a file
-// in a format that this program does not support. No file was changed, so the other program can
-// still use the directory.
-var ErrForeign = errors.New("files of another program or version; nothing was changed")
+// in a format that this program does not support.
+var ErrForeign = recovery.ErrForeign
 
-// foreignShown is the maximum number of logs that the error of Open lists.
-const foreignShown = 10
-
-// refuseForeign fails if a log that no Heartwood broker has used yet contains a file that this
-// program cannot read. Open calls it before it changes the first file. If only this log stayed
-// offline, the other logs and the checkpoints would be changed, and the other program could no
-// longer use the directory as it was.
-func (s *Store) refuseForeign(ids []PartitionID) error {
-	var mu sync.Mutex
-	faults := map[PartitionID]error{}
-	parallel.Each(ids, s.opts.workers(openWorkers), func(id PartitionID) {
-		err := checkForeign(s.opts.FS, filepath.Join(s.opts.Dir, id.String()))
-		if err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			faults[id] = err
+// recordLoss durably stores that the recovered log has lost records. It is called before the
+// checkpoints are written again, because new checkpoints describe the log without the lost records.
+func recordLoss(notes *datadir.Notes, from start, in recovery.Input, found recovery.Found) error {
+	known := recovery.Evidence{Missing: from.missing, Clean: in.Clean && !from.offline,
+		RecoveryPoint: in.Saved.RecoveryPoint, HighWatermark: in.Saved.HighWatermark}
+	if from.current {
+		known.Segments = in.Closed.Ranges
+		for _, sum := range in.Closed.Segments {
+			known.Segments = append(known.Segments, checkpoint.Range{Base: sum.Base,
+				Next: sum.Next})
 		}
-	})
-	if len(faults) == 0 {
-		return nil
 	}
-	all := []error{fmt.Errorf("open %d logs: %w", len(faults), ErrForeign)}
-	for _, id := range slices.SortedFunc(maps.Keys(faults), PartitionID.Compare) {
-		if len(all) > foreignShown {
-			break
-		}
-		all = append(all, fmt.Errorf("%s: %w", id, faults[id]))
+	base, next := make([]int64, len(found.Handles)), make([]int64, len(found.Handles))
+	for i, h := range found.Handles {
+		base[i], next[i] = h.Base(), h.NextOffset()
 	}
-	return errors.Join(all...)
+	if cause := recovery.LossOf(known, base, next, found.End); cause != "" {
+		in.Logger.Error("log has lost records that were on the disk", "partition", in.ID,
+			"cause", cause, "logStart", found.LogStart, "logEnd", found.End,
+			"recoveryPoint", in.Saved.RecoveryPoint, "highWatermark", in.Saved.HighWatermark)
+		return notes.SetLoss(cause)
+	}
+	return notes.Load()
 }
 
-// checkForeign checks a log that no broker has used yet. A log that a broker has used is recognized
-// by its reclaim policy.
-func checkForeign(fsys vfs.FS, dir string) error {
-	_, err := fsys.Stat(filepath.Join(dir, datadir.PolicyFile))
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+// noteMissing stores the checkpointed state of each log that the checkpoints list but that has no
+// directory, so that later checkpoints still list it. A log whose release was interrupted is not
+// missing: its directory was renamed before the checkpoints were written.
+func (s *Store) noteMissing(listed map[PartitionID]checkpoint.State, present []PartitionID) {
+	there := make(map[PartitionID]bool, len(present))
+	for _, id := range present {
+		there[id] = true
 	}
-	files, err := swap.List(fsys, dir)
-	if err != nil {
-		return err
-	}
-	if err := recovery.CheckFormat(fsys, dir, files, false); err != nil {
-		return err
-	}
-	if err := checkSmallFile(fsys, dir, checkpoint.EpochsFile, func(content []byte) error {
-		_, err := checkpoint.DecodeEpochs(content)
-		return err
-	}); err != nil {
-		return err
-	}
-	for _, f := range files {
-		if f.Kind != swap.SnapshotSuffix || f.Suffix != "" {
-			continue
-		}
-		if err := checkSmallFile(fsys, dir, f.Name, func(content []byte) error {
-			_, err := producer.Decode(content, f.Base)
-			return err
-		}); err != nil {
-			return err
+	for id, saved := range listed {
+		if !there[id] && !slices.ContainsFunc(s.mu.released, datadir.ReleaseOf(id)) {
+			s.mu.missing[id] = saved
 		}
 	}
-	return nil
 }
 
-// checkSmallFile fails if the file's version is later than the versions that this program supports.
-func checkSmallFile(fsys vfs.FS, dir, name string, decode func([]byte) error) error {
-	content, err := fsys.ReadFile(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = decode(content)
-		if !errors.Is(err, checkpoint.ErrVersion) && !errors.Is(err, producer.ErrVersion) {
-			return nil
+// ForgetMissing removes partitions whose directory was missing when the store was opened from the
+// checkpoints, except those that the function keep selects. The caller calls it once it knows which
+// partitions are assigned to this broker, because the other partitions belong to topics that were
+// deleted.
+func (s *Store) ForgetMissing(keep func(PartitionID) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.mu.missing {
+		if !keep(id) {
+			delete(s.mu.missing, id)
 		}
 	}
-	return fmt.Errorf("read %s: %w", name, err)
 }

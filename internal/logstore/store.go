@@ -85,6 +85,7 @@ type Store struct {
 	opts        Options
 	lock        io.Closer // held from Open to the end of Close
 	directoryID TopicID
+	meta        []byte       // content of meta.properties
 	formatLevel atomic.Int32 // result of FormatLevel
 
 	compressed compressmeter.Meter

@@ -28,8 +28,8 @@ func setTo(name, value string) PropertyChange {
 	return PropertyChange{Name: name, Op: PropertySet, Value: value}
 }
 
-// TestValuesOfGroupConfigs checks that the same values are accepted and rejected as by Apache Kafka
-// 4.3.1 with default settings, and with the same error messages.
+// TestValuesOfGroupConfigs checks that the same values are accepted and rejected, with the same
+// texts, as by Apache Kafka 4.3.1 with default settings.
 func TestValuesOfGroupConfigs(t *testing.T) {
 	for _, test := range []struct {
 		change PropertyChange
@@ -131,8 +131,8 @@ func TestSourcesOfGroupConfigs(t *testing.T) {
 	}
 }
 
-// TestAlteredGroupInResource checks the resource after each of several changes of groups. Each
-// change starts from the previous one's resource.
+// TestAlteredGroupInResource changes groups one after the other. Each step starts from the previous
+// step's resource.
 func TestAlteredGroupInResource(t *testing.T) {
 	cluster := clusterSpec(t, `{groups: {membersMax: 9, overrides: [
 		{group: a, consumerSessionTimeout: 50s}]}}`)
@@ -203,8 +203,8 @@ func TestAlteredGroupLimits(t *testing.T) {
 	}
 }
 
-// TestBoundsOfGroupConfigsAreDescribed checks that DescribeConfigs of a broker returns the bounds
-// that apply to group configs.
+// TestBoundsOfGroupConfigsAreDescribed checks that DescribeConfigs returns the bounds that apply
+// for a broker.
 func TestBoundsOfGroupConfigsAreDescribed(t *testing.T) {
 	for _, spec := range []string{
 		`{}`, `{groups: {consumerHeartbeatInterval: 1s, consumerSessionTimeout: 10s}}`,

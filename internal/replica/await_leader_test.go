@@ -65,8 +65,8 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 	})
 }
 
-// TestProduceToAFollowerEndsItsWait checks that a produce request to a follower stops waiting if
-// the follower does not become the leader.
+// TestProduceToAFollowerEndsItsWait produces to a follower that does not become the leader. The
+// wait must end.
 func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)

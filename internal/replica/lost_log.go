@@ -6,14 +6,14 @@ import (
 )
 
 // ErrLostLog means that this broker neither leads nor follows a partition, because its log has lost
-// records that had been on the disk (logstore.Log.Loss). This state lasts until the metadata show
-// the loss, or longer if this log may be the last copy.
+// records that were on the disk (logstore.Log.Loss). This state lasts until the metadata show the
+// loss, or longer if this log may be the last copy.
 var ErrLostLog = fmt.Errorf("%w: the log has lost records", ErrNotLeader)
 
-// lossUnreported reports whether the log has lost records that the image does not take into account
-// yet: the image contains the same replica incarnation id as when the loss was found. If such an
-// image elects this broker, the election is not valid, and neither is this broker's membership in
-// the ISR (ADR 0315).
+// lossUnreported reports whether the log has lost records and the image was made without knowledge
+// of the loss, because it contains the same replica incarnation id as when the loss was found. If
+// the image elects this broker, the election is not valid, and neither is this broker's membership
+// in the ISR (ADR 0315).
 func (p *partition) lossUnreported(r *role) bool {
 	if p.log == nil {
 		return false
@@ -23,8 +23,8 @@ func (p *partition) lossUnreported(r *role) bool {
 }
 
 // resolveLoss decides what happens to a log that has lost records. While the image contains the
-// same incarnation id as when the loss was found, the broker waits, and Served reports the loss. A
-// different id shows that the metadata take the loss into account. Then there are three cases:
+// same incarnation id as when the loss was found, the broker waits, and Served reports the loss.
+// Another id shows that the loss was taken into account. Then there are three cases:
 //
 //   - This broker leads: no other replica has the records, and the loss was accepted. The log keeps
 //     the remaining records.
@@ -33,8 +33,8 @@ func (p *partition) lossUnreported(r *role) bool {
 //     or the log may contain a value whose tombstone all other replicas have already removed.
 //   - Otherwise the broker waits, because its log may be the last copy.
 //
-// The note of the loss is removed before the new id is stored. After a crash in between, the log is
-// handled like one of an earlier incarnation, with the same result. The caller holds changing.
+// The loss is removed before the new id is stored. After a crash in between, the log is treated as
+// one of an earlier incarnation, with the same result. The caller holds changing.
 func (p *partition) resolveLoss(r *role) error {
 	switch {
 	case p.lossUnreported(r):
@@ -65,9 +65,10 @@ func (p *partition) lossError() error {
 		"broker is stopped, or leave it as it is, and accept the loss", ErrLostLog, p.log.Notes().Loss())
 }
 
-// stampLoss stores, after a loss was found, the replica incarnation id in the first image. Neither
-// this image nor an earlier one can take the loss into account. This id can differ from the log's
-// id: the broker may have been elected with a new id and have stopped before it stored that id.
+// stampLoss stores the replica incarnation id in the first image after a loss was found. No
+// decision in this image, or in an earlier one, can have taken the loss into account. This id can
+// differ from the log's id: the broker may have been elected with a new id and have stopped before
+// it stored that id.
 func (p *partition) stampLoss(incarnation string) error {
 	if _, stamped := p.log.Notes().LossOf(); stamped || p.log.Notes().Loss() == "" {
 		return nil
@@ -100,7 +101,7 @@ func (s *Set) noteLeaderLost(p *partition, r *role, want *FetchPartition, follow
 
 // declareLost stores that the log of a partition has lost records, and ends the leadership of this
 // broker. The next image is applied to the partition even if it is unchanged, and Served then
-// reports the loss. declared is false if another call has already done so.
+// reports the loss. The result declared is false if another call has done the same.
 func (s *Set) declareLost(p *partition, r *role, cause string) (declared bool, err error) {
 	if !p.foundLost.CompareAndSwap(false, true) {
 		return false, nil
@@ -116,9 +117,9 @@ func (s *Set) declareLost(p *partition, r *role, cause string) (declared bool, e
 	return true, nil
 }
 
-// DeclareLost stores that the log of a partition has lost records that other replicas have. The
-// replica then leaves the ISR, and its log is discarded and copied again. If the log may be the
-// last copy, it is kept (resolveLoss).
+// DeclareLost stores that the log of a partition has lost records that other replicas have. The log
+// leaves the ISR, is discarded and is copied again. If it may be the last copy, it is kept
+// (resolveLoss).
 func (s *Set) DeclareLost(id PartitionID, cause string) error {
 	p := s.view.Load().partitions[id]
 	if p == nil || p.log == nil || p.log.Notes().Loss() != "" {

@@ -122,6 +122,8 @@ func encode(tasks map[logstore.PartitionID]task) ([]byte, error) {
 // save writes the file if tasks were completed after the last write. It reports whether the file is
 // up to date.
 func (c *Tasks) save() bool {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.mu.Lock()
 	if !c.mu.unsaved {
 		c.mu.Unlock()
@@ -150,4 +152,18 @@ func (c *Tasks) save() bool {
 		c.logger.Info("writes of the file of completed clean-now requests succeed again", "failed", failed)
 	}
 	return err == nil
+}
+
+// errNotWritten is the error of Rewrite. save has logged the cause.
+var errNotWritten = errors.New("write completed clean-now requests: the write has failed")
+
+// Rewrite replaces the file, which is damaged, by one with the completed tasks.
+func (c *Tasks) Rewrite() error {
+	c.mu.Lock()
+	c.mu.unsaved = true
+	c.mu.Unlock()
+	if !c.save() {
+		return errNotWritten
+	}
+	return nil
 }

@@ -27,6 +27,7 @@ type Tasks struct {
 	cleaner Cleaner
 	logger  *slog.Logger
 	wake    chan struct{} // buffer of one; a token means that the tasks may have changed
+	writing sync.Mutex    // held while the file is written; acquired before mu
 
 	mu struct {
 		sync.Mutex

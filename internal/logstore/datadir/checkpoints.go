@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -63,16 +64,19 @@ func (c *Checkpoints) Write(all map[checkpoint.PartitionID]checkpoint.State) err
 	return nil
 }
 
-// offsetCheckpoints are the files that contain one offset per partition, in the order in which they
-// are written. The delete horizon is written before the log start and the first dirty offset.
-// Otherwise a crash could lose the horizon, and the deleted records or the tombstones of a clean
-// section would never be removed.
-var offsetCheckpoints = []struct {
+// offsetCheckpoint is a file that contains one offset per partition.
+type offsetCheckpoint struct {
 	name  string
 	field func(*checkpoint.State) *int64
 	// Values at or below omitted are not written, because a missing line is read as omitted.
 	omitted int64
-}{
+}
+
+// offsetCheckpoints are the files that contain one offset per partition, in the order in which they
+// are written. The delete horizon is written before the log start and the first dirty offset.
+// Otherwise a crash could lose the horizon, and the deleted records or the tombstones of a clean
+// section would never be removed.
+var offsetCheckpoints = []offsetCheckpoint{
 	{checkpoint.RecoveryPointFile, func(s *checkpoint.State) *int64 { return &s.RecoveryPoint },
 		checkpoint.UnknownOffset},
 	{checkpoint.HorizonFile, func(s *checkpoint.State) *int64 { return &s.Horizon },
@@ -87,11 +91,28 @@ func (c *Checkpoints) writeFile(name string, content []byte) error {
 	if c.written[name] == string(content) {
 		return nil
 	}
+	delete(c.written, name) // after a failure, the file has the old or the new content
 	if err := vfs.WriteFileAtomic(c.fs, filepath.Join(c.dir, name), content); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	c.written[name] = string(content)
 	return nil
+}
+
+// Known returns the content that this process has written to a checkpoint file or read from it; ok
+// is false if there is none.
+func (c *Checkpoints) Known(name string) (content []byte, ok bool) {
+	text, ok := c.written[name]
+	return []byte(text), ok
+}
+
+// Forget makes the next Write write a file even if its content is the same, because the file is
+// damaged. It reports whether the name is the name of a checkpoint file.
+func (c *Checkpoints) Forget(name string) bool {
+	delete(c.written, name)
+	return name == checkpoint.AbortedFile || name == checkpoint.CleaningFile ||
+		slices.ContainsFunc(offsetCheckpoints,
+			func(file offsetCheckpoint) bool { return file.name == name })
 }
 
 // Load reads the checkpoint files. It treats a missing or malformed file as a file that lists no

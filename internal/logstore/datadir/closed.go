@@ -32,6 +32,19 @@ func LoadClosed(fsys vfs.FS, dir string, logger *slog.Logger,
 	return all, writer == epoch
 }
 
+// RemoveClosed durably removes segment-checkpoint while a store is open. Only a start after a clean
+// shutdown reads the file, and that shutdown writes it again.
+func RemoveClosed(fsys vfs.FS, dir string) error {
+	err := fsys.Remove(filepath.Join(dir, checkpoint.SegmentsFile))
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", checkpoint.SegmentsFile, err)
+	}
+	return nil
+}
+
 // SaveClosed writes segment-checkpoint after all logs are closed. The clean-shutdown marker is
 // written only after this file.
 func SaveClosed(fsys vfs.FS, dir string, all map[checkpoint.PartitionID]checkpoint.ClosedLog,

@@ -1,14 +1,9 @@
 package datadir
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strconv"
-
-	"heartwood.dev/heartwood/internal/logstore/segmentlist"
-	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // Files that exist while records are copied from another replica into this log; see
@@ -61,16 +56,8 @@ func (n *Notes) readNumber(file, key string) (int32, error) {
 
 // writeNumber writes the number to a file, or removes the file if the number is negative.
 func (n *Notes) writeNumber(file, key string, number int32) error {
-	name := filepath.Join(n.dir, file)
 	if number < 0 {
-		if err := n.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove %s: %w: %w", file, segmentlist.ErrStorage, err)
-		}
-		return nil
+		return n.remove(file)
 	}
-	if err := vfs.WriteFileAtomic(n.fs, name,
-		fmt.Appendf(nil, "version: 0\n%s: %d\n", key, number)); err != nil {
-		return fmt.Errorf("write %s: %w: %w", file, segmentlist.ErrStorage, err)
-	}
-	return nil
+	return n.write(file, fmt.Appendf(nil, "version: 0\n%s: %d\n", key, number))
 }

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-
-	"heartwood.dev/heartwood/internal/logstore/segmentlist"
-	"heartwood.dev/heartwood/internal/vfs"
 )
 
 // AssignmentFile contains the id of the replica incarnation for which the log was created (ADR
@@ -37,12 +34,7 @@ func (n *Notes) SetReplicaIncarnation(id string) error {
 	if err := checkAssignment(id); err != nil {
 		return fmt.Errorf("write %s: %w", AssignmentFile, err)
 	}
-	content := "version: 0\nid: " + id + "\n"
-	if err := vfs.WriteFileAtomic(n.fs, filepath.Join(n.dir, AssignmentFile),
-		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w: %w", AssignmentFile, segmentlist.ErrStorage, err)
-	}
-	return nil
+	return n.write(AssignmentFile, []byte("version: 0\nid: "+id+"\n"))
 }
 
 // checkAssignment fails with ErrMalformed if the id is empty, too long, or contains anything but

@@ -1,9 +1,7 @@
 package datadir
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
@@ -46,11 +44,10 @@ func (n *Notes) SetLoss(cause string) error {
 	if cause != "" {
 		return n.writeLoss(loss{cause: cause})
 	}
-	err := n.fs.Remove(filepath.Join(n.dir, LossFile))
-	if err == nil {
-		err = n.fs.SyncDir(n.dir)
+	if err := n.remove(LossFile); err != nil {
+		return err
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := n.fs.SyncDir(n.dir); err != nil {
 		return fmt.Errorf("remove %s: %w: %w", LossFile, segmentlist.ErrStorage, err)
 	}
 	n.loss.Store(nil)
@@ -68,9 +65,8 @@ func (n *Notes) writeLoss(found loss) error {
 	if found.stamped {
 		content += "replica: " + found.incarnation + "\n"
 	}
-	if err := vfs.WriteFileAtomic(n.fs, filepath.Join(n.dir, LossFile),
-		[]byte(content)); err != nil {
-		return fmt.Errorf("write %s: %w: %w", LossFile, segmentlist.ErrStorage, err)
+	if err := n.write(LossFile, []byte(content)); err != nil {
+		return err
 	}
 	n.loss.Store(&found)
 	return nil
@@ -87,11 +83,4 @@ func readLoss(fsys vfs.FS, dir string) (*loss, error) {
 		return nil, fmt.Errorf("read %s: %w: no cause", LossFile, ErrMalformed)
 	}
 	return found, nil
-}
-
-// LoadLoss reads the stored loss.
-func (n *Notes) LoadLoss() error {
-	stored, err := readLoss(n.fs, n.dir)
-	n.loss.Store(stored)
-	return err
 }

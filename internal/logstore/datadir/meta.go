@@ -112,28 +112,30 @@ func fields(content []byte, separator string) map[string]string {
 	return values
 }
 
-// LoadDirectoryID reads the directory id from meta.properties, or creates the file with a new id.
+// LoadMeta reads the directory id from meta.properties, or creates the file with a new id. It also
+// returns the content of the file.
 // It keeps other properties, such as a Kafka broker's, because a Kafka broker must be able to use
 // the directory again. An unknown version or a malformed id is an error, because a new id would
 // make the disk look like a different disk.
-func LoadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
+func LoadMeta(fsys vfs.FS, dir string) (id TopicID, content []byte, err error) {
 	name := filepath.Join(dir, MetaFile)
-	content, err := fsys.ReadFile(name)
+	content, err = fsys.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return TopicID{}, fmt.Errorf("read %s: %w", MetaFile, err)
+		return TopicID{}, nil, fmt.Errorf("read %s: %w", MetaFile, err)
 	}
 	values := fields(content, "=")
 	if version, ok := values["version"]; ok && version != "1" {
-		return TopicID{}, fmt.Errorf("read %s: %w: version %q, want 1", MetaFile, ErrMalformed, version)
+		return TopicID{}, nil, fmt.Errorf("read %s: %w: version %q, want 1", MetaFile, ErrMalformed,
+			version)
 	}
 	if text, ok := values["directory.id"]; ok {
 		id, err := parseID(text)
 		if err != nil {
-			return TopicID{}, fmt.Errorf("read %s: %w", MetaFile, err)
+			return TopicID{}, nil, fmt.Errorf("read %s: %w", MetaFile, err)
 		}
-		return id, nil
+		return id, content, nil
 	}
-	id := NewID()
+	id = NewID()
 	if len(content) > 0 && content[len(content)-1] != '\n' {
 		content = append(content, '\n')
 	}
@@ -141,10 +143,15 @@ func LoadDirectoryID(fsys vfs.FS, dir string) (TopicID, error) {
 		content = append(content, "version=1\n"...)
 	}
 	content = append(content, "directory.id="+id.String()+"\n"...)
-	if err := vfs.WriteFileAtomic(fsys, name, content); err != nil {
-		return TopicID{}, fmt.Errorf("write %s: %w", MetaFile, err)
+	return id, content, WriteMeta(fsys, dir, content)
+}
+
+// WriteMeta durably writes meta.properties.
+func WriteMeta(fsys vfs.FS, dir string, content []byte) error {
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dir, MetaFile), content); err != nil {
+		return fmt.Errorf("write %s: %w", MetaFile, err)
 	}
-	return id, nil
+	return nil
 }
 
 // WriteTopicID writes partition.metadata.

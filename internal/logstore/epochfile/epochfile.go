@@ -211,11 +211,36 @@ func (e *File) Save() error {
 	e.writing.Lock()
 	defer e.writing.Unlock()
 	e.Mu.Lock()
-	content, unsaved := e.Load(), e.UnsavedFromLocked() < math.MaxInt64
+	unsaved := e.UnsavedFromLocked() < math.MaxInt64
 	e.Mu.Unlock()
 	if !unsaved {
 		return nil
 	}
+	return e.saveCurrent()
+}
+
+// Rewrite replaces a damaged epoch file by the epochs in memory. The caller holds Log.maintain.
+func (e *File) Rewrite() error {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	return e.saveCurrent()
+}
+
+// Known returns the content that the file has, unless something other than this process has changed
+// it. ok is false if the file may have no or other content.
+func (e *File) Known() (content []byte, ok bool) {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	return checkpoint.EncodeEpochs(e.saved), len(e.saved) > 0 && !e.failed
+}
+
+// saveCurrent writes the current epochs to the file. The caller holds writing.
+func (e *File) saveCurrent() error {
+	e.Mu.Lock()
+	content := e.Load()
+	e.Mu.Unlock()
 	if err := e.write(content); err != nil {
 		return err
 	}

@@ -349,3 +349,26 @@ func (s *State) Expire(now time.Time) {
 		}
 	}
 }
+
+// Idle returns a copy of the producers whose last batch is below an offset.
+func (s *State) Idle(below int64) State {
+	idle := State{byID: map[int64]*entry{}}
+	for id, e := range s.byID {
+		if len(e.batches) > 0 && e.lastOffset() < below {
+			copied := *e
+			copied.batches = slices.Clone(e.batches)
+			idle.byID[id] = &copied
+		}
+	}
+	return idle
+}
+
+// Add adds the producers of a result of Idle of which the state knows no batch. Only their entries
+// in a snapshot are complete: transactions that are open in other are not open in the state.
+func (s *State) Add(other State) {
+	for id, e := range other.byID {
+		if known := s.byID[id]; known == nil || len(known.batches) == 0 && known.epoch == e.epoch {
+			s.put(id, e)
+		}
+	}
+}

@@ -20,9 +20,10 @@
 //   - Damage of a segment is reported only if the log has the same segment before and after the
 //     check, and if a second check finds damage, too. Otherwise a swap, retention or a truncation
 //     that runs meanwhile would look like damage.
-//   - The scrub changes only its own file and damaged files of segments (package repair). It
-//     replaces derived files only in segments without damaged records. A file counts as repaired
-//     only after another check.
+//   - The scrub changes only its own file and damaged files. It replaces derived files of segments
+//     (package repair) only in segments without damaged records. Any other file is written again by
+//     its owner, which has the content in memory; the scrub encodes no file of others. The files of
+//     retained logs have no owner. A file counts as repaired only after another check.
 //   - Once damaged records were found in a segment, readers verify each batch of this segment.
 //     After a restart, the segments of State.Damaged are marked before the first check.
 //

@@ -15,7 +15,8 @@ var (
 	foundDesc = prometheus.NewDesc("heartwood_scrub_damage_found_total",
 		"Segments, and groups of other files, in which the scrub has found damage.", nil, nil)
 	repairedDesc = prometheus.NewDesc("heartwood_scrub_repaired_total",
-		"Damaged files that were replaced by correct ones, computed from their segments or read from another replica.", nil, nil)
+		"Damaged files that were replaced by correct ones: computed from their segments, read from "+
+			"another replica, or written again from memory.", nil, nil)
 	damagedDesc = prometheus.NewDesc("heartwood_scrub_damaged_segments",
 		"Segments, and groups of other files, of a partition in which the last check has found "+
 			"damage; topic is empty for the files of the data directory. Absent without damage.",

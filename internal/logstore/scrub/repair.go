@@ -75,21 +75,30 @@ func (s *Scrubber) replace(ctx context.Context, log *logstore.Log, t Target,
 	}
 }
 
-// mended checks a target whose damaged files were replaced, and records the repair. It returns
-// false if damage remains.
+// mended checks a target whose damaged files were replaced, and records the repair of those that
+// are healthy. It returns false if damage remains.
 func (s *Scrubber) mended(t Target, files []string) bool {
 	left, err := s.check(t)
-	if err != nil || len(left) > 0 {
-		s.opts.Logger.Warn("damage remains after a repair", "partition", t.id(), "segment", t.Base,
-			"places", left, "error", err)
+	if err != nil {
+		s.opts.Logger.Warn("failed to check files after a repair", "partition", t.id(), "segment",
+			t.Base, "error", err)
 		return false
 	}
-	s.repaired.Add(int64(len(files)))
-	s.update(func(state State) State { return state.Mended(t, time.Now()) })
-	s.opts.Logger.Warn("damage at rest repaired", "partition", t.id(), "segment", t.Base, "files",
-		files)
-	s.save(time.Now(), true)
-	return true
+	damaged := damagedFiles(left)
+	mended := slices.DeleteFunc(slices.Clone(files),
+		func(file string) bool { return slices.Contains(damaged, file) })
+	if len(mended) < len(files) {
+		s.opts.Logger.Warn("damage remains after a repair", "partition", t.id(), "segment", t.Base,
+			"places", left)
+	}
+	if len(mended) > 0 {
+		s.repaired.Add(int64(len(mended)))
+		s.update(func(state State) State { return state.Mended(t, mended, left, time.Now()) })
+		s.opts.Logger.Warn("damage at rest repaired", "partition", t.id(), "segment", t.Base,
+			"files", mended)
+		s.save(time.Now(), true)
+	}
+	return len(left) == 0
 }
 
 // recheckLater makes Run check a target again after a delay.
@@ -138,15 +147,18 @@ func damagedFiles(places []inspect.Damage) (files []string) {
 	return files
 }
 
-// Mended returns the state after a target's damaged files were replaced by correct files.
-func (s State) Mended(t Target, now time.Time) State {
+// Mended returns the state after damaged files of a target were replaced by correct files. left is
+// the damage that remains.
+func (s State) Mended(t Target, files []string, left []inspect.Damage, now time.Time) State {
 	index, found := s.damaged(t)
 	if !found {
 		return s
 	}
 	mended := s.Damaged[index]
 	mended.Repaired = now
+	mended.Places = slices.DeleteFunc(slices.Clone(mended.Places),
+		func(p inspect.Damage) bool { return !slices.Contains(files, p.File) })
 	s.Repaired = append(slices.Clone(s.Repaired), mended)
 	s.Repaired = s.Repaired[max(0, len(s.Repaired)-repairedMax):]
-	return s.Checked(t, nil, now)
+	return s.Checked(t, left, now)
 }

@@ -312,9 +312,9 @@ func TestMendedKeepsTheLastRepairs(t *testing.T) {
 	var state State
 	for i := range int64(repairedMax + 3) {
 		target := Target{Topic: "a", Partition: 0, Base: i}
-		state = state.Checked(target, []inspect.Damage{{File: "x.index"}}, now).Mended(target, now)
+		state = state.Checked(target, []inspect.Damage{{File: "x.index"}}, now).Mended(target, []string{"x.index"}, nil, now)
 	}
-	state = restarted(t, state.Mended(Target{Topic: "never damaged", Partition: 0, Base: 0}, now))
+	state = restarted(t, state.Mended(Target{Topic: "never damaged", Partition: 0, Base: 0}, nil, nil, now))
 	if len(state.Repaired) != repairedMax || state.Repaired[0].Base != 3 || len(state.Damaged) > 0 {
 		t.Errorf("%+v", state)
 	}

@@ -56,7 +56,7 @@ func (s *Scrubber) checkRetained(t Target) ([]inspect.Damage, error) {
 			return s.checkSegment(dir, t.Base)
 		}
 		places, err := inspect.CheckPartition(s.files, dir)
-		changed, compareErr := s.compareDigests(dir)
+		changed, compareErr := s.compareSmallFiles(dir, nothingKnown)
 		return append(places, changed...), errors.Join(err, compareErr)
 	}, func() bool {
 		_, err := s.opts.FS.Stat(filepath.Join(dir, datadir.RetainedFile))

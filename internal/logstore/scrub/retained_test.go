@@ -38,7 +38,7 @@ func TestRetainedLogsAreChecked(t *testing.T) {
 			} else {
 				flipAny(t, mem, name, random)
 			}
-			awaitPlace(t, s, name, func(state State) []Damaged { return state.Damaged })
+			awaitPlace(t, s, name, damaged)
 			if len(s.State().Repaired) > 0 {
 				t.Errorf("repaired: %v", s.State().Repaired)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -54,10 +55,21 @@ type Options struct {
 	// Cleaning reports whether a pass of the cleaner runs in a log. Meanwhile the log's files are
 	// not repaired.
 	Cleaning func(log *logstore.Log) bool
-	// Files contains the checks of further files in the data directory, by file name; may be nil.
-	Files map[string]func(content []byte) error
+	// Files contains the files in the data directory that the store does not write, by name; may be
+	// nil.
+	Files map[string]File
 	// Clean requests a pass over a log, because a .dead file was removed.
 	Clean func(log *logstore.Log)
+}
+
+// File is a file in the data directory that the store does not write.
+type File struct {
+	// Check fails if the content is malformed or contradicts the state in memory; nil if package
+	// inspect checks the file.
+	Check func(content []byte) error
+	// Rewrite replaces the file, which is damaged, by one with the state in memory. It fails with
+	// logstore.ErrNotInMemory if the process does not have this state.
+	Rewrite func() error
 }
 
 // Scrubber checks the files at rest of a store.
@@ -96,6 +108,12 @@ type Scrubber struct {
 func New(store *logstore.Store, opts Options) *Scrubber {
 	s := &Scrubber{store: store, opts: opts, changed: make(chan struct{}, 1),
 		digests: map[string]digest{}, settled: settled}
+	s.opts.Files = map[string]File{StateFile: {Rewrite: s.write,
+		Check: func(content []byte) error {
+			_, err := DecodeState(content)
+			return err
+		}}}
+	maps.Copy(s.opts.Files, opts.Files)
 	s.settings.Store(&unconfigured)
 	content, err := opts.FS.ReadFile(filepath.Join(opts.Dir, StateFile))
 	if err == nil {
@@ -322,7 +340,10 @@ func (s *Scrubber) visit(ctx context.Context, t Target) time.Duration {
 		places)
 	s.save(time.Now(), true)
 	switch log := s.store.Log(t.id()); {
-	case log == nil || t.Base < 0 || t.Retained != "":
+	case t.Retained != "":
+	case t.Base < 0:
+		s.rewrite(log, t, places)
+	case log == nil:
 	case ofRecords(places):
 		s.replace(ctx, log, t, places)
 	default:
@@ -361,12 +382,18 @@ func (s *Scrubber) save(now time.Time, always bool) {
 		return
 	}
 	s.saved = now
-	content, err := s.State().Encode()
-	if err == nil {
-		err = vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, StateFile), content)
-	}
+	err := s.write()
 	if err != nil && !s.saveFailed {
 		s.opts.Logger.Warn("failed to write the state of the scrub", "error", err)
 	}
 	s.saveFailed = err != nil
+}
+
+// write writes the state.
+func (s *Scrubber) write() error {
+	content, err := s.State().Encode()
+	if err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(s.opts.FS, filepath.Join(s.opts.Dir, StateFile), content)
 }

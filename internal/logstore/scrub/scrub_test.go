@@ -161,8 +161,8 @@ func TestHealthyFilesHaveNoDamage(t *testing.T) {
 }
 
 // TestEveryKindOfFileIsChecked damages one file of each kind that the store has written, and
-// expects the file among the places of damage. Derived files do not stay there, because they are
-// repaired.
+// expects the file among the places of damage, or among the repairs: only the records need another
+// replica.
 func TestEveryKindOfFileIsChecked(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for _, kind := range []string{".log", ".snapshot", "key-salt", "leader-epoch-checkpoint",
@@ -180,15 +180,22 @@ func TestEveryKindOfFileIsChecked(t *testing.T) {
 				defer mu.Unlock()
 				stopped++
 			})
-			awaitPlace(t, s, name, func(state State) []Damaged { return state.Damaged })
+			places, ofData := repairs, kind == ".log"
+			if ofData {
+				places = damaged
+			}
+			awaitPlace(t, s, name, places)
 			mu.Lock()
 			defer mu.Unlock()
-			if ofData := kind == ".log"; ofData != (stopped > 0) {
+			if ofData != (stopped > 0) {
 				t.Errorf("reported %d damaged segments", stopped)
 			}
 		})
 	}
 }
+
+// damaged returns the damage in a state.
+func damaged(state State) []Damaged { return state.Damaged }
 
 // awaitPlace waits until a file is among the places of a state.
 func awaitPlace(t *testing.T, s *Scrubber, name string, places func(State) []Damaged) {

@@ -1,6 +1,7 @@
 package scrub
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -35,9 +36,17 @@ type digest struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// compareDigests compares the small files in a directory with their digests, and records new
-// digests for files that were written since.
-func (s *Scrubber) compareDigests(dir string) (places []inspect.Damage, err error) {
+// knownContent returns the content that the owner of a file has written to the file or read from
+// it; ok is false if the owner does not know it.
+type knownContent func(name string) (content []byte, ok bool)
+
+// nothingKnown is the knownContent of a directory without an owner.
+func nothingKnown(string) ([]byte, bool) { return nil, false }
+
+// compareSmallFiles compares the small files in a directory with their known content, or else with
+// their digests, and records new digests for files that were written since.
+func (s *Scrubber) compareSmallFiles(dir string, known knownContent) (places []inspect.Damage,
+	err error) {
 	entries, err := s.opts.FS.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", dir, err)
@@ -50,10 +59,9 @@ func (s *Scrubber) compareDigests(dir string) (places []inspect.Damage, err erro
 			continue
 		}
 		present[path] = true
-		differs, err := s.compareDigest(path)
-		if differs {
-			places = append(places, inspect.Damage{File: path,
-				Problem: "the content has changed since the last check, and the file was not written"})
+		problem, err := s.compareSmallFile(path, known)
+		if problem != "" {
+			places = append(places, inspect.Damage{File: path, Problem: problem})
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = append(failed, err)
@@ -77,38 +85,53 @@ func hasDigest(name string) bool {
 	return !ok || rest == ".snapshot"
 }
 
-// compareDigest reports whether the content of a file differs from its digest, although the file
-// has not been written since.
-func (s *Scrubber) compareDigest(path string) (differs bool, err error) {
+// compareSmallFile returns a description of the damage if the content of a file differs from the
+// known content, or from its digest although the file has not been written since.
+func (s *Scrubber) compareSmallFile(path string, known knownContent) (problem string, err error) {
 	before, err := s.opts.FS.Stat(path)
 	if err != nil || before.Size() > smallMax {
-		return false, err
+		return "", err
 	}
 	content, err := s.files.ReadFile(path)
 	if err != nil {
-		return false, err
+		return "", err
 	}
+	// The owner is asked after the file was read, and its answer waits until a write is complete. So
+	// the file is only older than the answer, and then has changed afterwards.
+	want, isKnown := known(filepath.Base(path))
 	after, err := s.opts.FS.Stat(path)
 	if err != nil || !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
-		return false, err // the file is being written
+		return "", err // the file is being written
 	}
+	if isKnown && !bytes.Equal(content, want) {
+		return "the content is not what the broker has written", nil
+	}
+	if s.digestDiffers(path, before, content) {
+		return "the content has changed since the last check, and the file was not written", nil
+	}
+	return "", nil
+}
+
+// digestDiffers reports whether the content of a file differs from its digest, although the file
+// has not been written since.
+func (s *Scrubber) digestDiffers(path string, before fs.FileInfo, content []byte) bool {
 	now := digest{before.ModTime(), before.Size(), crc32.Checksum(content, castagnoli)}
 	known, exists := s.digests[path]
 	switch {
 	case exists && known.size == now.size && known.modified.Equal(now.modified):
-		return known.sum != now.sum, nil
+		return known.sum != now.sum
 	case time.Since(now.modified) >= s.settled:
 		s.digests[path] = now
 	default:
 		delete(s.digests, path)
 	}
-	return false, nil
+	return false
 }
 
 // checkPartition checks a partition's files that belong to no segment.
 func (s *Scrubber) checkPartition(log *logstore.Log) ([]inspect.Damage, error) {
 	places, err := inspect.CheckPartition(s.files, log.Dir())
-	changed, compareErr := s.compareDigests(log.Dir())
+	changed, compareErr := s.compareSmallFiles(log.Dir(), logstore.SmallFiles{Log: log}.Known)
 	places = append(places, changed...)
 	if err := errors.Join(err, compareErr); err != nil {
 		return places, err
@@ -134,10 +157,14 @@ func (s *Scrubber) checkPartition(log *logstore.Log) ([]inspect.Damage, error) {
 // checkDirectory checks the files of the data directory.
 func (s *Scrubber) checkDirectory() ([]inspect.Damage, error) {
 	places, err := inspect.CheckDataDirectory(s.files, s.opts.Dir)
-	changed, compareErr := s.compareDigests(s.opts.Dir)
+	changed, compareErr := s.compareSmallFiles(s.opts.Dir,
+		logstore.DirectoryFiles{Store: s.store}.Known)
 	places = append(places, changed...)
 	failed := []error{err, compareErr}
-	for name, check := range s.opts.Files {
+	for name, file := range s.opts.Files {
+		if file.Check == nil {
+			continue
+		}
 		path := filepath.Join(s.opts.Dir, name)
 		content, err := s.files.ReadFile(path)
 		switch {
@@ -145,7 +172,7 @@ func (s *Scrubber) checkDirectory() ([]inspect.Damage, error) {
 		case err != nil:
 			failed = append(failed, err)
 		default:
-			if err := check(content); err != nil {
+			if err := file.Check(content); err != nil {
 				places = append(places, inspect.Damage{File: path, Problem: err.Error()})
 			}
 		}

@@ -1,16 +1,22 @@
 package scrub
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/producer"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
 	"heartwood.dev/heartwood/test/kit/seed"
@@ -99,18 +105,65 @@ func TestEveryBitOfSmallFilesIsChecked(t *testing.T) {
 			if damaged := s.State().Damaged; len(damaged) > 0 {
 				t.Fatalf("damage before a bit was flipped: %v", damaged)
 			}
+			original := read(t, mem, name)
 			flipAny(t, mem, name, random)
-			awaitPlace(t, s, name, func(state State) []Damaged { return state.Damaged })
+			if ownerless[kind] {
+				awaitPlace(t, s, name, damaged)
+				return
+			}
+			awaitPlace(t, s, name, repairs)
+			mustBeRestored(t, f, s, kind, name, original)
 		})
 	}
+}
+
+// ownerless are the kinds that a broker writes, and which a store alone does not repair.
+var ownerless = map[string]bool{"cluster-id": true, "producer-ids": true, "clean-now.json": true,
+	"cleaner-history": true, "cleaner-totals": true}
+
+// mustBeRestored checks the content of a file after its repair.
+func mustBeRestored(t *testing.T, f *fixture, s *Scrubber, kind, name string, original []byte) {
+	t.Helper()
+	if damaged := s.State().Damaged; len(damaged) > 0 || s.repaired.Load() != 1 {
+		t.Errorf("%d files repaired, damage %v", s.repaired.Load(), damaged)
+	}
+	switch kind {
+	case "segment-checkpoint": // the next clean shutdown writes it
+		if _, err := f.fs.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s was not removed: %v", name, err)
+		}
+	case ".snapshot": // computed again, with other times
+		base, _, _ := segment.ParseName(filepath.Base(name))
+		got, err := producer.Decode(read(t, f.fs, name), base)
+		want, wantErr := producer.Decode(original, base)
+		if err = errors.Join(err, wantErr); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := timeless(got), timeless(want); !reflect.DeepEqual(got, want) {
+			t.Errorf("producers %+v, want %+v", got, want)
+		}
+	default:
+		if got := read(t, f.fs, name); !bytes.Equal(got, original) {
+			t.Errorf("%q, want %q", got, original)
+		}
+	}
+}
+
+// timeless returns the producers of a state without the times at which they were seen.
+func timeless(state producer.State) (producers []producer.Info) {
+	for _, info := range state.Producers() {
+		info.LastSeen = time.Time{}
+		producers = append(producers, info)
+	}
+	return producers
 }
 
 // mustCompare compares a file with its digest.
 func mustCompare(t *testing.T, s *Scrubber, name string, want bool) {
 	t.Helper()
 	s.files.pace.ctx = t.Context()
-	if differs, err := s.compareDigest(name); err != nil || differs != want {
-		t.Errorf("%s: differs %t, %v", name, differs, err)
+	if problem, err := s.compareSmallFile(name, nothingKnown); err != nil || problem != "" != want {
+		t.Errorf("%s: %q, %v", name, problem, err)
 	}
 }
 
@@ -134,7 +187,8 @@ func flipAny(t *testing.T, fsys vfs.FS, name string, random *rand.Rand) {
 }
 
 // TestMalformedSmallFilesAreDamage checks that malformed files and files that contradict the log
-// are damage, even if this process has not read them before.
+// are damage, even if this process has not read them before. Files that should not exist are
+// removed.
 func TestMalformedSmallFilesAreDamage(t *testing.T) {
 	for name, content := range map[string]string{
 		"partition.metadata": "version: 0\ntopic_id: " + datadir.NewID().String() + "\n",
@@ -152,14 +206,27 @@ func TestMalformedSmallFilesAreDamage(t *testing.T) {
 			f := open(t, mem)
 			log := f.create(t, events, storetest.Settings(func(*topicconfig.Settings) {}))
 			path := filepath.Join(log.Dir(), name)
+			original, err := mem.ReadFile(path)
+			exists := err == nil
+			if name == "../format-level" { // without the file the level is 1
+				original, exists = []byte("1\n"), true
+			}
 			if err := vfs.WriteFileAtomic(mem, path, []byte(content)); err != nil {
 				t.Fatal(err)
 			}
 			s, _ := startWith(t, f, func(o *Options) {
-				o.Files = map[string]func([]byte) error{
-					"further": func([]byte) error { return errMalformedFile }}
+				o.Files = map[string]File{"further": {
+					Check:   func([]byte) error { return errMalformedFile },
+					Rewrite: func() error { return datadir.ErrNotInMemory }}}
 			})
-			awaitPlace(t, s, path, func(state State) []Damaged { return state.Damaged })
+			if name == "../further" { // its owner does not know the content
+				awaitPlace(t, s, path, damaged)
+				return
+			}
+			awaitPlace(t, s, path, repairs)
+			if got, err := mem.ReadFile(path); (err == nil) != exists || !bytes.Equal(got, original) {
+				t.Errorf("%q, %v; want %q", got, err, original)
+			}
 		})
 	}
 }

@@ -41,6 +41,8 @@ type Set struct {
 	// saltSaved is set when the file with the salt is durable. The first sidecar is built only
 	// after that.
 	saltSaved atomic.Bool
+	// savingSalt is held while the file is written.
+	savingSalt sync.Mutex
 	// cleared is set when all sidecars of a log that is not compacted have been removed.
 	cleared atomic.Bool
 	// building is held while a sidecar is built or removed. Only one build or removal runs at a
@@ -119,6 +121,40 @@ func (s *Set) saveSalt() error {
 	if s.saltSaved.Load() {
 		return nil
 	}
+	s.savingSalt.Lock()
+	defer s.savingSalt.Unlock()
+	return s.writeSalt()
+}
+
+// RewriteSalt replaces a damaged file of the salt by the salt in memory. If there is none, the log
+// is not compacted, and RewriteSalt removes the file: if the log is compacted later, its sidecars
+// are built with another salt. The caller holds Log.maintain.
+func (s *Set) RewriteSalt() error {
+	s.savingSalt.Lock()
+	defer s.savingSalt.Unlock()
+	if s.Salt.Load() != nil {
+		return s.writeSalt()
+	}
+	if err := s.fs.Remove(filepath.Join(s.dir, keys.SaltFile)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: remove the key salt: %w", segmentlist.ErrStorage, err)
+	}
+	return s.fs.SyncDir(s.dir)
+}
+
+// KnownSalt returns the content that the file of the salt has, unless something other than this
+// process has changed it. ok is false if the file is not written yet.
+func (s *Set) KnownSalt() (content []byte, ok bool) {
+	s.savingSalt.Lock()
+	defer s.savingSalt.Unlock()
+	if salt := s.Salt.Load(); salt != nil && s.saltSaved.Load() {
+		return salt.Encode(), true
+	}
+	return nil, false
+}
+
+// writeSalt durably writes the salt. The caller holds savingSalt.
+func (s *Set) writeSalt() error {
 	if err := vfs.WriteFileAtomic(s.fs, filepath.Join(s.dir, keys.SaltFile),
 		s.Salt.Load().Encode()); err != nil {
 		return fmt.Errorf("%w: write the key salt: %w", segmentlist.ErrStorage, err)

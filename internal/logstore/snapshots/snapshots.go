@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -49,6 +50,15 @@ func (p *Files) ForgetPending() { p.pending = nil }
 func (p *Files) Write(offset int64, content []byte) error {
 	name := filepath.Join(p.dir.Path, segment.Name(offset, swap.SnapshotSuffix, ""))
 	return vfs.WriteFileAtomic(p.dir.FS, name, content)
+}
+
+// Remove durably removes a snapshot.
+func (p *Files) Remove(offset int64) error {
+	name := filepath.Join(p.dir.Path, segment.Name(offset, swap.SnapshotSuffix, ""))
+	if err := p.dir.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return p.dir.Sync()
 }
 
 // newest loads the newest usable snapshot at or below the offset limit. It ignores snapshots below

@@ -33,8 +33,8 @@ const (
 	// requestTimeout limits the duration of one request. It is shorter than lease.Duration, so that a
 	// renewal without a response can be repeated before the Lease expires.
 	requestTimeout = 4 * time.Second
-	// leavingAttempts is the maximum number of times that announceLeaving writes the Lease while other
-	// writers cause conflicts.
+	// leavingAttempts is the maximum number of attempts of announceLeaving to write the Lease while
+	// other writers cause conflicts.
 	leavingAttempts = 3
 )
 
@@ -47,29 +47,28 @@ type keeper struct {
 	pod     string // uid of the pod; "" outside a pod
 	holder  string // holder identity of this incarnation
 	logger  *slog.Logger
-	times   times         // timeouts and intervals, with defaults filled in
+	times   times         // times, with defaults filled in
 	trust   func() string // function from Options.Trust; never nil
-	// volume returns the broker's volume, or the zero value if the volume is unknown. The function is
-	// never nil.
+	// volume returns the broker's volume, or the zero value if it is unknown. volume is never nil.
 	volume func() v1alpha1.BrokerVolume
-	// scrub returns the last report of the scrub, as text.
+	// scrub returns the scrub's last report, as text.
 	scrub func() string
-	// unreachable returns the value of Registration.Unreachable. The function is never nil.
+	// unreachable returns the value of Registration.Unreachable. It is never nil.
 	unreachable func() string
 
-	// The next three fields need no lock: they are used first by acquire and, after it has returned,
-	// only by the goroutine that runs keep.
+	// The next three fields need no lock: first the method acquire uses them, and after its return
+	// only the goroutine that runs the method keep.
 	written *coordinationv1.Lease // Lease as last written or read
 	leaving bool                  // true if every write announces the controlled shutdown
-	// registered is this incarnation's registration, which every write stores in the Lease. It
-	// overwrites changes by other writers.
+	// registered is this incarnation's registration, which is written into the Lease. Changes by other
+	// writers do not last.
 	registered v1alpha1.Registration
 
-	waiting atomic.Pointer[error] // reason why acquire waits for consent; nil if it does not wait
+	waiting atomic.Pointer[error] // reason why acquire waits for a consent; nil if it does not wait
 	renewed atomic.Int64          // time of the last successful write, in Unix nanoseconds
 	leave   chan chan<- error     // requests to announce the controlled shutdown
-	hurry   <-chan struct{}       // signals to renew the Lease now; may be nil
-	ended   chan struct{}         // closed when keep has returned
+	hurry   <-chan struct{}       // requests to renew the Lease now; may be nil
+	ended   chan struct{}         // channel that is closed when keep has returned
 }
 
 func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
@@ -88,9 +87,9 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	}
 }
 
-// acquire makes this process the holder of the Lease and returns its broker epoch. It replaces any
-// other holder at once: a StatefulSet runs at most one pod with a given name, so the other holder
-// has exited, or will soon detect that it was replaced. While the broker has a new volume without
+// acquire makes this process the holder of the Lease and returns its broker epoch. It immediately
+// replaces any other holder: a StatefulSet runs at most one pod with a name, so the other holder
+// has exited or is about to detect that it was replaced. While the broker has a new volume without
 // consent, acquire waits.
 func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	for attempts := (outage.State{}); ; {
@@ -112,8 +111,8 @@ func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	}
 }
 
-// tryAcquire writes the Lease with an incremented number of transitions, by compare-and-swap. If
-// two incarnations start at the same time, one of them gets a conflict, so no epoch is used twice.
+// tryAcquire writes the Lease with the next number of transitions, by compare-and-swap. If two
+// incarnations start at the same time, one of them gets a conflict, so no epoch is used twice.
 func (k *keeper) tryAcquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()
@@ -152,8 +151,8 @@ func (k *keeper) tryAcquire(ctx context.Context) error {
 }
 
 // latestEpoch returns the latest epoch of this broker on its disk or in a PartitionSet, or 0 if
-// there is none. It is needed if the Lease was deleted, manually or with its LogCluster, and its
-// epoch is lost. No epoch may be used twice: a broker that returns without its last records would
+// there is none. It replaces the epoch in the Lease if the Lease was deleted, by a person or with
+// its LogCluster. No epoch may be used twice: a broker that returns without its last records would
 // be mistaken for its earlier incarnation, which is in the recorded ISR.
 //
 // latestEpoch also reads the table of directories. If an entry cannot be parsed, the table still
@@ -214,8 +213,8 @@ func latestRecorded(resource *v1alpha1.PartitionSet, broker int32) (latest int64
 
 // owner returns the Lease's owner reference, by which the garbage collector deletes the Lease with
 // its LogCluster. It returns nil if the LogCluster does not exist. The owner is set when the Lease
-// is created, and not changed later: if the API server enforces owner reference permissions, only a
-// client that may delete the Lease can change the owner.
+// is created, and not changed later: an API server that enforces owner permissions allows the
+// change only to a client that may delete the Lease.
 func (k *keeper) owner(ctx context.Context) ([]metav1.OwnerReference, error) {
 	cluster := &v1alpha1.LogCluster{}
 	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.key.Namespace, Name: k.cluster}, cluster)
@@ -237,10 +236,10 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 	next.Labels[v1alpha1.LabelCluster] = k.cluster
 	k.registered = k.registration(v1alpha1.ReadRegistration(next))
 	k.registered.Write(next)
-	// This mark belongs to an earlier incarnation.
+	// The mark belongs to an earlier incarnation.
 	delete(next.Annotations, v1alpha1.AnnotationIsolated)
 	voidConsent(next)
-	// If no rack is configured, the operator sets this annotation to the node's rack.
+	// If no rack is configured, the operator sets the annotation to the node's rack.
 	if k.self.Rack != "" {
 		next.Annotations[v1alpha1.AnnotationRack] = k.self.Rack
 	}
@@ -251,8 +250,8 @@ func (k *keeper) fill(next *coordinationv1.Lease, transitions int32) {
 	next.Spec.AcquireTime, next.Spec.RenewTime = &now, &now
 }
 
-// registration returns this incarnation's registration. before is the previous incarnation's
-// registration; its announcements are not repeated.
+// registration returns this incarnation's registration. The parameter before is the previous
+// incarnation's registration; its announcements are not repeated.
 func (k *keeper) registration(before v1alpha1.Registration) v1alpha1.Registration {
 	endpoint, _ := k.self.Endpoints.On(metadata.DefaultListener)
 	peer, peerTLS := strings.CutPrefix(k.self.Peer, metadata.PeerTLS)
@@ -267,7 +266,7 @@ func (k *keeper) registration(before v1alpha1.Registration) v1alpha1.Registratio
 }
 
 // recordWrite stores the result and the time of a successful write of the Lease. If err is not nil,
-// the write has failed, and recordWrite returns err unchanged.
+// the write has failed, and recordWrite only returns err.
 func (k *keeper) recordWrite(written *coordinationv1.Lease, err error) error {
 	if err != nil {
 		return err
@@ -277,8 +276,8 @@ func (k *keeper) recordWrite(written *coordinationv1.Lease, err error) error {
 	return nil
 }
 
-// keep renews the Lease until ctx ends, and then releases it. Its only error is errReplaced. After
-// other failures it retries until the API server is available again.
+// keep renews the Lease until ctx ends, and then releases it. Its only error is errReplaced; it
+// retries after other failures until the API server is available again.
 func (k *keeper) keep(ctx context.Context) error {
 	defer close(k.ended)
 	ticker := time.NewTicker(lease.RenewInterval)
@@ -311,7 +310,7 @@ func (k *keeper) keep(ctx context.Context) error {
 	}
 }
 
-// renew writes the Lease as last written, with a new renewTime, and with the current trust, volume,
+// renew writes the Lease as last written, with a new renewTime, and with the present trust, volume,
 // scrub and unreachable peers. After a conflict, or if the Lease was deleted, it calls reread.
 func (k *keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.times.request)
@@ -331,8 +330,8 @@ func (k *keeper) renew(ctx context.Context) error {
 	return err
 }
 
-// announceLeaving writes the announcement of the controlled shutdown at once. Every later renewal
-// repeats it.
+// announceLeaving immediately writes the announcement of the controlled shutdown. Every later
+// renewal repeats it.
 func (k *keeper) announceLeaving(ctx context.Context) error {
 	k.leaving = true
 	for range leavingAttempts {
@@ -347,8 +346,8 @@ func (k *keeper) announceLeaving(ctx context.Context) error {
 		k.key.Name, leavingAttempts)
 }
 
-// requestLeaving makes the goroutine of keep announce the controlled shutdown, and waits for the
-// result until ctx ends. It is safe for concurrent use.
+// requestLeaving makes the goroutine of keep announce the controlled shutdown. It waits for the
+// result, at most until ctx ends. It is safe for concurrent use.
 func (k *keeper) requestLeaving(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -372,8 +371,8 @@ func (k *keeper) requestLeaving(ctx context.Context) error {
 //
 // A deleted Lease is created again with the same epoch, because this is still the same incarnation.
 // The garbage collector may have deleted the Lease with the LogCluster. If the LogCluster was
-// created again before this pod stopped, the Lease gets the new owner; otherwise it would be
-// deleted again and again. If the LogCluster does not exist, the Lease keeps its old owner, so that
+// created again before this pod stopped, the Lease gets the new owner; with the old owner it would
+// be deleted repeatedly. If the LogCluster does not exist, the Lease keeps its old owner, so that
 // it is deleted after this broker has stopped.
 func (k *keeper) reread(ctx context.Context) error {
 	current := &coordinationv1.Lease{}
@@ -406,7 +405,7 @@ func (k *keeper) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, k.times.request)
 	defer cancel()
 	err := k.tryRelease(ctx)
-	// A renewal that was cancelled with keep's context may still have been written. It then causes a
+	// A renewal may have been written although it was cancelled with keep's context. It then causes a
 	// conflict here.
 	if apierrors.IsConflict(err) {
 		if err = k.reread(ctx); err == nil {
@@ -426,6 +425,6 @@ func (k *keeper) tryRelease(ctx context.Context) error {
 	return k.client.Update(ctx, released)
 }
 
-// lastRenewed returns the time of the last successful write, by this machine's clock. It is safe
-// for concurrent use.
+// lastRenewed returns the time of the last successful write by this machine's clock. It is safe for
+// concurrent use.
 func (k *keeper) lastRenewed() time.Time { return time.Unix(0, k.renewed.Load()) }

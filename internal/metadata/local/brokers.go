@@ -10,7 +10,7 @@ import (
 )
 
 // Run implements metadata.Store. The broker is up while Run runs. Run reads the image, and the
-// channel that announces the next image, under one lock, so it always applies the last image. It
+// channel that announces the next image, under one lock. So it always applies the last image. It
 // may skip images in between.
 func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	if err := s.register(self); err != nil {
@@ -37,8 +37,8 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 }
 
 // register assigns a new broker epoch to a broker and adds the broker to the image. The epoch is
-// written to the file before the image is published. When the last broker of a starting cluster
-// registers, the elections suspended by Hold take place.
+// written to the file before the image is published. When a starting cluster's last broker
+// registers, the elections that Hold suspended take place.
 func (s *Store) register(self metadata.Broker) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -74,8 +74,8 @@ func (s *Store) unregister(id int32) {
 	_ = s.changeLocked(electionOptions{}, func(*document) error { return nil })
 }
 
-// Hold suspends elections until every broker is up or Release is called. Otherwise the first broker
-// of a starting cluster would become the leader of every partition.
+// Hold suspends elections until every broker is up or Release is called. Otherwise a starting
+// cluster's first broker would become the leader of every partition.
 func (s *Store) Hold() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -93,7 +93,7 @@ func (s *Store) Release() error {
 	return s.changeLocked(electionOptions{}, func(*document) error { return nil })
 }
 
-// Balance elects each preferred leader that is in sync. It also makes up for a failed write in
+// Balance elects each preferred leader that is in sync. It also repeats a write that failed in
 // unregister, because it writes the same document.
 func (s *Store) Balance() error {
 	s.changing.Lock()
@@ -101,7 +101,7 @@ func (s *Store) Balance() error {
 	return s.changeLocked(electionOptions{preferred: true}, func(*document) error { return nil })
 }
 
-// AcceptDataLoss performs an unclean election for each partition without a leader.
+// AcceptDataLoss performs one unclean election for each partition without a leader.
 func (s *Store) AcceptDataLoss() error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -115,14 +115,14 @@ func (s *Store) Leave(_ context.Context, id int32) error {
 	return s.leave(func(up int32) bool { return up == id })
 }
 
-// LeaveAll marks all brokers as leaving in one change, when the whole cluster stops. No broker can
+// LeaveAll marks all brokers as leaving, in one change, when the whole cluster stops. No broker can
 // take over then, so leaders and ISRs do not change.
 func (s *Store) LeaveAll() error {
 	return s.leave(func(int32) bool { return true })
 }
 
-// leave marks brokers as leaving and publishes the resulting image. If the write fails, no broker
-// is marked.
+// leave marks brokers as leaving and publishes the resulting image. If the write fails, it marks no
+// broker.
 func (s *Store) leave(which func(id int32) bool) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -146,10 +146,10 @@ func (s *Store) leave(which func(id int32) bool) error {
 	return err
 }
 
-// ReportServing implements metadata.Store. It replaces the broker's previous report. If the report
-// no longer contains a partition that the broker has served in the current leader epoch, and
-// another in-sync replica can lead, that replica becomes the leader. A replica whose log has
-// stopped leaves the ISR if another ISR member can lead.
+// ReportServing implements metadata.Store. It replaces the broker's previous report. A partition
+// may be missing that the broker served in its present leader epoch. If another in-sync replica of
+// such a partition can lead, that replica becomes the leader. A replica whose log has stopped
+// leaves the ISR if another ISR member can lead.
 func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
@@ -178,8 +178,7 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 			return nil
 		})
 		if err != nil {
-			// The caller will report again. The previous report still contains the partitions that have
-			// stopped.
+			// The caller reports again. The previous report still contains the partitions that have stopped.
 			return err
 		}
 	}
@@ -187,9 +186,9 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 	return nil
 }
 
-// stopped returns the partitions that the broker no longer serves because their logs have failed:
-// the broker leads them in the image, and its previous report contains them with the image's leader
-// epoch, but the new report does not contain them as served.
+// stopped returns the partitions whose logs have failed: the broker leads them in the image, and
+// its previous report contains them with the image's leader epoch, but the new report does not
+// contain them as served.
 func (s *Store) stopped(broker int32, served []metadata.Served) map[servedPartition]int32 {
 	s.published.Lock()
 	image, stopped := s.published.image, maps.Clone(s.published.served[broker])

@@ -10,11 +10,11 @@ import (
 )
 
 // ChangeISR makes an ISR change that a partition's leader proposes, and returns the partition epoch
-// after the change, which is State.Changes. If the change is refused, the set is unchanged, and the
-// error wraps metadata.ErrISRConflict.
+// after the change, which is State.Changes. After a refusal the set is unchanged, and the error
+// wraps metadata.ErrISRConflict.
 //
-// ChangeISR counts a change even if the ISR already equals the proposed one. This happens if the
-// leader has not received the response to an earlier proposal, or if a proxy has repeated the
+// If the ISR already equals the proposed one, ChangeISR counts a change nevertheless. This happens
+// if the leader has lost the response to an earlier proposal, or if a proxy has repeated the
 // request. The write gives the set another version, so that no earlier proposal of the leader that
 // is still in transit can take effect.
 func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
@@ -38,13 +38,13 @@ func (s *Set) ChangeISR(key Key, change metadata.ISRChange,
 	next := *entry.State
 	next.Partition = changed
 	s.sortISR(&next)
-	// If the ISR grows, a follower has caught up, so the leader serves.
+	// If the ISR grows, a follower has caught up, so the leader must be serving.
 	next.Serving = next.Serving || len(change.To) > len(change.From)
 	s.PutState(key, next)
 	return s.states[key].value.Changes, nil
 }
 
-// ledBy reports whether a proposal is from the current leader epoch, and contains the leader in the
+// ledBy reports whether a proposal is from the present leader epoch, and contains the leader in the
 // broker epoch in which it was elected. Only an election changes the leader's broker epoch, or
 // makes a leader that has left the ISR a member again.
 func (s *State) ledBy(change metadata.ISRChange) bool {
@@ -72,7 +72,7 @@ func (s *State) Leads(self placement.InSyncReplica, leaderEpoch int32) bool {
 		})
 }
 
-// Serve records that the leader serves a partition. It has no effect after a later election.
+// Serve records that the leader serves a partition. After a later election, it has no effect.
 func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 	entry, _ := s.Get(key)
 	if !entry.State.Leads(self, leaderEpoch) {
@@ -83,8 +83,8 @@ func (s *Set) Serve(key Key, self placement.InSyncReplica, leaderEpoch int32) {
 	s.PutState(key, next)
 }
 
-// StopServing records that the leader no longer serves a partition, because its log has stopped. It
-// has no effect after a later election.
+// StopServing records that the leader no longer serves a partition, because its log has stopped.
+// After a later election, it has no effect.
 func (s *Set) StopServing(key Key, self placement.InSyncReplica, leaderEpoch int32,
 	brokers map[int32]placement.BrokerState) {
 	if entry, _ := s.Get(key); entry.State.Leads(self, leaderEpoch) {
@@ -111,14 +111,14 @@ func (s *Set) StopLog(key Key, self placement.InSyncReplica,
 	s.PutState(key, next)
 }
 
-// KnowsStop reports whether StopLog would leave the state unchanged. A report from an earlier
-// process of the broker changes nothing, because the log may work again.
+// KnowsStop reports whether StopLog would not change the state. A report from an earlier process of
+// the broker changes nothing, because the log may work again.
 func (s *State) KnowsStop(self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) bool {
 	return s == nil || !(s.Serving && s.Leads(self, s.LeaderEpoch)) && !s.mayLeave(self, brokers)
 }
 
-// mayLeave reports whether a broker is in the ISR in the given broker epoch, and another member can
+// mayLeave reports whether a broker is in the ISR in this broker epoch, and another member can
 // lead.
 func (s *State) mayLeave(self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) bool {
@@ -134,8 +134,8 @@ func (s *State) mayLeave(self placement.InSyncReplica,
 	return inSync && othersLead
 }
 
-// ReportLostLog records that a replica has lost records that were in its log with the given
-// incarnation id (placement.LoseLog). next is a new, unique incarnation id.
+// ReportLostLog records that a replica has lost records that were in its log of the given
+// incarnation (placement.LoseLog). next is a new, unique incarnation id.
 func (s *Set) ReportLostLog(key Key, self int32, incarnation, next string) {
 	entry, _ := s.Get(key)
 	if entry.State == nil {
@@ -146,8 +146,8 @@ func (s *Set) ReportLostLog(key Key, self int32, incarnation, next string) {
 	s.PutState(key, changed)
 }
 
-// ReportFoundEpoch records that the leader's log contains a leader epoch that is not lower than the
-// epoch of the leader's election (metadata.Served.Ahead).
+// ReportFoundEpoch records that the leader's log contains a leader epoch that is not below the
+// epoch of its election (metadata.Served.Ahead).
 func (s *Set) ReportFoundEpoch(key Key, self int32, found int32) {
 	entry, _ := s.Get(key)
 	if entry.State == nil || entry.State.Leader != self || entry.State.LeaderEpoch > found ||

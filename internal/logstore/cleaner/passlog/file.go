@@ -3,6 +3,8 @@ package passlog
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -71,6 +73,23 @@ func decode(content []byte) (passes []report.PartitionPass, size, damaged int) {
 func valid(p *report.PartitionPass) bool {
 	return p.ID > 0 && p.Topic != "" && p.Partition >= 0 && p.Ended != nil &&
 		len(p.Steps) <= report.PassStepsMax
+}
+
+// replace writes both files again, with the given passes only.
+func (f *passFile) replace(passes []report.PartitionPass) error {
+	if err := f.lines.fs.Remove(f.old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f.lines.size = 0
+	if err := f.lines.append(nil); err != nil { // empties the file
+		return err
+	}
+	for i := range passes {
+		if err := f.write(&passes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // append writes a pass at the end of the file.

@@ -1,6 +1,7 @@
 package passlog
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -170,6 +171,43 @@ func (r *Running) End(final report.Pass, moment time.Time) {
 		l.file.append(&stored)
 	}
 	l.addToTotals(Key{stored.TopicID, stored.Partition}, final)
+}
+
+// Files are the names of the files in the data directory.
+var Files = []string{fileName, oldFileName, totalsName}
+
+// Rewrite replaces a damaged file by one with the content in memory. A damaged file of passes is
+// written again together with the other one. The passes of damaged lines, which a start skips, are
+// lost.
+func (l *Log) Rewrite(name string) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if name != totalsName {
+		return l.file.replace(l.ended())
+	}
+	l.totalsFile.stale = true // so the file is replaced
+	l.writeTotals(nil)
+	if l.totalsFile.stale {
+		return errNotWritten
+	}
+	return nil
+}
+
+// errNotWritten is the error of Rewrite after a failure that is already logged.
+var errNotWritten = errors.New("write the totals of the cleaner: the write has failed")
+
+// ended returns the passes that have ended, with their steps, the oldest first.
+func (l *Log) ended() (passes []report.PartitionPass) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.mu.passes {
+		if e.recorder == nil {
+			pass := e.pass
+			pass.Steps, pass.StepCount = e.steps, len(e.steps)
+			passes = append(passes, pass)
+		}
+	}
+	return passes
 }
 
 // Filter selects passes.

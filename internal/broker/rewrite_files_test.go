@@ -1,0 +1,140 @@
+package broker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"heartwood.dev/heartwood/api/v1alpha1"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
+	"heartwood.dev/heartwood/internal/logstore/scrub"
+	"heartwood.dev/heartwood/test/kit/await"
+)
+
+// smallFilesOf returns the content of the files of a broker that belong to no segment, by path.
+func (c *trio) smallFilesOf(id int) map[string][]byte {
+	c.t.Helper()
+	found := map[string][]byte{}
+	for _, dir := range []string{"/data", "/data/rep-0"} {
+		entries, err := c.disks[id].ReadDir(dir)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, entry := range entries {
+			name := entry.Name()
+			isSegment := strings.HasPrefix(name, "0000") && !strings.HasSuffix(name, ".snapshot")
+			if entry.IsDir() || isSegment || name == datadir.LockFile {
+				continue
+			}
+			path := filepath.Join(dir, name)
+			content, err := c.disks[id].ReadFile(path)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if len(content) > 0 {
+				found[path] = content
+			}
+		}
+	}
+	return found
+}
+
+// flipFirst flips a bit of the first byte of a file.
+func (c *trio) flipFirst(id int, path string, content []byte) {
+	c.t.Helper()
+	file, err := c.disks[id].OpenReadWrite(path)
+	if err == nil {
+		_, err = file.WriteAt([]byte{content[0] ^ 1}, 0)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TestSmallFilesAreRepaired flips a bit of each file of a broker that belongs to no segment. The
+// scrub of the running broker repairs all of them, and a restart finds the right content.
+func TestSmallFilesAreRepaired(t *testing.T) {
+	c := newTrio(t, func(topic *v1alpha1.Topic) {
+		topic.Spec.CleanupPolicy = v1alpha1.CleanupCompact
+		topic.Spec.Segment = &v1alpha1.Segment{Size: resource.NewQuantity(1024, resource.BinarySI)}
+		topic.Annotations = map[string]string{v1alpha1.AnnotationCleanNow: "once"}
+	})
+	c.produceKeyed(400)
+	c.await("all replicas in sync", c.inSync(3))
+	id := int(c.rep().Leader+1) % 3
+	b := c.brokers[id]
+	want := []string{"/data/cluster-id", "/data/producer-ids", "/data/meta.properties",
+		"/data/cleaner-history", "/data/cleaner-totals", "/data/clean-now.json", "/data/scrub",
+		"/data/recovery-point-offset-checkpoint", "/data/replication-offset-checkpoint",
+		"/data/rep-0/partition.metadata", "/data/rep-0/reclaim.policy", "/data/rep-0/assignment",
+		"/data/rep-0/leader-epoch-checkpoint"}
+	c.await("files of each kind", func() bool {
+		_, _ = b.cleaner.CleanNow(damagedPartition)
+		files := c.smallFilesOf(id)
+		return !slices.ContainsFunc(want, func(path string) bool { return files[path] == nil })
+	})
+	before := c.smallFilesOf(id)
+	for path, content := range before {
+		c.flipFirst(id, path, content)
+	}
+	if _, err := b.scrub.Request(""); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "repairs of all files", func() bool {
+		state := b.scrub.State()
+		return len(state.Damaged) == 0 && !slices.ContainsFunc(want, func(path string) bool {
+			return path != "/data/scrub" && !repairedIn(state, path)
+		})
+	})
+	c.sameFiles(id, before, want)
+	c.stop(id)
+	c.start(id, true)
+	if offline := c.brokers[id].store.Offline(); len(offline) > 0 {
+		t.Errorf("offline after the restart: %v", offline)
+	}
+	c.await("all replicas in sync", c.inSync(3))
+	c.produceKeyed(10)
+	leader := c.brokers[c.rep().Leader].store.Log(damagedPartition)
+	c.await("the records of the leader", func() bool {
+		return c.brokers[id].store.Log(damagedPartition).LogEnd() == leader.LogEnd()
+	})
+}
+
+// produceKeyed sends n records of 90 keys to partition 0.
+func (c *trio) produceKeyed(n int) {
+	c.t.Helper()
+	client, err := kgo.NewClient(c.seeds(), kgo.DefaultProduceTopic("rep"),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(700))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for i := range n {
+		records = append(records, &kgo.Record{Key: fmt.Appendf(nil, "%d", i%90),
+			Value: []byte("a value of some length")})
+	}
+	if err := client.ProduceSync(c.t.Context(), records...).FirstErr(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// sameFiles compares files with their earlier content, except those that a running broker changes.
+func (c *trio) sameFiles(id int, before map[string][]byte, names []string) {
+	c.t.Helper()
+	changes := []string{"/data/" + scrub.StateFile, "/data/cleaner-history", "/data/cleaner-totals"}
+	after := c.smallFilesOf(id)
+	for _, path := range names {
+		if !slices.Contains(changes, path) && !bytes.Equal(before[path], after[path]) {
+			c.t.Errorf("%s: %q, want %q", path, after[path], before[path])
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package repair
+
+import (
+	"fmt"
+	"sync"
+
+	"heartwood.dev/heartwood/internal/logstore/producer"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/snapshots"
+)
+
+// Snapshot is a damaged producer snapshot, with the functions and values of its log that a repair
+// uses.
+type Snapshot struct {
+	Offset int64 // offset in the name of the file
+	LogEnd int64 // read before List is acquired
+	List   *segmentlist.Current
+	Files  *snapshots.Files
+	// Idle returns the known producers whose last batch is below an offset.
+	Idle func(below int64) producer.State
+	// Unchanged reports whether the log was neither truncated nor stopped meanwhile. The caller holds
+	// Truncating and Maintain.
+	Unchanged            func() bool
+	Truncating, Maintain sync.Locker // locks of the log
+}
+
+// Replace computes the snapshot again, from an earlier valid snapshot and the batches after it. As
+// in a repair of an index, it computes without locks.
+//
+// Nothing that a later start needs is lost. Cleaning keeps the last batch of each producer, so the
+// remaining batches show the last sequence number and the open transaction of each producer; a
+// cleaning or a truncation itself relies on the same computation (snapshots.Files.EnsureAt). Only
+// the batches in front of a producer's last one may be missing, which serve to recognize batches
+// that a client sends again within seconds. The batches of some producers may all be deleted by
+// retention. If the damaged snapshot is the only one that contains such a producer, the producer
+// comes from the state in memory. Its batches above the snapshot do not matter: the state at the
+// snapshot is used at the next start, which applies them, or after a truncation, which never goes
+// below the high watermark.
+//
+// A snapshot in front of the first segment, or above the log end, is never used. It is removed.
+func (s Snapshot) Replace() error {
+	list := s.List.Acquire()
+	if list == nil {
+		return segmentlist.ErrClosed
+	}
+	defer list.Release()
+	first := list.Handles[0].Base()
+	if s.Offset < first || s.Offset > s.LogEnd {
+		return s.commit(func() error { return s.Files.Remove(s.Offset) })
+	}
+	state, _, err := s.Files.StateAt(list.Handles, s.Offset, s.Offset)
+	if err != nil {
+		return fmt.Errorf("compute the producer state at %d: %w", s.Offset, err)
+	}
+	state.Add(s.Idle(first))
+	return s.commit(func() error { return s.Files.Write(s.Offset, state.Encode(s.Offset)) })
+}
+
+// commit calls do while no truncation and no change of the snapshots runs.
+func (s Snapshot) commit(do func() error) error {
+	s.Truncating.Lock()
+	defer s.Truncating.Unlock()
+	s.Maintain.Lock()
+	defer s.Maintain.Unlock()
+	if !s.Unchanged() {
+		return segmentlist.ErrChanged
+	}
+	return do()
+}
