@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// pollLoaded is like awaitLoaded, but for use outside a synctest bubble.
+// pollLoaded is like awaitLoaded, but can be used outside a synctest bubble.
 func (b *broker) pollLoaded() {
 	b.t.Helper()
 	await.Until(b.t, "the shard is loaded", func() bool {
@@ -60,8 +60,8 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportMetric((cpuTime()-began).Seconds()/float64(b.N), "cpu-s/op")
 }
 
-// BenchmarkCommits measures groups that concurrently commit to one shard on a real disk. Each group
-// sends its next commit when the previous one is answered.
+// BenchmarkCommits measures concurrent commits of groups to one shard on a real disk. Each group
+// sends its next commit when the previous one has been answered.
 func BenchmarkCommits(b *testing.B) {
 	for _, fsync := range []bool{false, true} {
 		for _, groups := range []int{1, 16, 256} {

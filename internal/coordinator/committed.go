@@ -9,7 +9,7 @@ import (
 )
 
 // committedStep is the number of committed offsets after which AllCommitted lets the shard serve
-// other requests. Copying so many offsets takes about a millisecond.
+// other requests. Copying this many offsets takes about a millisecond.
 const committedStep = 5000
 
 // KeepOffset reports whether AllCommitted includes a partition's committed offset. id is the
@@ -17,8 +17,8 @@ const committedStep = 5000
 type KeepOffset func(topic string, id [16]byte, partition int32) bool
 
 // AllCommitted returns the committed offsets of all groups that this broker coordinates, except
-// those that keep rejects. If some shards cannot answer now, for example because they are loading,
-// the result omits their groups, and the error contains the reasons.
+// offsets for which keep returns false. If some shards cannot answer now, for example because they
+// are loading, the result omits their groups, and the error contains the reasons.
 func (g *Groups) AllCommitted(ctx context.Context, keep KeepOffset) (all []lag.Committed,
 	err error) {
 	for _, s := range g.runtime.Shards() {
@@ -43,7 +43,7 @@ func allCommitted(ctx context.Context, s *shard, keep KeepOffset) ([]lag.Committ
 	}
 	var all []lag.Committed
 	for len(groups) > 0 {
-		// If ctx ends, the shard may still run the step, so the step must not share a variable with this
+		// If ctx ends, the shard may still run this step, so the step must not share a variable with this
 		// function.
 		read, err := query(ctx, s, committedOf(groups, keep))
 		if err != nil {
@@ -62,7 +62,8 @@ type committedRead struct {
 	committed []lag.Committed
 }
 
-// committedOf returns a function that reads groups until it has read committedStep offsets.
+// committedOf returns a function that reads the offsets of groups until it has read committedStep
+// offsets.
 func committedOf(groups []string, keep KeepOffset) func(*groupShard) (committedRead, error) {
 	return func(s *groupShard) (read committedRead, _ error) {
 		for n := 0; read.groups < len(groups) && n < committedStep; read.groups++ {
@@ -75,7 +76,8 @@ func committedOf(groups []string, keep KeepOffset) func(*groupShard) (committedR
 	}
 }
 
-// appendCommitted appends a group's offsets, which are sorted by topic, to all.
+// appendCommitted appends a group's offsets, which are sorted by topic, to all. It omits offsets
+// for which keep returns false.
 func appendCommitted(all []lag.Committed, groupID string, offsets []group.CommitOffset,
 	keep KeepOffset) []lag.Committed {
 	begin := len(all)

@@ -14,7 +14,7 @@ import (
 // not wait for other members' heartbeats.
 func (g *Groups) ConsumerHeartbeat(ctx context.Context, h *consumer.Heartbeat) (consumer.Answer,
 	error) {
-	s, err := g.shard(h.Group, true) // Heartbeat.Check rejects an empty group id
+	s, err := g.shard(h.Group, true) // Heartbeat.Check will reject an empty group id
 	if err != nil {
 		return consumer.Answer{}, err
 	}
@@ -37,9 +37,9 @@ func (g *Groups) DescribeConsumer(ctx context.Context, groupID string) (consumer
 	})
 }
 
-// imageTopics contains the topics of one metadata image as a consumer.Topics. There is only one
-// imageTopics per image, because a group detects a new image by comparing the addresses of two
-// consumer.Topics.
+// imageTopics contains the topics of one metadata image in the form of a consumer.Topics. There is
+// only one imageTopics per image, because groups compare the addresses of consumer.Topics to detect
+// a new image.
 type imageTopics struct {
 	image  *metadata.Image
 	topics *consumer.Topics

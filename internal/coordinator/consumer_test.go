@@ -25,9 +25,9 @@ func (b *broker) heartbeat(member string, epoch int32, owned assignor.Assignment
 	return b.ConsumerHeartbeat(b.t.Context(), h)
 }
 
-// TestConsumersSurviveFailover restarts the broker during a rebalance of a group that two consumers
-// have joined. The new coordinator must load the members with their epochs and assignments, and
-// complete the rebalance. Later it must remove the member that sends no heartbeats.
+// TestConsumersSurviveFailover checks that, after the broker restarts during a rebalance of a group
+// with two consumers, the new coordinator loads the members with their epochs and assignments, and
+// completes the rebalance. Later it must remove the member that sends no heartbeats.
 func TestConsumersSurviveFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -78,8 +78,8 @@ func TestConsumersSurviveFailover(t *testing.T) {
 }
 
 // TestUnreplicatedAssignmentsAreNotVisible checks that, while records are not replicated, joins and
-// descriptions of a consumer group fail with ErrNotAvailable. A failover could lose the state that
-// they would reveal.
+// descriptions of a consumer group fail with ErrNotAvailable, because a failover could lose the
+// state that they would reveal.
 func TestUnreplicatedAssignmentsAreNotVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())

@@ -20,8 +20,8 @@ import (
 // OffsetsTopic is the internal topic that stores groups and their offsets.
 const OffsetsTopic = metadata.OffsetsTopic
 
-// These are reasons why this broker cannot serve a group now. Clients retry after all three errors.
-// After ErrNotCoordinator they first look for the coordinator again.
+// These are reasons why this broker cannot serve a group now. Clients retry after all three errors;
+// after ErrNotCoordinator they first look up the coordinator again.
 var (
 	ErrNotCoordinator = runtime.ErrNotCoordinator
 	ErrLoading        = runtime.ErrLoading
@@ -65,7 +65,7 @@ func NewGroups(opts Options) *Groups {
 	g.runtime = runtime.New(runtime.Options[*groupShard, group.TimerKey, group.Result]{
 		NodeID: opts.NodeID,
 		Topic: metadata.NewTopic{
-			// The number -1 lets Admin choose, as for other internal topics.
+			// With -1, Admin chooses the numbers, as for other internal topics.
 			Name: OffsetsTopic, Partitions: -1, Replicas: -1,
 			Properties: map[string]string{
 				"cleanup.policy": "compact", "compression.type": "producer",
@@ -86,9 +86,9 @@ func NewGroups(opts Options) *Groups {
 	return g
 }
 
-// Apply starts and stops shards, so that each partition of the offsets topic that this broker leads
-// in the image has a shard. The caller calls Apply from one goroutine, after replica.Set.Apply has
-// applied the same image. Apply does not block.
+// Apply starts and stops shards, so that there is one for each partition of the offsets topic that
+// this broker leads in the image. The caller calls Apply from one goroutine, after
+// replica.Set.Apply has applied the same image. Apply does not block.
 func (g *Groups) Apply(img *metadata.Image) { g.runtime.Apply(img) }
 
 // Close stops all shards. Waiting requests return ErrNotCoordinator.
@@ -116,7 +116,7 @@ func (g *Groups) Partition(ctx context.Context, groupID string) (int32, error) {
 	return runtime.PartitionFor(groupID, len(topic.Partitions)), nil
 }
 
-// Config returns the current settings of groups, with defaults in place of settings that are not
+// Config returns the current settings of groups, with defaults for settings that are not
 // configured.
 func (g *Groups) Config() group.Config {
 	return g.configFor(settingsOf(g.opts.Image())).WithDefaults()

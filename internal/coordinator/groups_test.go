@@ -39,9 +39,9 @@ func TestMemberWithoutHeartbeatsIsRemoved(t *testing.T) {
 	})
 }
 
-// TestGroupsSurviveFailoverAndRestart checks a group that has a member and an offset. After a
-// failover and after a restart of the broker, the coordinator must have loaded both, and the member
-// continues without a rebalance.
+// TestGroupsSurviveFailoverAndRestart checks that, after a failover and after a restart of the
+// broker, the coordinator has loaded a group's member and offset, and the member continues without
+// a rebalance.
 func TestGroupsSurviveFailoverAndRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -89,7 +89,7 @@ func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 			})
 			joined <- err
 		}()
-		synctest.Wait() // until the join waits for the end of the initial delay
+		synctest.Wait() // the join now waits for the end of the initial delay
 		b.Lead(2, 2)
 		if err := <-joined; !errors.Is(err, ErrNotCoordinator) {
 			t.Errorf("the waiting join returned %v", err)
@@ -101,7 +101,7 @@ func TestJoinReturnsNotCoordinatorWhenThePartitionMoves(t *testing.T) {
 }
 
 // TestUnreplicatedOffsetsAreNotVisible checks that a commit is not acknowledged, and its offset is
-// not returned, before all in-sync replicas have the commit's record.
+// not returned, before all in-sync replicas have its record.
 func TestUnreplicatedOffsetsAreNotVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -153,8 +153,9 @@ func TestExpiredOffsetsAndTheirGroupAreDeleted(t *testing.T) {
 	})
 }
 
-// TestConcurrentCommitsOfManyGroups lets two hundred groups commit concurrently, with a small limit
-// for the size of a batch. Every commit must be stored, and each group must read its own offset.
+// TestConcurrentCommitsOfManyGroups checks that two hundred groups can commit concurrently with a
+// small limit for the batch size. Every commit must be stored, and each group must read its own
+// offset.
 func TestConcurrentCommitsOfManyGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())

@@ -13,7 +13,7 @@ import (
 )
 
 // groupShard is the runtime.Machine for the groups of one partition. It adds metrics, and the
-// settings and topics in the metadata image, to the pure group.State.
+// settings and topics from the metadata image, to the pure group.State.
 type groupShard struct {
 	*group.State
 	groups *Groups
@@ -42,7 +42,7 @@ func (s *groupShard) Close() {
 }
 
 // Loaded implements runtime.Machine. It checks the offsets of all topics, because topics may have
-// been deleted while no coordinator had loaded the partition.
+// been deleted while the partition was not loaded by any coordinator.
 func (s *groupShard) Loaded(now time.Time, d runtime.Delta) group.Output {
 	s.configure(settingsOf(d.Image)) // called first, because State.Loaded starts sessions
 	s.State.Loaded(now)
@@ -71,9 +71,10 @@ func (s *groupShard) deleteStaleOffsets(d runtime.Delta) group.Output {
 
 // stale reports whether an offset that was committed for the given topic id must be deleted,
 // because the topic was deleted together with its records. A topic may also have been deleted and
-// created again while no coordinator had loaded the partition. The topic id shows this: an offset
-// with another id is stale, unless the new topic's reclaim policy is Retain, so that the new topic
-// may have adopted the old records. If no topic has the name, the offset stays until it expires.
+// created again while the partition was not loaded by any coordinator. The topic id shows this: an
+// offset with another id is stale, unless the new topic's reclaim policy is Retain, because the new
+// topic may then have adopted the old records. If no topic has the name, the offset is kept until
+// it expires.
 func stale(d runtime.Delta, topic string, id [16]byte) bool {
 	current := d.Image.Topic(topic)
 	switch {

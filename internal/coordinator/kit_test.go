@@ -58,8 +58,8 @@ func (b *broker) awaitLoaded() {
 	})
 }
 
-// awaitLoadedUnstored waits until the shard is loaded. Unlike awaitLoaded, it does not wait for the
-// high watermark.
+// awaitLoadedUnstored waits until the shard is loaded but, unlike awaitLoaded, does not wait for
+// the high watermark.
 func (b *broker) awaitLoadedUnstored() {
 	b.t.Helper()
 	b.AwaitLoaded(func() bool {
@@ -72,7 +72,7 @@ func (b *broker) commit(offset int64, member string, generation int32) error {
 	return b.commitFor(metadata.ID{}, offset, member, generation)
 }
 
-// commitFor commits an offset of topic t, which has the given topic id.
+// commitFor commits an offset of topic t with the given topic id.
 func (b *broker) commitFor(topic metadata.ID, offset int64, member string, generation int32) error {
 	errs, err := b.Commit(b.t.Context(), group.Commit{
 		Group: "g", Member: member, Generation: generation,

@@ -15,8 +15,8 @@ import (
 // ErrUnknownCoordinators is returned by Known if some transaction coordinators have not answered.
 var ErrUnknownCoordinators = errors.New("not all transaction coordinators have answered")
 
-// KnownProducers is one broker's answer to the question: which of these producer ids belong to a
-// transactional id?
+// KnownProducers is one broker's answer to the question which of the given producer ids belong to a
+// transactional id.
 type KnownProducers struct {
 	// Open contains the known producer ids. A value is true if a transaction of the producer has not
 	// ended in all its partitions.
@@ -28,9 +28,9 @@ type KnownProducers struct {
 // StatePartition is a partition of __transaction_state that a broker coordinates.
 type StatePartition struct{ Index, LeaderEpoch int32 }
 
-// KnownHere returns the given producer ids that this broker knows as a transaction coordinator. The
-// answer depends only on records below the high watermark, and does not cover partitions that are
-// not loaded.
+// KnownHere returns those of the given producer ids that this broker knows as a transaction
+// coordinator. The answer depends only on records below the high watermark, and does not cover
+// partitions that are not loaded.
 func (t *Transactions) KnownHere(ctx context.Context, producers []int64) (KnownProducers, error) {
 	known := KnownProducers{Open: map[int64]bool{}}
 	filter := transaction.Filter{Producers: producers, OpenFor: -1}
@@ -59,7 +59,7 @@ func (k *KnownProducers) add(d *transaction.Description) {
 }
 
 // Known asks all transaction coordinators in the cluster about producer ids. The result contains
-// the known ids; its values are the same as in KnownProducers.Open. For each partition of
+// the known ids, with the same values as in KnownProducers.Open. For each partition of
 // __transaction_state, the leader in the metadata image must answer, in the image's leader epoch,
 // because a previous coordinator may lack the latest transactions. Otherwise Known fails with
 // ErrUnknownCoordinators. If the image is outdated, the answer may be as old as the image.

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestKnownProducers checks that a coordinator knows the producer of a transactional id whose
-// transaction is first open and then complete.
+// TestKnownProducers checks that a coordinator knows a transactional id's producer, while its
+// transaction is open and after the transaction is complete.
 func TestKnownProducers(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		p := b.begin()

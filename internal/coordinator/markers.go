@@ -22,19 +22,19 @@ const (
 	// does not wait longer for its followers.
 	markerTimeout                    = 10 * time.Second
 	markerDelayFirst, markerDelayMax = 20 * time.Millisecond, time.Second
-	// absentMax is the time after which a marker for a topic that does not exist counts as written.
+	// absentMax is how long the topic of a marker must be missing before the marker counts as written.
 	// Before that, the topic may still appear, because the metadata image may be older than the image
 	// of the topic's leader.
 	absentMax = time.Minute
 )
 
-// errNoLeader means that a marker waits for another metadata image.
+// errNoLeader means that the partition has no leader; its markers wait for a newer metadata image.
 var errNoLeader = errors.New("partition has no leader")
 
 // markerSender writes the markers of this broker's transactions to their partitions. It repeats a
-// marker until the partition has written the marker, or until the marker's shard ends; then the
-// next coordinator sends the marker. For each broker there is a queue with one connection and one
-// request in flight. The next request contains all markers that have arrived during the previous
+// marker until the marker has been written to the partition, or until the marker's shard ends; then
+// the next coordinator sends the marker. For each broker there is a queue with one connection and
+// one request in flight. Each request contains all markers that have arrived during the previous
 // one.
 type markerSender struct {
 	opts    *TransactionOptions
@@ -56,14 +56,14 @@ type markerQueue struct {
 	wake    chan struct{} // channel with a buffer of one
 }
 
-// markerItem is a marker for one partition that has not acknowledged it yet.
+// markerItem is a marker for one partition. The partition has not acknowledged it yet.
 type markerItem struct {
 	PartitionMarker
 	sentMarker *sentMarker
 	delay      time.Duration // time before the next attempt
 	due        time.Time     // time of the next attempt
-	// absent is the time since which the metadata image lacks the partition; zero if the image
-	// contains it.
+	// absent is the time since which the partition has been missing in the metadata image; zero if the
+	// image contains it.
 	absent time.Time
 }
 
@@ -154,8 +154,8 @@ func leaderOf(img *metadata.Image, id replica.PartitionID) (leader int32, exists
 	return topic.Partitions[id.Index].Leader, true
 }
 
-// apply processes a new metadata image: it moves the markers whose partition has another leader,
-// and sends them at once.
+// apply processes a new metadata image: markers whose partition has another leader move to the new
+// leader's queue and are sent at once.
 func (s *markerSender) apply(img *metadata.Image) {
 	s.mu.Lock()
 	var moved []*markerItem
@@ -203,8 +203,8 @@ func (q *markerQueue) run() {
 	}
 }
 
-// take returns the markers that are due. If there are none, it returns the time until the next
-// marker is due.
+// take returns the markers that are due. If none are due, it returns the time until the next one
+// is.
 func (q *markerQueue) take(now time.Time) (due []*markerItem, wait time.Duration) {
 	q.sender.mu.Lock()
 	defer q.sender.mu.Unlock()
@@ -237,7 +237,7 @@ func (q *markerQueue) retire() bool {
 	return true
 }
 
-// attempt sends markers once, and queues the markers that were not written again.
+// attempt sends markers once, and queues the markers again that were not written.
 func (q *markerQueue) attempt(connection *connector, items []*markerItem) {
 	markers := make([]PartitionMarker, len(items))
 	for i, item := range items {
@@ -296,7 +296,7 @@ func (q *markerQueue) write(connection *connector, markers []PartitionMarker) []
 func isFenced(err error) bool { return errors.Is(err, logstore.ErrCoordinatorFenced) }
 
 // done reports whether a marker needs no further attempt. If the log knows a later epoch of the
-// producer, it has already received the marker.
+// producer, the log has already received the marker.
 func (s *markerSender) done(item *markerItem, err error, now time.Time) bool {
 	switch {
 	case err == nil, errors.Is(err, logstore.ErrInvalidProducerEpoch):
@@ -309,7 +309,7 @@ func (s *markerSender) done(item *markerItem, err error, now time.Time) bool {
 	return true
 }
 
-// acknowledge passes written markers to the shard that contains their transaction.
+// acknowledge passes written markers to the shard of their transaction.
 func (s *markerSender) acknowledge(sent *sentMarker, partitions []transaction.Partition,
 	now time.Time) {
 	s.metrics.pending.Sub(float64(len(partitions)))

@@ -56,7 +56,7 @@ var groupsDesc = prometheus.NewDesc("heartwood_coordinator_groups",
 	"Groups that this broker coordinates, by state. Updated every five seconds.",
 	[]string{"state"}, nil)
 
-// groupStates lists the states that Collect exports even if no group is in the state.
+// groupStates lists the states that Collect always exports, even if no group is in the state.
 var groupStates = []string{"Empty", "PreparingRebalance", "CompletingRebalance", "Assigning",
 	"Reconciling", "Stable"}
 

@@ -11,7 +11,7 @@ import (
 )
 
 // TestOverridesOfTheImageApply checks that, after a metadata image has changed one group's
-// settings, the loaded shard uses the new settings, and so does a shard that loads later.
+// settings, both the loaded shard and a shard that loads later use the new settings.
 func TestOverridesOfTheImageApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, id := vfs.NewMem(), metadata.NewID()
@@ -40,15 +40,15 @@ func TestOverridesOfTheImageApply(t *testing.T) {
 			t.Errorf("within the session of the override: %+v, %v", d, err)
 		}
 		time.Sleep(2 * time.Minute)
-		// A group without members and offsets is deleted soon.
+		// A group without members and offsets is soon deleted.
 		if d, err := b.DescribeConsumer(t.Context(), "g"); err == nil && d.State != "Empty" {
 			t.Errorf("after the session of the override: %+v", d)
 		}
 	})
 }
 
-// TestAssignmentIntervalOfTheImageApplies checks that the LogCluster sets the minimum time between
-// two assignments for all groups.
+// TestAssignmentIntervalOfTheImageApplies checks that the LogCluster's minimum time between two
+// assignments applies to all groups.
 func TestAssignmentIntervalOfTheImageApplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())
@@ -68,8 +68,8 @@ func TestAssignmentIntervalOfTheImageApplies(t *testing.T) {
 	})
 }
 
-// TestDefaultsOfGroupConfigs checks that DescribeConfigs returns the same defaults for a group as
-// the coordinator uses.
+// TestDefaultsOfGroupConfigs checks that DescribeConfigs returns the defaults that the coordinator
+// uses for a group.
 func TestDefaultsOfGroupConfigs(t *testing.T) {
 	used := group.Config{}.WithDefaults()
 	want := map[string]time.Duration{"consumer.heartbeat.interval.ms": used.ConsumerInterval,

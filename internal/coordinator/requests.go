@@ -109,8 +109,8 @@ func (g *Groups) Committed(ctx context.Context, groupID string,
 
 // CommittedFor is like Committed, but checks the reader: a member of the consumer protocol must
 // send its current epoch. CommittedFor also reports, for each result, whether an open transaction
-// has a pending offset for the partition. In that case a reader that requires stable offsets must
-// not use the result, because it would read the transaction's input again (KIP-447).
+// has a pending offset for the partition. In that case, a reader that requires stable offsets must
+// not use the result: it would read the transaction's input again (KIP-447).
 func (g *Groups) CommittedFor(ctx context.Context, groupID string, reader group.Reader,
 	partitions []group.TopicPartition) (found []group.CommitOffset, unstable []bool, err error) {
 	s, err := g.shard(groupID, true)

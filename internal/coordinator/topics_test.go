@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestOffsetsOfDeletedTopicsAreDeleted commits an offset for a topic and then deletes or re-creates
-// the topic, either while the coordinator is loaded (watched) or before it loads the partition
-// again. The offset must be deleted unless it is still valid for the topic.
+// TestOffsetsOfDeletedTopicsAreDeleted checks that an offset is deleted when its topic is deleted
+// or re-created, unless the offset is still valid for the topic. This happens either while the
+// coordinator is loaded (watched), or before it loads the partition again.
 func TestOffsetsOfDeletedTopicsAreDeleted(t *testing.T) {
 	first, second := metadata.ID{1}, metadata.ID{2}
 	topic := func(id metadata.ID, retain bool) *metadata.Topic {
@@ -74,8 +74,8 @@ func TestOffsetsOfDeletedTopicsAreDeleted(t *testing.T) {
 	}
 }
 
-// TestClusterSettingsApplyAtOnce changes the settings of groups by an image. The settings must
-// apply at once to the loaded shard, and also to a shard that loads later.
+// TestClusterSettingsApplyAtOnce checks that group settings in a new image apply at once to the
+// loaded shard, and also to a shard that loads later.
 func TestClusterSettingsApplyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.NewID())

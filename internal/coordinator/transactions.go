@@ -42,8 +42,8 @@ type TransactionOptions struct {
 type Peer interface {
 	// WriteMarkers sends a WriteTxnMarkers request. It returns one error for each marker.
 	WriteMarkers(ctx context.Context, markers []PartitionMarker) ([]error, error)
-	// Verify sends an AddPartitionsToTxn request in the form that brokers use. It returns one error
-	// for each partition in each question.
+	// Verify sends an AddPartitionsToTxn request in the form for brokers. It returns one error for
+	// each partition in each question.
 	Verify(ctx context.Context, questions []replica.Verification) ([][]error, error)
 	// KnownProducers returns the result of Transactions.KnownHere on the other broker.
 	KnownProducers(ctx context.Context, producers []int64) (KnownProducers, error)
@@ -59,8 +59,8 @@ type PartitionMarker struct {
 	Version          int16 // transaction version
 }
 
-// Transactions is this broker's transaction coordinator. It also verifies transactions for the
-// partitions that this broker leads (replica.Verifier), by asking the transactions' coordinators.
+// Transactions is this broker's transaction coordinator. For the partitions that this broker leads,
+// it also verifies transactions (replica.Verifier), by asking the transactions' coordinators.
 type Transactions struct {
 	opts     TransactionOptions
 	runtime  *txnRuntime
@@ -96,7 +96,7 @@ func NewTransactions(opts TransactionOptions) *Transactions {
 		runtime.Options[*txnShard, transaction.TimerKey, transaction.Result]{
 			NodeID: opts.NodeID,
 			Topic: metadata.NewTopic{
-				// The number -1 lets Admin choose, as for other internal topics.
+				// With -1, Admin chooses the numbers, as for other internal topics.
 				Name: metadata.TransactionsTopic, Partitions: -1, Replicas: -1,
 				Properties: map[string]string{
 					"cleanup.policy": "compact", "compression.type": "uncompressed",
@@ -146,7 +146,7 @@ func (t *Transactions) configFor(cluster metadata.Transactions) transaction.Conf
 	return c
 }
 
-// release queues the marker in an effect's result.
+// release queues the marker in the result of an effect.
 func (t *Transactions) release(ctx context.Context, s *txnHandle, result transaction.Result) {
 	t.markers.send(ctx, s, result.Marker)
 }

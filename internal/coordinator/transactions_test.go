@@ -18,8 +18,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/internaltopic"
 )
 
-// txnBroker runs Transactions with a real log of __transaction_state. Functions that record the
-// markers replace its peer and the partitions that this broker leads.
+// txnBroker runs Transactions with a real log of __transaction_state. Its connections to other
+// brokers, and the partitions that this broker leads, are replaced by functions that record the
+// markers.
 type txnBroker struct {
 	*Transactions
 	*internaltopic.Broker
@@ -28,7 +29,7 @@ type txnBroker struct {
 	mu      sync.Mutex
 	markers []PartitionMarker // all markers that were sent, including refused ones
 	to      []int32           // broker to which each element of markers was sent
-	refuse  error             // error that refuses markers; nil if they are written
+	refuse  error             // error with which markers are refused; nil if they are written
 	stuck   string            // topic whose markers time out
 	asked   []replica.Verification
 	answer  error // answer to verifications
@@ -79,8 +80,8 @@ func (b *txnBroker) write(to int32, markers []PartitionMarker) []error {
 	return errs
 }
 
-// sent returns the markers that were sent since its last call, and the brokers to which they were
-// sent.
+// sent returns the markers that were sent since the previous call of sent, and the brokers to which
+// they were sent.
 func (b *txnBroker) sent() (markers []PartitionMarker, to []int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +229,7 @@ func TestMarkersFollowTheLeader(t *testing.T) {
 		b.setRefusal(nil)
 		b.OtherTopics = []*metadata.Topic{dataTopic(2, internaltopic.Self)}
 		b.Lead(1, internaltopic.Self)
-		b.wantPhase(transaction.CompleteCommit) // without a retry
+		b.wantPhase(transaction.CompleteCommit) // must succeed without a retry
 		markers, to := b.sent()
 		for i, m := range markers {
 			if want := []int32{2, internaltopic.Self}[m.Partition.Index]; to[i] != want {
@@ -251,9 +252,10 @@ func TestMarkerForDeletedTopicIsDropped(t *testing.T) {
 	})
 }
 
-// TestStuckPartitionDelaysNoOtherTransaction checks a partition that is below its
-// min.insync.replicas for an hour. The transactions of other partitions on the same broker must end
-// within milliseconds. The stuck partition's own transaction must end once the partition recovers.
+// TestStuckPartitionDelaysNoOtherTransaction checks that a partition that is below its
+// min.insync.replicas for an hour does not delay transactions of other partitions on the same
+// broker, which must end within milliseconds. The stuck partition's own transaction must end once
+// the partition recovers.
 func TestStuckPartitionDelaysNoOtherTransaction(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		stuck := dataTopic(2)
@@ -290,9 +292,9 @@ func TestStuckPartitionDelaysNoOtherTransaction(t *testing.T) {
 	})
 }
 
-// TestMarkerForTopicThatReturns checks a topic in a decided transaction that is deleted and created
-// again (KAFKA-5202), or that the coordinator's image does not contain yet. The marker must be sent
-// again, and the transaction must complete.
+// TestMarkerForTopicThatReturns checks that the marker of a decided transaction is sent again, and
+// the transaction completes, if one of its topics is deleted and created again (KAFKA-5202), or is
+// not yet in the coordinator's image.
 func TestMarkerForTopicThatReturns(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		topics := b.OtherTopics
@@ -317,8 +319,8 @@ func TestMarkerForTopicThatReturns(t *testing.T) {
 	})
 }
 
-// TestMarkerWaitsWhileTheMetadataIsUnreachable checks that a broker whose image may be old does not
-// treat a missing topic as deleted.
+// TestMarkerWaitsWhileTheMetadataIsUnreachable checks that a broker whose image may be outdated
+// does not regard a missing topic as deleted.
 func TestMarkerWaitsWhileTheMetadataIsUnreachable(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		offline := func(now bool) {
@@ -402,7 +404,7 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// TestVerificationsShareConnections checks that questions about many batches use few connections.
+// TestVerificationsShareConnections checks that verifications for many batches use few connections.
 func TestVerificationsShareConnections(t *testing.T) {
 	testTransactions(t, func(b *txnBroker) {
 		b.Lead(2, 2)
@@ -417,7 +419,7 @@ func TestVerificationsShareConnections(t *testing.T) {
 		if len(b.asked) != 100 || b.dials > verifyConnections {
 			t.Errorf("%d questions on %d connections", len(b.asked), b.dials)
 		}
-		time.Sleep(2 * peerIdle) // the idle connections are closed, and opened again below
+		time.Sleep(2 * peerIdle) // idle connections are closed in this time, and opened again below
 		b.Verify(b.t.Context(), replica.Verification{TransactionalID: "a",
 			Partitions: []replica.PartitionID{{Topic: "t"}}})
 		if len(b.asked) != 101 {

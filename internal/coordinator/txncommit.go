@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// TransactionalCommit is a TxnOffsetCommit request. It contains offsets that a producer commits in
-// its transaction.
+// TransactionalCommit is a TxnOffsetCommit request: offsets that a producer commits in its
+// transaction.
 type TransactionalCommit struct {
 	group.Commit
 	// Transaction identifies the transaction. If Transaction.Add is set, the commit adds the partition
@@ -29,7 +29,7 @@ type TransactionalCommit struct {
 // a single error for the whole request, which may be an error of replica.Verifier.
 //
 // CommitTransactional asks the transaction coordinator before the shard checks the member and its
-// generation, so that no other request runs between this check and the append.
+// generation, so that no other request runs between the shard's check and the append.
 func (g *Groups) CommitTransactional(ctx context.Context, c TransactionalCommit) ([]error, error) {
 	s, err := g.shard(c.Group, false)
 	if err != nil {
@@ -48,7 +48,7 @@ func (g *Groups) CommitTransactional(ctx context.Context, c TransactionalCommit)
 }
 
 // commitAttempts is the maximum number of times that a commit is verified. A verification may wait
-// for the end of the producer's previous transaction. In that time that transaction's marker is
+// for the end of the producer's previous transaction. By then that transaction's marker has been
 // written, so the verification is outdated.
 const commitAttempts = 3
 
@@ -64,8 +64,8 @@ func commitOnce(ctx context.Context, s *shard, c *TransactionalCommit) ([]error,
 		})
 }
 
-// commitVerificationError returns the error for a commit whose verification has failed. It
-// translates partition errors, which a coordinator's clients do not know.
+// commitVerificationError returns the error for a commit whose verification has failed. It converts
+// partition errors, because a coordinator's clients do not know them.
 func commitVerificationError(err error) error {
 	switch {
 	case errors.Is(err, replica.ErrNotEnoughReplicas):
@@ -103,8 +103,8 @@ const markerWait = time.Second
 
 // WriteMarkers writes transaction markers to partitions that this broker leads, and waits until
 // they are below the high watermarks. It returns one error for each marker. If a partition's
-// replicas do not copy the marker within markerWait, its error is replica.ErrTimeout; so the
-// partition delays the others only for this time. The caller must repeat the markers that have
+// replicas do not copy the marker within markerWait, the error is replica.ErrTimeout, so one
+// partition delays the others for no longer than this. The caller must repeat the markers that have
 // failed.
 func (g *Groups) WriteMarkers(ctx context.Context, markers []replica.Marker) []error {
 	errs := make([]error, len(markers))

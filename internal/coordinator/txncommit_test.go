@@ -22,8 +22,8 @@ func (f verifierFunc) Verify(_ context.Context, q replica.Verification) []error 
 	return []error{f(q)}
 }
 
-// inVerifyingBroker runs a test with a broker that leads the offsets topic and asks a transaction
-// coordinator.
+// inVerifyingBroker runs a test with a broker that leads the offsets topic and verifies
+// transactions with ask.
 func inVerifyingBroker(t *testing.T, ask verifierFunc, test func(*broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func (b *broker) wantOffset(stage string, want int64, stable bool) {
 }
 
 // TestTransactionalOffsetsSurviveFailover checks that a transactional offset is pending until the
-// marker, across failovers before and after the marker.
+// marker, even if there are failovers before and after the marker.
 func TestTransactionalOffsetsSurviveFailover(t *testing.T) {
 	inVerifyingBroker(t, confirm, func(b *broker) {
 		failover := func(epoch int32) {
@@ -137,8 +137,8 @@ func TestTransactionalCommitIsVerified(t *testing.T) {
 	})
 }
 
-// TestTransactionalCommitAfterTheMarkerIsRefused checks a transaction that ends between its
-// verification and the append. The client must repeat the commit.
+// TestTransactionalCommitAfterTheMarkerIsRefused checks that a commit fails with a retriable error
+// if its transaction ends between the verification and the append.
 func TestTransactionalCommitAfterTheMarkerIsRefused(t *testing.T) {
 	var b *broker
 	inVerifyingBroker(t, func(replica.Verification) error {
@@ -177,7 +177,7 @@ func TestMarkerOfOffsetsWaitsForHighWatermark(t *testing.T) {
 	})
 }
 
-// TestMarkerOfAnotherBroker checks that a broker that does not lead the partition refuses the
+// TestMarkerOfAnotherBroker checks that a broker that does not lead a partition rejects the
 // partition's markers with a partition error.
 func TestMarkerOfAnotherBroker(t *testing.T) {
 	inVerifyingBroker(t, confirm, func(b *broker) {

@@ -61,7 +61,7 @@ func (m txnMetrics) register(to prometheus.Registerer, t *Transactions) {
 	m.markerRetry.WithLabelValues(retryOther)
 }
 
-// count adds to the metrics the transactions that have ended between two states of the statistics.
+// count adds the transactions that have ended between two states of the statistics to the metrics.
 func (m txnMetrics) count(before, now transaction.Ended) {
 	if before == now {
 		return

@@ -34,8 +34,8 @@ func (t *Transactions) wait(ctx context.Context, id string,
 	return a.Result, err
 }
 
-// Init gives a producer its id and epoch. It waits until an ongoing transaction is aborted, for at
-// most transaction.ParkedMax.
+// Init gives a producer its id and epoch. It waits for at most transaction.ParkedMax until an
+// ongoing transaction has been aborted.
 func (t *Transactions) Init(ctx context.Context, r transaction.Init) (transaction.Producer, error) {
 	result, err := t.wait(ctx, r.ID, func(now time.Time, s *txnShard,
 		to transaction.Token) transaction.Output {
@@ -155,8 +155,8 @@ func (t *Transactions) VerifyHere(ctx context.Context, q replica.Verification) [
 	return errs
 }
 
-// verificationAnswer translates the coordinator's error for the partition's leader. After
-// ErrNotEnoughReplicas the producer repeats its batch.
+// verificationAnswer converts the coordinator's error for the partition's leader. After
+// ErrNotEnoughReplicas the producer sends its batch again.
 func verificationAnswer(err error) error {
 	switch {
 	case errors.Is(err, transaction.ErrInvalidMapping):

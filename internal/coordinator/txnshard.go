@@ -12,7 +12,7 @@ import (
 )
 
 // txnShard is the runtime.Machine for the transactional ids of one partition. It adds metrics, and
-// the settings in the metadata image, to the pure transaction.State.
+// the settings from the metadata image, to the pure transaction.State.
 type txnShard struct {
 	*transaction.State
 	transactions *Transactions
@@ -20,7 +20,7 @@ type txnShard struct {
 	configured metadata.Transactions
 	ended      transaction.Ended // part of State.Ended that the metrics already include
 
-	// phases contains the numbers of transactional ids by phase name. The metrics collector reads it.
+	// phases contains the number of transactional ids by phase name. The metrics collector reads it.
 	phases atomic.Pointer[map[string]int]
 }
 

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// verifyConnections is the maximum number of connections to one broker for verifications. One
-	// request is in flight on each. If a request's transactional id waits for the end of a
-	// transaction, the request occupies its connection until then.
+	// verifyConnections is the maximum number of connections to one broker for verifications. Each has
+	// one request in flight. If a request has to wait for the end of a transaction, it occupies its
+	// connection until then.
 	verifyConnections = 4
 	// verifyQuestionsMax limits the number of questions in one request.
 	verifyQuestionsMax = 1000
@@ -34,8 +34,8 @@ type verifier struct {
 	brokers map[int32]*verifyQueue
 }
 
-// verifyQueue contains the questions for one broker, and the connections to this broker. The
-// verifier's mutex guards it.
+// verifyQueue contains the questions for one broker, and the connections to this broker. It is
+// guarded by the verifier's mutex.
 type verifyQueue struct {
 	broker  metadata.Broker
 	waiting []*verifyItem
@@ -95,7 +95,7 @@ func (v *verifier) queue(to metadata.Broker, item *verifyItem) {
 	switch {
 	case q.idle > 0:
 		q.idle--
-		// This does not block: the channel contains at most one value for each idle worker.
+		// This does not block, because the channel contains at most one value for each idle worker.
 		q.wake <- struct{}{}
 	case q.workers < verifyConnections:
 		q.workers++
@@ -202,7 +202,7 @@ func (c *connector) connect(ctx context.Context, opts *TransactionOptions,
 
 func (c *connector) close() {
 	if c.peer != nil {
-		_ = c.peer.Close() // an error has no consequence, because the connection is not used again
+		_ = c.peer.Close() // an error does not matter, because the connection is not used again
 		c.peer = nil
 	}
 }

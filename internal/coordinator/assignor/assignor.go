@@ -43,12 +43,12 @@ func compareTopics(a, b TopicID) int { return slices.Compare(a[:], b[:]) }
 type Member struct {
 	ID       string
 	Instance string     // value of group.instance.id; "" for a dynamic member
-	Topics   []TopicID  // subscribed topics that exist
+	Topics   []TopicID  // subscribed topics, if they exist
 	Current  Assignment // previous assignment of the member
 }
 
-// Func assigns the partitions of topics to members. The argument topics maps topic ids to numbers
-// of partitions. The result maps member ids to assignments.
+// Func assigns the partitions of topics to members. topics maps topic ids to numbers of partitions.
+// The result maps member ids to assignments.
 type Func func(members []Member, topics map[TopicID]int) map[string]Assignment
 
 // These are the names of the assignors, as clients send them.
@@ -72,8 +72,8 @@ func ByName(name string) Func {
 	}
 }
 
-// ordered returns members in an order that does not change when their processes restart. Static
-// members come first, ordered by instance id, and then dynamic members, ordered by member id.
+// ordered returns members in an order that does not change when their processes restart: static
+// members, ordered by instance id, and then dynamic members, ordered by member id.
 func ordered(members []Member) []Member {
 	return slices.SortedFunc(slices.Values(members), func(a, b Member) int {
 		if (a.Instance == "") != (b.Instance == "") {

@@ -15,7 +15,7 @@ var runs = flag.Int("assignor.runs", 60, "number of random groups")
 
 func id(n int) TopicID { return TopicID{byte(n >> 8), byte(n)} }
 
-// history simulates a group whose members and topics change at random between two assignments.
+// history simulates a group whose members and topics change at random between assignments.
 type history struct {
 	t          *testing.T
 	random     *rand.Rand
@@ -53,7 +53,7 @@ func (l *history) change() {
 			m.Topics = nil
 			for n := range 6 {
 				if l.random.IntN(2) == 0 {
-					m.Topics = append(m.Topics, id(n)) // an id of a topic that may not exist
+					m.Topics = append(m.Topics, id(n)) // id of a topic that may not exist
 				}
 			}
 		}
@@ -100,7 +100,7 @@ func (l *history) wantValid(assigned map[string]Assignment) {
 	}
 }
 
-// kept returns the number of partitions whose owner is the same as in the previous assignment.
+// kept returns the number of partitions that have the same owner as in the previous assignment.
 func (l *history) kept(assigned map[string]Assignment) (n int) {
 	for i := range l.members {
 		for topic, partitions := range l.members[i].Current {
@@ -115,7 +115,8 @@ func (l *history) kept(assigned map[string]Assignment) (n int) {
 }
 
 // maxKept returns the largest possible result of kept if all members subscribe to the same topics.
-// A member keeps at most its share; the shares of some members are larger by one.
+// A member keeps at most its share. If the partitions cannot be divided evenly, some members'
+// shares are larger by one.
 func (l *history) maxKept() (n int) {
 	total := 0
 	for _, partitions := range l.topics {
@@ -188,8 +189,7 @@ func TestUniformIsBalancedAndSticky(t *testing.T) {
 }
 
 // TestUniformIsOptimalForAnySubscriptions checks that the sum of the squares of the members' loads
-// is minimal for any subscriptions. It compares the sum with the minimum over all possible
-// assignments.
+// is minimal for any subscriptions, by comparing it with the minimum over all possible assignments.
 func TestUniformIsOptimalForAnySubscriptions(t *testing.T) {
 	eachHistory(t, false, func(l *history) {
 		assigned := Uniform(l.members, l.topics)
@@ -212,8 +212,8 @@ func TestUniformIsOptimalForAnySubscriptions(t *testing.T) {
 	})
 }
 
-// leastSquares tries all assignments and returns the minimal sum of the squares of the loads. The
-// result known is false if there are too many assignments.
+// leastSquares tries all assignments and returns the minimal sum of the squares of the loads. known
+// is false if there are too many assignments to try.
 func (l *history) leastSquares() (best int, known bool) {
 	all := subscribers(l.members, l.topics)
 	order := slices.SortedFunc(maps.Keys(all), compareTopics)
@@ -299,8 +299,8 @@ func TestAssignorsByName(t *testing.T) {
 	}
 }
 
-// BenchmarkUniformJoin computes the assignment after a member has joined a group of 999 members,
-// which consume 10,000 partitions of ten topics.
+// BenchmarkUniformJoin computes the assignment after a member has joined a group of 999 members
+// that consume 10,000 partitions of ten topics.
 func BenchmarkUniformJoin(b *testing.B) {
 	topics, all := map[TopicID]int{}, []TopicID(nil)
 	for n := range 10 {

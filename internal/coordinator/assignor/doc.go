@@ -6,5 +6,5 @@
 //   - Each partition of a topic with subscribers is assigned to exactly one member, and this member
 //     subscribes to the topic.
 //   - The result contains every member, even if its assignment is empty.
-//   - Equal arguments give equal results, independent of the order of maps.
+//   - Equal arguments give equal results, regardless of the iteration order of maps.
 package assignor

@@ -2,8 +2,8 @@ package assignor
 
 import "container/heap"
 
-// queue is a heap of members, which are represented by their indexes. It is ordered by load, and by
-// index for equal loads.
+// queue is a heap of members, identified by their indexes. It is ordered by load, and by index for
+// equal loads.
 type queue struct {
 	members []int
 	// load contains each member's load. A caller that increases the load of least() must call fix.

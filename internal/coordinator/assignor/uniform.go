@@ -12,7 +12,7 @@ import (
 // assignments of subscribed topics, and assigns each free partition to the subscriber with the
 // fewest partitions. It then moves partitions along paths. A step of a path leads from a
 // partition's owner to another subscriber of the partition's topic. While there is a path from a
-// member to a member with at least two partitions fewer, Uniform transfers one partition along each
+// member to a member with at least two fewer partitions, Uniform transfers one partition along each
 // step of this path. A semi-matching without such a path is optimal (Harvey, Ladner, Lovász and
 // Tamir, "Semi-matchings for bipartite graphs and load balancing", 2003). If all subscriptions are
 // the same, every path has one step, and the number of transferred partitions is minimal.
@@ -124,9 +124,9 @@ func (u *uniform) sameSubscriptions() bool {
 	return true
 }
 
-// releaseExcess releases the partitions by which a member exceeds its share. Without it, balance
-// would move these partitions one by one. If two members' shares differ by one, the member with
-// more partitions gets the larger share.
+// releaseExcess releases the partitions by which members exceed their shares. Without it, balance
+// would move these partitions one by one. If shares differ by one, the members with the most
+// partitions get the larger shares.
 func (u *uniform) releaseExcess() {
 	if len(u.members) == 0 {
 		return
@@ -166,8 +166,8 @@ func (u *uniform) byLoad() []int {
 }
 
 // assignFree assigns each free partition to the subscriber with the fewest partitions. It begins
-// with the topics that have the fewest subscribers, because these topics' partitions have the
-// fewest possible owners.
+// with the topics that have the fewest subscribers, because their partitions have the fewest
+// possible owners.
 func (u *uniform) assignFree() {
 	for _, topic := range u.order {
 		queue := newQueue(u.subscribers[topic], u.load)
@@ -180,11 +180,11 @@ func (u *uniform) assignFree() {
 	}
 }
 
-// balance looks for a path from a member to another member that has at least two partitions fewer.
-// It transfers one partition along each step of that path. It returns false if there is no such
+// balance looks for a path from a member to another member that has at least two fewer partitions,
+// and transfers one partition along each step of that path. It returns false if there is no such
 // path.
 func (u *uniform) balance() bool {
-	// Members in settled have no path to a member with at least two partitions fewer.
+	// Members in settled have no path to a member with at least two fewer partitions.
 	settled := make([]bool, len(u.members))
 	for {
 		from := -1
@@ -198,7 +198,8 @@ func (u *uniform) balance() bool {
 		}
 		reached, steps := u.reach(from)
 		best := from
-		for _, index := range reached { // among members with the same lowest load, best is the nearest
+		// among reached members with the same lowest load, best is the nearest
+		for _, index := range reached {
 			if u.load[index] < u.load[best] {
 				best = index
 			}
@@ -208,23 +209,23 @@ func (u *uniform) balance() bool {
 			return true
 		}
 		// Every path from a reached member leads only to reached members. None of them has at least two
-		// partitions fewer than the member from, which has the highest load of all members that are not
-		// settled. So all reached members are settled.
+		// fewer partitions than from, which has the highest load of all members that are not settled. So
+		// all reached members are settled.
 		for _, index := range reached {
 			settled[index] = true
 		}
 	}
 }
 
-// step is the last step of a path to a member: a partition of the topic moves from the member in
-// the field from to that member.
+// step is the last step of a path to a member: a partition of the topic moves from member from to
+// that member.
 type step struct {
 	from  int
 	topic TopicID
 }
 
-// reach returns all members that a path from the member from can reach, in order of distance,
-// beginning with from itself. It also returns the last step of the path to each reached member.
+// reach returns all members that can be reached by a path from a member, in order of distance,
+// beginning with that member itself. It also returns the last step of the path to each of them.
 func (u *uniform) reach(from int) (reached []int, steps map[int]step) {
 	reached, steps = []int{from}, map[int]step{from: {from: -1}}
 	seen := map[TopicID]bool{}
@@ -256,8 +257,8 @@ func (u *uniform) transfer(from, to int, steps map[int]step) {
 }
 
 // selectPartition returns the partition of topic s.topic that member s.from gives to receiver. It
-// prefers a partition that receiver owned in the previous assignment. Its second choice is a
-// partition that s.from did not own in that assignment.
+// prefers a partition that receiver owned in the previous assignment, and otherwise one that s.from
+// did not own in that assignment.
 func (u *uniform) selectPartition(s step, receiver int) int {
 	best, rank := -1, -1
 	for partition, owner := range u.owner[s.topic] {

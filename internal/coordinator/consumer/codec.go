@@ -12,13 +12,12 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// These are the kinds of records of a group. The number of a kind is the version of the record's
-// key. The formats are Kafka's coordinator record types (Kafka's JSON schemas;
-// docs/format/consumer-groups.md).
+// These are the kinds of a group's records. A kind is the version of the record's key. The formats
+// are Kafka's coordinator record types (Kafka's JSON schemas; docs/format/consumer-groups.md).
 const (
 	kindGroup = 3
-	// kindTopics contains metadata of partitions, which only Kafka 4.0 writes; it is ignored. Kafka
-	// 4.1 replaced it by a hash in kindGroup (KIP-1101).
+	// kindTopics contains partition metadata. Only Kafka 4.0 writes it, and it is ignored. Kafka 4.1
+	// replaced it with a hash in kindGroup (KIP-1101).
 	kindTopics           = 4
 	kindMember           = 5
 	kindAssignment       = 6
@@ -43,7 +42,7 @@ type Key struct {
 	ID    string // member id or expression; "" if a group has only one record of the kind
 }
 
-// Owns reports whether ReadKey can decode keys with the given version.
+// Owns reports whether ReadKey can decode keys of the given version.
 func Owns(keyVersion int16) bool {
 	return keyVersion >= kindGroup && keyVersion <= kindCurrent || keyVersion == kindExpression
 }
@@ -89,8 +88,8 @@ func (v groupValue) append() []byte {
 	return kbin.AppendInt64(value, v.hash)
 }
 
-// Profile is the value of a record of kindMember. It contains the description that a member sends
-// of itself in its heartbeats.
+// Profile is the value of a record of kindMember: what a member states about itself in its
+// heartbeats.
 type Profile struct {
 	Instance, Rack       string // instance id and rack; "" if there is none
 	ClientID, ClientHost string
@@ -139,15 +138,15 @@ func appendTarget(a assignor.Assignment) []byte {
 	return kbin.AppendUvarint(value, 0)
 }
 
-// Current is the value of a record of kindCurrent. It is a member's reconciliation state. Previous
-// is the member's previous epoch.
+// Current is the value of a record of kindCurrent: a member's reconciliation state. Previous is the
+// member's previous epoch.
 type Current struct {
 	Epoch, Previous    int32
 	Phase              Phase
 	Assigned, Revoking Owned // assigned partitions, and partitions that the member must revoke
 }
 
-// Owned maps each partition to the assignment epoch in which the member got the partition.
+// Owned maps each partition to the assignment epoch in which the member got it.
 type Owned map[assignor.TopicID]map[int32]int32
 
 func (c *Current) append() []byte {
@@ -174,8 +173,7 @@ func (o Owned) append(value []byte) []byte {
 	return value
 }
 
-// Resolved is the value of a record of kindExpression. It contains the topics that an expression
-// matched.
+// Resolved is the value of a record of kindExpression: the topics that an expression matched.
 type Resolved struct {
 	Topics     []string // topic names, sorted
 	Version    int64    // version of the metadata image; Heartwood stores 0

@@ -13,8 +13,8 @@ import (
 
 var topicA, topicB = assignor.TopicID{0xa}, assignor.TopicID{0xb}
 
-// examples returns a value of each kind. A test in test/compat checks that Kafka's dump-log decodes
-// these values to the same contents.
+// examples returns a value of each kind. A test in test/compat checks that Kafka's dump-log shows
+// the same contents for these values.
 func examples() map[int16][]byte {
 	profile := Profile{
 		Instance: "i", Rack: "r", ClientID: "c", ClientHost: "/h", Topics: []string{"a", "b"},
@@ -60,7 +60,7 @@ func roundTrip(kind int16, value []byte) ([]byte, error) {
 	}
 }
 
-// TestRecordFormat compares the encoded records with the bytes in docs/format/consumer-groups.md.
+// TestRecordFormat checks that records are encoded to the bytes in docs/format/consumer-groups.md.
 func TestRecordFormat(t *testing.T) {
 	want := map[int16]string{
 		kindGroup: "0000" + "00000005" + "010008" + "fffffffffffffffe",
@@ -111,9 +111,9 @@ func TestRecordFormat(t *testing.T) {
 	}
 }
 
-// TestRecordsOfOtherKafkaVersions checks that two records of other Kafka versions are decoded: one
-// without epochs of partitions, as versions before 4.3 write it, and one with a tag that Heartwood
-// does not know.
+// TestRecordsOfOtherKafkaVersions checks that two kinds of records of other Kafka versions can be
+// decoded: a record without epochs of partitions, as versions before 4.3 write it, and a record
+// with a tag that Heartwood does not know.
 func TestRecordsOfOtherKafkaVersions(t *testing.T) {
 	bare := "0000" + "00000003" + "00000002" + "00" + "02" + "0a000000000000000000000000000000" +
 		"02" + "00000005" + "00" + "01" + "00"
@@ -136,7 +136,7 @@ func TestRecordsOfOtherKafkaVersions(t *testing.T) {
 }
 
 // FuzzRecords checks that decoding arbitrary bytes returns a value or an error, and that encoding a
-// decoded value always gives the same bytes.
+// decoded value always yields the same bytes.
 func FuzzRecords(f *testing.F) {
 	for kind, value := range examples() {
 		f.Add(kind, value)

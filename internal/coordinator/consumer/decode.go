@@ -16,8 +16,8 @@ type reader struct {
 	kbin.Reader
 }
 
-// read decodes the value of a record. It reads the version, which must be valueVersion, and then
-// calls fields. It fails if fields leaves bytes unread.
+// read decodes a record's value. It reads the version, which must be valueVersion, and then calls
+// fields. It fails if fields leaves bytes unread.
 func read(value []byte, fields func(r *reader)) error {
 	r := reader{kbin.Reader{Src: value}}
 	if version := r.Int16(); r.Ok() && version != valueVersion {
@@ -33,8 +33,8 @@ func read(value []byte, fields func(r *reader)) error {
 	return nil
 }
 
-// tags reads the tagged fields of a struct. It passes the content of tag 0 to the function zero,
-// which must read the whole content. It skips other tags.
+// tags reads the tagged fields of a struct. It calls zero with the content of tag 0, which zero
+// must read completely. It skips other tags.
 func (r *reader) tags(zero func(r *reader)) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		tag := r.Uvarint()
@@ -44,7 +44,7 @@ func (r *reader) tags(zero func(r *reader)) {
 		}
 		inner := reader{kbin.Reader{Src: content}}
 		if zero(&inner); !inner.Ok() || len(inner.Src) > 0 {
-			r.Span(-1) // makes r.Complete return an error
+			r.Span(-1) // r.Complete then returns an error
 		}
 	}
 }
@@ -80,8 +80,8 @@ func readGroup(value []byte) (v groupValue, err error) {
 	return v, err
 }
 
-// readProfile decodes a member's record. It skips tag 0, in which Kafka stores the data of members
-// that still use the classic protocol. Such members must join again.
+// readProfile decodes a member's record. It skips tag 0, which Kafka uses for members that still
+// use the classic protocol. Such members must join again.
 func readProfile(value []byte) (p Profile, err error) {
 	err = read(value, func(r *reader) {
 		p.Instance, p.Rack = r.text(), r.text()
@@ -135,7 +135,7 @@ func readCurrent(value []byte) (c Current, err error) {
 }
 
 // owned decodes partitions and the epochs in which the member got them. Kafka before 4.3 stores no
-// such epochs; owned then uses the member's epoch.
+// such epochs; then the member's epoch is used.
 func (r *reader) owned(epoch int32) Owned {
 	owned := Owned{}
 	for n := r.CompactArrayLen(); n > 0 && r.Ok(); n-- {

@@ -75,7 +75,7 @@ type Partition struct {
 }
 
 // CheckCommit returns an error if a member's commit is too late: the member no longer owns the
-// partition, or the commit's epoch is before the epoch in which the member got the partition
+// partition, or the commit's epoch is older than the epoch in which the member got the partition
 // (KIP-1251). In its current epoch a member may commit offsets for any partition, as in Kafka.
 func (g *Group) CheckCommit(memberID string, epoch int32, partitions []Partition) error {
 	m := g.members[memberID]

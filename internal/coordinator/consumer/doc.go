@@ -1,8 +1,9 @@
 // Package consumer implements one group of the consumer protocol (KIP-848): members send their
 // subscriptions, and the coordinator assigns the partitions. It is a deterministic state machine,
-// like package group, whose State contains one Group of this package for each such group. The time
-// and the cluster's topics are arguments. The results are records to store and answers. Only Replay
-// of stored records changes stored state.
+// like package group. A State of package group contains one Group of this package for each group
+// that uses the consumer protocol. The time and the cluster's topics are arguments. Each call
+// returns the records to store and the answer to send. Only Replay of stored records changes stored
+// state.
 //
 // A heartbeat of a member performs up to four steps:
 //

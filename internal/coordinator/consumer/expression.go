@@ -8,11 +8,11 @@ import (
 )
 
 // expressionBytesMax limits the length of an expression, because the time for matching is
-// proportional to this length (and to the total length of all topic names).
+// proportional to this length and to the total length of all topic names.
 const expressionBytesMax = 1024
 
 // programMax limits the number of instructions in a compiled expression. Package regexp itself
-// allows 128 MiB of instructions, which is too much memory for one request.
+// allows 128 MiB of instructions, which is too much memory for a single request.
 const programMax = 10_000
 
 // programSize estimates the number of instructions in a compiled expression.
@@ -22,7 +22,8 @@ func programSize(re *syntax.Regexp) int {
 		size += programSize(sub)
 	}
 	if re.Op == syntax.OpRepeat {
-		// This does not overflow, because the parser limits the product of nested repetitions to 1,000.
+		// This does not overflow, because the parser limits the product of nested repetition counts to
+		// 1,000.
 		size *= max(1, re.Min, re.Max)
 	}
 	return size
@@ -37,8 +38,8 @@ func (g *Group) compile(expression string) error {
 	if len(expression) > expressionBytesMax {
 		return fmt.Errorf("%w: longer than %d bytes", ErrInvalidExpression, expressionBytesMax)
 	}
-	// Parse the expression as the client sent it. Inside the parentheses that are added below, "a)(b"
-	// would be valid.
+	// Parse the expression as the client sent it. Inside the parentheses added below, "a)(b" would be
+	// valid.
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidExpression, err)
@@ -55,7 +56,7 @@ func (g *Group) compile(expression string) error {
 }
 
 // resolveExpressions computes which topics each member's expression matches, if the expression is
-// new or the topics have changed. It drops expressions that no member uses.
+// new or the topics have changed. It removes expressions that no member uses.
 func (t *transition) resolveExpressions() {
 	g, used := t.g, map[string]bool{}
 	t.eachMember(func(m *Member) {
@@ -71,8 +72,8 @@ func (t *transition) resolveExpressions() {
 	for expression := range used {
 		has, known := g.resolved[expression]
 		if known && g.currentFor == t.topics || g.compile(expression) != nil {
-			// Nothing has changed, or the expression does not compile: another version of Heartwood has
-			// stored it.
+			// Either nothing has changed, or the expression does not compile, because another version of
+			// Heartwood has stored it.
 			continue
 		}
 		if found := t.match(g.patterns[expression]); !known || !slices.Equal(found, has.Topics) {

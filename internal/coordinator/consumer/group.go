@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// These are errors of requests. Package handler maps each of them to a Kafka error code.
+// These are errors of requests. Package handler converts each of them to a Kafka error code.
 var (
 	ErrInvalid             = errors.New("invalid heartbeat")
 	ErrUnknownMember       = errors.New("unknown member id")
@@ -27,7 +27,8 @@ var (
 const (
 	EpochJoin  int32 = 0
 	EpochLeave int32 = -1
-	// EpochLeaveStatic means that a static member leaves, and will return with its instance id.
+	// EpochLeaveStatic means that a static member leaves temporarily, and will return with its
+	// instance id.
 	EpochLeaveStatic int32 = -2
 )
 
@@ -41,7 +42,7 @@ type Config struct {
 	RecordBytesMax int // maximum size of each record
 }
 
-// Phase is a member's progress towards its target. Records contain the numbers.
+// Phase is a member's progress towards its target. Its numbers are stored in records.
 type Phase int8
 
 // These are the phases of a member.
@@ -58,14 +59,14 @@ type Topic struct {
 	Partitions int
 }
 
-// Topics is an immutable snapshot of the cluster's topics. A Group detects a new snapshot by
-// comparing the addresses of Topics.
+// Topics is an immutable snapshot of the cluster's topics. A Group compares the addresses of Topics
+// to detect a new snapshot.
 type Topics struct {
 	ByName func(name string) (Topic, bool)
 	All    iter.Seq[Topic]
 }
 
-// Member is a member of a group. Profile and Current are stored in one record each.
+// Member is a member of a group. Profile and Current are each stored in one record.
 type Member struct {
 	ID string
 	Profile
@@ -75,7 +76,7 @@ type Member struct {
 	revokeBy time.Time // time at which Revoking must be empty; zero if it is already empty
 }
 
-// Group is the state of a group. Only Replay changes the stored fields.
+// Group is the state of a group. Only Replay changes the fields that are stored.
 type Group struct {
 	ID string
 
@@ -101,7 +102,7 @@ type Group struct {
 }
 
 // New returns an empty group. loading must be true if the log's records will be passed to Replay;
-// the caller must then call Loaded after the last record.
+// then the caller must call Loaded after the last record.
 func New(id string, loading bool) *Group {
 	return &Group{
 		ID: id, members: map[string]*Member{}, targets: map[string]assignor.Assignment{},
@@ -114,15 +115,16 @@ func New(id string, loading bool) *Group {
 // Members returns the number of members.
 func (g *Group) Members() int { return len(g.members) }
 
-// Unused reports whether neither a group record nor a member's record is stored.
+// Unused reports whether the log contains neither a group record nor a member's record.
 func (g *Group) Unused() bool { return !g.stored && len(g.members) == 0 }
 
-// Loaded must be called after all records of the log were replayed. It starts a session for every
-// member.
+// Loaded must be called after all records of the log have been replayed. It starts a session for
+// every member.
 func (g *Group) Loaded(now time.Time, session time.Duration) {
 	g.loading = false
 	// Two members may have the same instance id: a member that has left temporarily, and its
-	// successor. Process the successor last, so that it becomes the owner of their partitions.
+	// successor. Process the successor last, so that it becomes the owner of the partitions that both
+	// list.
 	for _, away := range []bool{true, false} {
 		for _, m := range g.members {
 			if away == (m.Epoch == EpochLeaveStatic) {

@@ -69,21 +69,21 @@ func (h *Heartbeat) Check() error {
 	return nil
 }
 
-// isFull reports whether the heartbeat sets all fields. A member sends such a heartbeat after it
-// has lost an answer.
+// isFull reports whether the heartbeat sets all fields. A member sends such a heartbeat if it has
+// missed an answer.
 func (h *Heartbeat) isFull() bool {
 	return h.Rebalance >= 0 && (h.Topics != nil || h.Expression != nil) && h.Owned != nil
 }
 
 // transition computes the changes that one heartbeat makes to a group. The fields from member on
-// describe the new state, which the method records stores.
+// describe the new state, which records stores.
 type transition struct {
 	g        *Group
 	h        *Heartbeat
 	topics   *Topics
 	now      time.Time
 	interval time.Duration // value of Config.Assignment
-	member   Member        // sender of the heartbeat, in its new state
+	member   Member        // sender of the heartbeat, in its state after the heartbeat
 	isNew    bool          // true if the member is not in g and replaces no static member of g
 	replaces string        // id of the static member that the sender replaces; "" if there is none
 
@@ -195,23 +195,23 @@ func (t *transition) findMember(membersMax int) error {
 	return t.checkEpoch()
 }
 
-// returnStatic resets the epoch and the phase of a static member that had left temporarily. The
-// member keeps its assigned partitions.
+// returnStatic resets the epoch and the phase of a static member that returns after it has left
+// temporarily. The member keeps its assigned partitions.
 func (t *transition) returnStatic() {
 	t.member.Epoch, t.member.Previous, t.member.Phase, t.member.Revoking = EpochJoin, EpochJoin,
 		Stable, nil
 }
 
 // checkEpoch returns an error if the heartbeat's epoch differs from the stored member's epoch.
-// There are two exceptions. A member that sends its previous epoch may have missed an answer;
-// checkEpoch accepts it if it owns only partitions that are assigned to it. checkEpoch always
-// accepts a member that joins again (EpochJoin), because such a member owns no partitions.
+// There are two exceptions. A member that sends its previous epoch may have missed an answer; it is
+// accepted if it owns only partitions that are assigned to it. A member that joins again
+// (EpochJoin) is always accepted, because it owns no partitions.
 func (t *transition) checkEpoch() error {
 	m := &t.member
 	switch {
 	case t.h.Epoch == EpochJoin:
 		return nil
-	// Only a newer version stores other phases.
+	// Other phases are stored only by a newer version.
 	case m.Phase != Stable && m.Phase != Unrevoked && m.Phase != Unreleased:
 		return ErrFencedEpoch
 	case t.h.Epoch == m.Epoch:
@@ -230,7 +230,7 @@ func (t *transition) checkEpoch() error {
 }
 
 // unchanged reports whether neither the heartbeat nor the topics change the group epoch. This is
-// the usual case, and unchanged detects it without a loop over the other members.
+// the usual case; unchanged detects it without iterating over the other members.
 func (t *transition) unchanged(before *Member) bool {
 	return !t.isNew && t.replaces == "" && t.g.stored && t.g.currentFor == t.topics &&
 		t.g.targets[t.member.ID] != nil &&
@@ -270,8 +270,8 @@ func (p *Profile) equal(o *Profile) bool {
 		slices.Equal(p.Topics, o.Topics)
 }
 
-// eachMember calls f for each member of the group in its new state: with t.member, and without a
-// member that t.member replaces.
+// eachMember calls f for each member of the group after the heartbeat: with t.member in its new
+// state, and without a member that t.member replaces.
 func (t *transition) eachMember(f func(m *Member)) {
 	for id, m := range t.g.members {
 		if id != t.member.ID && id != t.replaces {
@@ -281,8 +281,8 @@ func (t *transition) eachMember(f func(m *Member)) {
 	f(&t.member)
 }
 
-// records returns the records that store the transition, in the order that the package comment
-// (doc.go) requires.
+// records returns the records that store the transition, in the order required by the package
+// comment (doc.go).
 func (t *transition) records(before *Member) (records []Record) {
 	g, id := t.g, t.member.ID
 	store := func(kind int16, member string, value []byte) {

@@ -76,7 +76,7 @@ func (w *world) heartbeat(c *client) {
 	}
 }
 
-// stop makes a client leave or crash, and replaces it by a new client with the same instance id.
+// stop makes a client leave or crash, and replaces it with a new client with the same instance id.
 func (w *world) stop(index int, c *client) {
 	if c.epoch > 0 && w.random.IntN(2) == 0 {
 		c.owned, c.granted = assignor.Assignment{}, nil
@@ -190,8 +190,8 @@ func (c *client) matches(topic string) bool {
 	return c.expression != "" && regexp.MustCompile("^("+c.expression+")$").MatchString(topic)
 }
 
-// TestRandomHistories lets consumers, the network, topics and the coordinator act and fail in
-// random order. Two members must never consume the same partition, and targets must not be computed
+// TestRandomHistories checks that, while consumers, the network, topics and the coordinator act and
+// fail in random order, two members never consume the same partition, and targets are not computed
 // more often than the interval allows. After the last fault, every subscribed partition must be
 // consumed.
 func TestRandomHistories(t *testing.T) {

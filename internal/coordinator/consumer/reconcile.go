@@ -4,7 +4,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/assignor"
 )
 
-// reconcile returns the state of member m after its next step towards its target.
+// reconcile returns the state of a member after its next step towards its target.
 func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch int32,
 	t *transition) Current {
 	switch {
@@ -53,8 +53,8 @@ func (g *Group) reconcile(m *Member, target assignor.Assignment, assignmentEpoch
 	return next
 }
 
-// mayOwn reports whether the member may still own one of the given partitions: the heartbeat lists
-// one of them, or does not list owned partitions at all.
+// mayOwn reports whether the member may still own one of the given partitions, because the
+// heartbeat lists one of them or does not list owned partitions at all.
 func (h *Heartbeat) mayOwn(owned Owned) bool {
 	if len(owned) == 0 {
 		return false

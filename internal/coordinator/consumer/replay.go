@@ -4,7 +4,7 @@ import "time"
 
 // Replay applies a stored record of the group. A nil value is a tombstone. Records must be replayed
 // in log order. In a compacted log, records with different keys can be in any order, so the replay
-// of a record does not depend on other records.
+// of a record does not depend on records with other keys.
 func (g *Group) Replay(now time.Time, session time.Duration, k Key, value []byte) (err error) {
 	switch k.Kind {
 	case kindGroup:
@@ -93,7 +93,7 @@ func (g *Group) replayCurrent(now time.Time, id string, value []byte) error {
 		return err
 	}
 	if m == nil {
-		// The member can be missing only during loading; Loaded starts its session.
+		// The member can be missing only during loading. Loaded starts its session.
 		m = g.memberOrNew(now, 0, id)
 	}
 	g.removeOwner(m)

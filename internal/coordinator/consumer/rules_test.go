@@ -48,9 +48,9 @@ func (w *world) t0(partitions ...int32) assignor.Assignment {
 	return assignor.Assignment{w.topics["t0"].ID: partitions}
 }
 
-// TestPartitionsAreRevokedBeforeTheyAreAssigned is the first example in KIP-848. Member a owns all
-// four partitions, and b joins. Member b gets two partitions only after a has reported that it has
-// revoked them.
+// TestPartitionsAreRevokedBeforeTheyAreAssigned runs the first example in KIP-848. Member a owns
+// all four partitions, and b joins. Member b must get two partitions only after a has reported that
+// it has revoked them.
 func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	w := newFaultlessWorld(t)
 	all := w.t0(0, 1, 2, 3)
@@ -67,7 +67,7 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 		t.Errorf("join of b: %+v", b)
 	}
 	half := w.t0(0, 1)
-	// Member a still owns all partitions: it must revoke two, and b waits.
+	// Member a still owns all partitions. It must revoke two, and b waits.
 	for _, owned := range []assignor.Assignment{nil, all} {
 		a := w.mustHandle(heartbeat("a", 1, owned))
 		if a.Epoch != 1 || w.group.State() != "Reconciling" || owned == nil &&
@@ -97,11 +97,11 @@ func TestPartitionsAreRevokedBeforeTheyAreAssigned(t *testing.T) {
 	}
 }
 
-// TestJoinsWithinTheIntervalCauseOneAssignment checks three members that join within the interval
-// (KIP-1263). The first one gets all partitions. The others join in the epoch of that assignment,
-// without partitions, and neither their joins nor their heartbeats increment the group epoch
-// further. The first heartbeat after the interval must compute one assignment for all members, even
-// after a failover.
+// TestJoinsWithinTheIntervalCauseOneAssignment checks that three members that join within the
+// interval cause only one further assignment (KIP-1263). The first member gets all partitions. The
+// others join in the epoch of that assignment, without partitions, and neither their joins nor
+// their heartbeats increment the group epoch further. The first heartbeat after the interval must
+// compute one assignment for all members, even after a failover.
 func TestJoinsWithinTheIntervalCauseOneAssignment(t *testing.T) {
 	w := newFaultlessWorld(t)
 	w.interval = 2 * time.Second
@@ -136,8 +136,8 @@ func TestJoinsWithinTheIntervalCauseOneAssignment(t *testing.T) {
 	}
 }
 
-// TestClockSetBackDoesNotDelayAssignments checks that assignments are not delayed by a clock that
-// is set back, or that differs between two coordinators.
+// TestClockSetBackDoesNotDelayAssignments checks that assignments are not delayed if a clock is set
+// back, or if the clocks of two coordinators differ.
 func TestClockSetBackDoesNotDelayAssignments(t *testing.T) {
 	w := newFaultlessWorld(t)
 	w.interval = time.Second
@@ -148,9 +148,9 @@ func TestClockSetBackDoesNotDelayAssignments(t *testing.T) {
 	}
 }
 
-// TestMemberThatDoesNotRevokeIsRemoved checks a member a that must revoke partitions for b, and
-// sends heartbeats but does not revoke. After its rebalance timeout it must be removed, and b gets
-// all partitions.
+// TestMemberThatDoesNotRevokeIsRemoved checks that a member that sends heartbeats, but does not
+// revoke the partitions that b must get, is removed after its rebalance timeout, and that b then
+// gets all partitions.
 func TestMemberThatDoesNotRevokeIsRemoved(t *testing.T) {
 	w := newFaultlessWorld(t)
 	w.mustHandle(join("a"))
@@ -177,7 +177,7 @@ func TestEpochFencing(t *testing.T) {
 	w.mustHandle(join("a"))
 	w.mustHandle(join("b"))
 	w.mustHandle(heartbeat("a", 1, nil))
-	// Member a is in epoch 2 now. Assume that it has lost this answer.
+	// Member a is now in epoch 2. Assume that it has missed this answer.
 	w.mustHandle(heartbeat("a", 1, w.t0(0, 1)))
 	for name, c := range map[string]struct {
 		h    *Heartbeat
@@ -330,7 +330,7 @@ func TestGroupLimits(t *testing.T) {
 }
 
 // TestCommitsOfEarlierEpochs checks that a member can commit with an earlier assignment epoch if it
-// has owned the partition since that epoch (KIP-1251).
+// has owned the partition since then (KIP-1251).
 func TestCommitsOfEarlierEpochs(t *testing.T) {
 	w := newFaultlessWorld(t)
 	id := w.topics["t0"].ID

@@ -11,8 +11,8 @@ import (
 )
 
 // updateEpoch increments the group epoch if a member has joined, or if subscriptions or subscribed
-// topics have changed. While new targets are due anyway, it does not increment the epoch for a
-// member without a target or a change of the subscribed topics.
+// topics have changed. If new targets are due anyway, a member without a target or a change of the
+// subscribed topics does not increment the epoch.
 func (t *transition) updateEpoch(before *Member) {
 	due := t.epoch > t.assignmentEpoch
 	changed := t.isNew || !t.g.stored || len(t.resolved) > 0 || t.replaces == "" &&
@@ -51,8 +51,8 @@ func (t *transition) hashTopics() int64 {
 	return int64(binary.BigEndian.Uint64(sum.Sum(nil)))
 }
 
-// updateTargets computes the targets of all members if the group epoch is above the current
-// targets' epoch, unless the current targets are too recent.
+// updateTargets computes the targets of all members if the group epoch is higher than the epoch of
+// the current targets, unless the current targets are too recent.
 func (t *transition) updateTargets() {
 	if t.epoch <= t.assignmentEpoch || t.tooEarly() {
 		if t.replaces != "" {
@@ -85,19 +85,19 @@ func (t *transition) updateTargets() {
 }
 
 // tooEarly reports whether the targets were computed less than t.interval ago. A later heartbeat
-// then computes the next targets. So many changes of the group within the interval, such as the
-// joins of all members after a start, cause only one computation and one rebalance.
+// then computes the next targets. So if the group changes many times within the interval, for
+// example because all members join after a start, there is only one computation and one rebalance.
 func (t *transition) tooEarly() bool {
 	if t.g.assignmentEpoch == 0 || t.g.assignedMs == 0 {
 		return false
 	}
-	// If the age is negative, the clock was set back or differs between two brokers.
+	// A negative age means that the clock was set back, or that the clocks of two brokers differ.
 	age := t.now.Sub(time.UnixMilli(t.g.assignedMs))
 	return age >= 0 && age < t.interval
 }
 
-// target returns the new target of t.member. The target is nil if the member joined after the
-// targets were computed; the member then waits for the next ones.
+// target returns the new target of t.member. It is nil if the member joined after the targets were
+// computed; the member then waits for the next targets.
 func (t *transition) target() assignor.Assignment {
 	if target, changed := t.targets[t.member.ID]; changed {
 		return target

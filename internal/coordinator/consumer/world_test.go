@@ -28,9 +28,9 @@ type world struct {
 	interval  time.Duration // value of Config.Assignment
 }
 
-// client is a consumer of KIP-848. It has at most one heartbeat in flight. If that heartbeat lists
-// the owned partitions, the coordinator relies on the list. Therefore the client does not start to
-// consume further partitions until the answer arrives, not even partitions from an earlier answer.
+// client is a KIP-848 consumer. It has at most one heartbeat in flight. If that heartbeat lists the
+// owned partitions, the coordinator relies on the list. Therefore the client does not start to
+// consume further partitions before the answer arrives, not even partitions from an earlier answer.
 type client struct {
 	id, instance string
 	topics       []string
@@ -75,7 +75,7 @@ func (w *world) takeSnapshot() {
 	}
 }
 
-// failover replaces the Group by a new one, which it loads from the log.
+// failover replaces the Group with a new one that it loads from the log.
 func (w *world) failover() {
 	w.group = New("g", true)
 	for _, r := range w.log {
@@ -95,8 +95,8 @@ func (w *world) replay(r Record) {
 	}
 }
 
-// compact compacts the first part of the log, up to a random offset. Like the cleaner, it keeps
-// each key's last record, and some tombstones.
+// compact compacts the log up to a random offset. Like the cleaner, it keeps each key's last
+// record, and some tombstones.
 func (w *world) compact() {
 	upTo, last := w.random.IntN(len(w.log)+1), map[string]int{}
 	for i, r := range w.log[:upTo] {
@@ -114,7 +114,7 @@ func (w *world) compact() {
 var errCrashed = errors.New("the coordinator crashed, or could not store")
 
 // store appends records and replays them. Unless the world is faultless, it sometimes stores only
-// the first records and fails over, or stores no record.
+// the first few records and fails over, or stores no record.
 func (w *world) store(records []Record) error {
 	if len(records) > 0 && !w.faultless && w.random.IntN(30) == 0 {
 		w.log = append(w.log, records[:w.random.IntN(len(records)+1)]...)
@@ -152,8 +152,8 @@ func (w *world) send(c *client) {
 	c.sent, c.timedOut, c.sendFull = h, false, false
 }
 
-// deliver delivers the heartbeat in flight to the coordinator, and delivers the answer to the
-// client unless the answer is lost.
+// deliver delivers the heartbeat in flight to the coordinator, and its answer to the client unless
+// the answer is lost.
 func (w *world) deliver(c *client) {
 	h := c.sent
 	c.sent = nil
@@ -215,16 +215,16 @@ func (w *world) checkInterval(records []Record) {
 	}
 }
 
-// resetMembership removes the client from the group in the client's own view: it stops consuming
-// all partitions and will join again.
+// resetMembership makes the client assume that it is no longer a member: it stops consuming all
+// partitions and will join again.
 func (c *client) resetMembership() {
 	c.epoch, c.owned, c.granted, c.reported, c.sendFull = EpochJoin, assignor.Assignment{}, nil,
 		false,
 		false
 }
 
-// applyAssignment applies the last answer's assignment. The first call only stops consuming
-// partitions that are not in the assignment. The next call starts to consume the new partitions.
+// applyAssignment applies the assignment in the last answer. The first call only stops consuming
+// partitions that are not in the assignment. The next call starts consuming the new partitions.
 func (w *world) applyAssignment(c *client) {
 	kept := assignor.Assignment{}
 	for topic, partitions := range c.owned {

@@ -43,9 +43,9 @@ func (s *State) ConsumerHeartbeat(now time.Time, h *consumer.Heartbeat,
 	return s.consumerHeartbeat(now, g, g.consumer, h, topics)
 }
 
-// consumerHeartbeat handles a heartbeat for the consumer state c. c is group g's consumer state, or
-// an empty state if g is nil or a classic group without members. In the second case, the replay of
-// the resulting records creates g.consumer.
+// consumerHeartbeat handles a heartbeat for the consumer state c of group g. If g is nil, or a
+// classic group without members, c is an empty state, and the replay of the resulting records
+// creates g.consumer.
 func (s *State) consumerHeartbeat(
 	now time.Time, g *group, c *consumer.Group, h *consumer.Heartbeat, topics *consumer.Topics,
 ) (consumer.Answer, Output, error) {
@@ -137,7 +137,7 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 	}
 	if s.loading {
 		// In a compacted log, a group's records can be in any order. loadedConsumer evaluates them after
-		// all records were replayed.
+		// all records have been replayed.
 		return nil
 	}
 	s.updateFromConsumer(g)
@@ -151,13 +151,14 @@ func (s *State) replayConsumer(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// updateFromConsumer sets the group's phase and protocol type from its consumer state. If nothing
-// of the consumer state is stored, it removes this state.
+// updateFromConsumer sets the group's phase and protocol type from its consumer state. If the log
+// no longer contains records of the consumer state, updateFromConsumer removes this state.
 func (s *State) updateFromConsumer(g *group) {
 	switch {
 	case g.consumer.Unused():
 		g.consumer = nil
-		if len(g.members) == 0 { // if the group has classic members, their joins have set both fields
+		// if the group has classic members, their joins have already set both fields
+		if len(g.members) == 0 {
 			g.phase, g.protocolType = empty, ""
 		}
 		s.deleteIfUnused(g)
@@ -168,8 +169,8 @@ func (s *State) updateFromConsumer(g *group) {
 	}
 }
 
-// loadedConsumer completes the state of a consumer-protocol group after all records of the log were
-// replayed.
+// loadedConsumer completes the state of a consumer-protocol group after all records of the log have
+// been replayed.
 func (s *State) loadedConsumer(now time.Time, g *group) {
 	if !g.consumer.Unused() {
 		g.setMembers(nil)
@@ -181,7 +182,7 @@ func (s *State) loadedConsumer(now time.Time, g *group) {
 	s.updateFromConsumer(g)
 }
 
-// checkConsumerCommit does the work of checkCommit for a consumer-protocol group.
+// checkConsumerCommit is the part of checkCommit for consumer-protocol groups.
 func (g *group) checkConsumerCommit(c *Commit) error {
 	if c.Generation >= 0 && c.NoEpochs && g.consumer.Members() > 0 {
 		return ErrOldProtocol
@@ -193,8 +194,8 @@ func (g *group) checkConsumerCommit(c *Commit) error {
 	return g.consumer.CheckCommit(c.Member, c.Generation, partitions)
 }
 
-// Reader identifies the client that fetches offsets: a member and its epoch, or a client that is
-// not a member ("" and -1).
+// Reader identifies the client that fetches offsets: either a member with its epoch, or a client
+// that is not a member ("" and -1).
 type Reader struct {
 	Member string
 	Epoch  int32

@@ -37,7 +37,7 @@ func (p *fixture) applyLogged(out Output) {
 	p.apply(out)
 }
 
-// reload replaces the State by a new one, which it loads from p.log.
+// reload replaces the State with a new one that it loads from p.log.
 func (p *fixture) reload(config Config) {
 	p.t.Helper()
 	p.timers = map[TimerKey]time.Time{}
@@ -74,9 +74,9 @@ func (p *fixture) wantErr(what string, err, want error) {
 }
 
 // TestOnlyEmptyGroupsChangeTheirProtocol checks that a classic group with a member rejects a
-// consumer that joins. After the member has left, a consumer can join: the group must use the
-// consumer protocol and keep its offset, even after a reload. It must then reject classic members
-// until the consumer has left too.
+// joining consumer. After the member has left, a consumer can join: the group must use the consumer
+// protocol and keep its offset, even after a reload. It must then reject classic members until the
+// consumer has also left.
 func TestOnlyEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	p := newFixture(t, Config{InitialDelay: -1})
 	_, err := p.heartbeat("a", 1)
@@ -141,7 +141,7 @@ func TestOnlyEmptyGroupsChangeTheirProtocol(t *testing.T) {
 	}
 }
 
-// sync sends a Sync of the leader, which is the group's only member.
+// sync sends a Sync from the leader, which is the group's only member.
 func (p *fixture) sync(member string, generation int32) {
 	p.t.Helper()
 	p.token++
@@ -155,9 +155,9 @@ func (p *fixture) sync(member string, generation int32) {
 	}
 }
 
-// TestConsumerSessionExpires lets a member send heartbeats for a while. A reload starts its session
-// again. Without further heartbeats, the session timer must remove the member. Then the group's
-// offset must expire, and the group must be deleted with it.
+// TestConsumerSessionExpires checks that the session timer removes a member that stops sending
+// heartbeats, also after a reload, which starts its session again. Then the group's offset must
+// expire, and the group must be deleted with it.
 func TestConsumerSessionExpires(t *testing.T) {
 	config := Config{ConsumerSession: 20 * time.Second, Retention: time.Hour}
 	p := newFixture(t, config)
@@ -192,7 +192,7 @@ func TestConsumerSessionExpires(t *testing.T) {
 }
 
 // TestAssignmentIntervalOfOneGroup checks that, by default, a second member that joins immediately
-// after the first waits for the next assignment. A group with an interval of 0 must assign at once.
+// after the first waits for the next assignment. A group whose interval is 0 must assign at once.
 func TestAssignmentIntervalOfOneGroup(t *testing.T) {
 	for override, want := range map[time.Duration]int32{0: 1, 10 * time.Second: 1, -1: 2} {
 		p := newFixture(t, Config{Overrides: map[string]Override{
@@ -219,8 +219,7 @@ func TestAssignmentIntervalOfOneGroup(t *testing.T) {
 }
 
 // TestOverridesApplyToOneGroup checks that a group with its own settings uses them after each
-// member's next heartbeat, and after a reload of the log. Other groups must use the common
-// settings.
+// member's next heartbeat, and after a reload. Other groups must use the common settings.
 func TestOverridesApplyToOneGroup(t *testing.T) {
 	config := Config{Overrides: map[string]Override{
 		"other": {ConsumerSession: time.Second, ConsumerInterval: time.Millisecond}}}
@@ -290,9 +289,9 @@ func TestLeaveGroupRemovesConsumersByInstance(t *testing.T) {
 	}
 }
 
-// TestFailoverDuringProtocolChange checks a classic member that joins an empty consumer-protocol
-// group. The join stores several records, and the coordinator fails over after any number of them.
-// The group must then use one of the two protocols, and still have its offset.
+// TestFailoverDuringProtocolChange checks that an empty consumer-protocol group that a classic
+// member joins is consistent if the coordinator fails over after any of the records that the join
+// stores. The group must then use one of the two protocols, and still have its offset.
 func TestFailoverDuringProtocolChange(t *testing.T) {
 	config := Config{InitialDelay: -1, ConsumerAssignment: -1}
 	p := newFixture(t, config)

@@ -2,7 +2,7 @@
 // generations of the classic protocol, and committed offsets. It is a deterministic state machine
 // without goroutines, locks, clock, I/O or randomness. Ids and the time are arguments, and timers
 // are requested through Timers. Each call returns an Output with the records to store and the
-// answers to send. Packages coordinator and coordinator/runtime drive it.
+// answers to send. Packages coordinator and coordinator/runtime call it.
 //
 // State has two parts:
 //

@@ -2,7 +2,7 @@ package group
 
 import "time"
 
-// Join is a request to become a member of the group's next generation.
+// Join is a request to become a member of the group in its next generation.
 type Join struct {
 	To               Token
 	Group            string
@@ -14,7 +14,7 @@ type Join struct {
 	Rebalance        time.Duration
 	ProtocolType     string
 	Protocols        []Protocol
-	// RequireMemberID means that a new member is rejected once, with the member id with which it must
+	// RequireMemberID means that a new member is first rejected with the member id with which it must
 	// join again (KIP-394; JoinGroup 4).
 	RequireMemberID bool
 	// CanSkipAssignment is set if the client understands Joined.SkipAssignment (KIP-814; JoinGroup 9).
@@ -51,7 +51,7 @@ func (s *State) Join(now time.Time, j Join) Output {
 	return s.take()
 }
 
-// join does the work of Join. It returns an error if it rejects j at once.
+// join is like Join, but returns an error if it rejects j at once.
 func (s *State) join(now time.Time, j Join) error {
 	if j.Session < s.config.SessionMin || j.Session > s.config.SessionMax {
 		return ErrInvalidSession
@@ -93,8 +93,9 @@ func (s *State) join(now time.Time, j Join) error {
 	return s.rejoin(now, g, j)
 }
 
-// hasRoom reports whether the limits for members and for the size of the group's record allow the
-// join. An existing member may always join again, unless the record would become too large.
+// hasRoom reports whether the join is within the limits for the number of members and for the size
+// of the group's record. An existing member may always join again, unless the record would become
+// too large.
 func (s *State) hasRoom(g *group, j Join, m *member) bool {
 	existing := g.byID[j.Member]
 	if existing == nil && j.Instance != "" {
@@ -149,12 +150,12 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 		return ErrUnknownMember
 	case g.phase == completing && m.hasProtocols(j.Protocols),
 		g.phase == stable && m.hasProtocols(j.Protocols) && g.leader != m.id:
-		// The member has lost the answer to its previous join, or joins again without a new subscription.
-		// No rebalance is needed, so answer with the current generation again.
+		// The member has missed the answer to its previous join, or joins again without a new
+		// subscription. No rebalance is needed, so answer with the current generation again.
 		s.answer(Answer{To: j.To, Result: Result{Joined: g.joined(m)}})
 		return nil
 	}
-	// Fail the member's previous join, if it still waits.
+	// Fail the member's previous join, if it is still waiting.
 	s.answer(Answer{To: m.joining, Err: ErrRebalanceInProgress,
 		Result: Result{Joined: Joined{Generation: -1, Member: m.id}}})
 	g.sizeBytes -= m.sizeBytes()
@@ -164,8 +165,8 @@ func (s *State) rejoin(now time.Time, g *group, j Join) error {
 	return nil
 }
 
-// addAndRebalance adds a new member, and starts a rebalance unless one is in progress, in which the
-// member then takes part.
+// addAndRebalance adds a new member. It starts a rebalance, unless one is in progress in which the
+// member can take part.
 func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType string) {
 	if g.phase == preparing && g.previousPhase == empty {
 		g.joinedInDelay = true
@@ -178,7 +179,7 @@ func (s *State) addAndRebalance(now time.Time, g *group, m *member, protocolType
 	s.rebalanceOrComplete(now, g)
 }
 
-// replace replaces the static member old by m, which joins with the same group.instance.id and
+// replace replaces the static member old with m, which joins with the same group.instance.id and
 // without a member id: it is the same process after a restart. m takes over old's assignment. If
 // the selected protocol is unchanged, the group also keeps its generation (KIP-345).
 func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignment bool) {
@@ -194,7 +195,7 @@ func (s *State) replace(now time.Time, g *group, old, m *member, canSkipAssignme
 	m.assignment, m.isNew = old.assignment, false
 	g.remove(old)
 	g.add(m)
-	// Members are ordered by age, and m takes the position of old.
+	// Members are ordered by age. m takes the position of old.
 	copy(g.members[index+1:], g.members[index:len(g.members)-1])
 	g.members[index] = m
 	if leader == old.id {

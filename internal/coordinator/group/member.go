@@ -23,16 +23,16 @@ type member struct {
 	protocols            []Protocol // protocols that the member supports, the preferred one first
 	assignment           []byte     // assignment in the group's generation; set by Replay
 
-	// joining and syncing are the tokens of the Join and the Sync that wait for an answer; 0 if none
-	// waits.
+	// joining and syncing are the tokens of the Join and the Sync that are waiting for an answer; 0 if
+	// none is waiting.
 	joining, syncing Token
-	// isNew is set until the member's first join is answered. Until then the client does not know its
-	// member id and sends no heartbeats.
+	// isNew is set until the member's first join has been answered. Until then the client does not
+	// know its member id and sends no heartbeats.
 	isNew    bool
 	deadline time.Time // end of the member's session
 }
 
-// sizeBytes returns an approximate upper bound for the number of bytes that the member adds to the
+// sizeBytes returns an approximate upper bound on the number of bytes that the member adds to the
 // group's record.
 func (m *member) sizeBytes() int {
 	largest := 0
@@ -60,7 +60,7 @@ func (m *member) hasProtocols(protocols []Protocol) bool {
 	})
 }
 
-// phase is the state of a group in the diagram in the package comment (doc.go).
+// phase is a group's state in the diagram in the package comment (doc.go).
 type phase int8
 
 const (
@@ -76,7 +76,7 @@ func (p phase) String() string {
 }
 
 // group is the state of a group. The fields of the first block are stored, and only Replay changes
-// them. As an exception, completeJoin changes the generation, the protocol and the leader before
+// them, with one exception: completeJoin changes the generation, the protocol and the leader before
 // they are stored.
 type group struct {
 	id           string
@@ -97,14 +97,14 @@ type group struct {
 	members       []*member
 	byID          map[string]*member
 	instances     map[string]string // member ids by group.instance.id
-	// pendingIDs contains member ids that were sent to clients that have not joined with them yet, and
-	// the expiry of each.
+	// pendingIDs maps member ids that were sent to clients, but with which no client has joined yet,
+	// to their expiry.
 	pendingIDs map[string]time.Time
 	// unsynced contains the ids of members that have joined this generation but have not sent a Sync.
 	unsynced       map[string]bool
-	joinedInDelay  bool          // true if a member joined during the present initial delay
+	joinedInDelay  bool          // true if a member joined during the current initial delay
 	phaseEnd       time.Time     // time at which the phase times out; zero if it does not
-	delayRemaining time.Duration // sum of the extensions that the initial delay may still get
+	delayRemaining time.Duration // time by which the initial delay may still be extended
 	sizeBytes      int           // sum of member.sizeBytes over all members
 }
 
@@ -126,8 +126,8 @@ func (s *State) groupOrNew(id string) *group {
 	return s.newGroup(id)
 }
 
-// deleteIfUnused deletes a group that has no members, no offsets and no stored state. It keeps a
-// group with pending offsets, because these may become committed offsets (KAFKA-19163).
+// deleteIfUnused deletes a group that has no members, no offsets and no stored state. A group with
+// pending offsets is kept, because these may become committed offsets (KAFKA-19163).
 func (s *State) deleteIfUnused(g *group) {
 	if g.phase == empty && !g.stored && g.consumer == nil && len(g.offsets) == 0 &&
 		len(g.pending) == 0 && len(g.members) == 0 && len(g.pendingIDs) == 0 && !s.loading {
@@ -205,8 +205,8 @@ func (g *group) allJoined() bool {
 		g.joining() == len(g.members)
 }
 
-// supports reports whether a member with the given protocols would have a protocol in common with
-// all members of the group, except the member except, which may be nil.
+// supports reports whether a member with the given protocols has a protocol in common with all
+// members of the group other than except, which may be nil.
 func (g *group) supports(protocolType string, protocols []Protocol, except *member) bool {
 	if protocolType == "" || len(protocols) == 0 {
 		return false
@@ -228,9 +228,8 @@ func (g *group) supports(protocolType string, protocols []Protocol, except *memb
 	})
 }
 
-// selectProtocol returns the protocol that most members prefer among those that all members
-// support. If several protocols have the same number of votes, the oldest member's preference
-// decides.
+// selectProtocol returns the protocol that most members prefer among the protocols that all members
+// support. In the case of a tie, the oldest member's preference decides.
 func (g *group) selectProtocol() string {
 	votes := map[string]int{}
 	for _, m := range g.members {

@@ -16,8 +16,8 @@ import (
 
 var modelRuns = flag.Int("group.runs", 150, "number of random runs")
 
-// world simulates a State's environment: clients, the clock, the log and failovers. It remembers
-// the answers that each client has received.
+// world simulates a State's environment: clients, the clock, the log and failovers. It stores the
+// answers that each client has received.
 type world struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -30,8 +30,8 @@ type world struct {
 	clients  []*client
 	nextID   int
 
-	// generations maps each generation to the protocol that members have received in answers since the
-	// last failover. All members of a generation must receive the same protocol.
+	// generations maps each generation to the protocol in its members' answers since the last
+	// failover. All members of a generation must receive the same protocol.
 	generations map[int32]string
 	epoch       int
 }
@@ -61,7 +61,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// failover replaces the State by a new one, which it loads from the log.
+// failover replaces the State with a new one that it loads from the log.
 func (w *world) failover() {
 	w.timers, w.generations = map[TimerKey]time.Time{}, map[int32]string{}
 	w.epoch++
@@ -85,7 +85,7 @@ func (w *world) failover() {
 	}
 }
 
-// apply carries out an output as the runtime does: it appends and replays the records, and delivers
+// apply processes an output as the runtime does: it appends and replays the records, and delivers
 // the answers.
 func (w *world) apply(out Output) {
 	answers := out.Answers
@@ -112,7 +112,7 @@ func assignment(epoch int, generation int32, member string) string {
 	return fmt.Sprint(epoch, "/", generation, "/", member)
 }
 
-// answered updates a client by an answer, and compares the answer with other clients' answers.
+// answered updates a client with an answer, and compares the answer with other clients' answers.
 func (w *world) answered(c *client, a Answer) {
 	switch {
 	case errors.Is(a.Err, ErrMemberIDRequired):
@@ -235,7 +235,7 @@ func (w *world) heartbeat(c *client) {
 	}
 }
 
-// commit commits an offset, and checks that the State accepts only commits of members of the
+// commit commits an offset, and checks that the State accepts only commits from members of the
 // current generation.
 func (w *world) commit(c *client) {
 	generation := c.generation
@@ -298,8 +298,8 @@ func (w *world) check() {
 		if c.assigned == "" || g == nil {
 			continue
 		}
-		// A client must have the assignment of its own member id in its generation. Only a static member
-		// may have the assignment of the member that it replaced.
+		// A client must have the assignment of its own member id in its generation. A static member may
+		// also have the assignment of the member that it replaced.
 		_, source, _ := strings.Cut(c.assigned, "/")
 		if want := fmt.Sprint(c.generation, "/", c.id); c.instance == "" && source != want {
 			w.t.Fatalf("%s has the assignment %s", want, c.assigned)
@@ -332,8 +332,8 @@ func (w *world) check() {
 	}
 }
 
-// TestRandomHistories lets clients act in random order, with crashes, failovers and timers that
-// fire too early. At the end all requests must have been answered.
+// TestRandomHistories checks that all requests are answered in the end, while clients act in random
+// order, with crashes, failovers and timers that fire too early.
 func TestRandomHistories(t *testing.T) {
 	for seed := range seed.Sequence(t, *modelRuns) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -8,13 +8,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Commit is a request to store offsets. The sender is a member, or a client that is not a member,
-// with generation -1.
+// Commit is a request to store offsets. The sender is a member, or a client that is not a member
+// and sends generation -1.
 type Commit struct {
 	Group, Member, Instance string
 	Generation              int32
-	// NoEpochs is set if the request's version has no member epochs (OffsetCommit below 9). Members of
-	// the consumer protocol must not send such a request.
+	// NoEpochs is set if the request's version does not support member epochs (OffsetCommit below 9).
+	// Members of the consumer protocol must not send such a request.
 	NoEpochs bool
 	Offsets  []CommitOffset
 }
@@ -74,8 +74,8 @@ func (s *State) checkCommit(now time.Time, g *group, c *Commit) error {
 	case g.generation != c.Generation:
 		return ErrIllegalGeneration
 	case g.phase == completing:
-		// Until the member's Sync is answered, it owns no partitions of this generation, and another
-		// member may still own them.
+		// Until the member's Sync has been answered, it owns no partitions of this generation, and
+		// another member may still own them.
 		return ErrRebalanceInProgress
 	}
 	s.beginSession(now, g, m, m.session)
@@ -114,9 +114,9 @@ type TopicPartition struct {
 	Partition int32
 }
 
-// DeleteOffsets deletes the committed offsets of partitions. It rejects partitions of topics to
-// which the group subscribes. It returns one error per partition, in the order of topicPartitions,
-// or a single error for the whole request.
+// DeleteOffsets deletes the committed offsets of partitions, except partitions of topics to which
+// the group subscribes. It returns one error per partition, in the order of topicPartitions, or a
+// single error for the whole request.
 func (s *State) DeleteOffsets(groupID string, topicPartitions []TopicPartition) (errs []error,
 	out Output,
 	err error) {
@@ -140,20 +140,21 @@ func (s *State) DeleteOffsets(groupID string, topicPartitions []TopicPartition) 
 	return errs, s.take(), nil
 }
 
-// consumerProtocol is the protocol type of consumers. It is the only type for which the format of
+// consumerProtocol is the protocol type of consumers, the only type for which the format of
 // Protocol.Metadata is known.
 const consumerProtocol = "consumer"
 
 // subscriptions is the set of topics to which a group's members subscribe.
 type subscriptions struct {
 	topics map[string]bool
-	all    bool // true if a member's metadata could not be decoded, so that all topics are assumed
+	// true if a member's metadata could not be decoded; all topics then count as subscribed
+	all bool
 }
 
 func (s subscriptions) has(topic string) bool { return s.all || s.topics[topic] }
 
-// subscriptions returns the topics to which the members subscribe. The set is empty for protocol
-// types other than consumer.
+// subscriptions returns the topics to which the members subscribe. For protocol types other than
+// consumer, it returns no topics.
 func (g *group) subscriptions() subscriptions {
 	read := subscriptions{topics: map[string]bool{}}
 	if g.protocolType != consumerProtocol {
@@ -191,8 +192,8 @@ func (s *State) Delete(groupID string) (Output, error) {
 	return s.take(), nil
 }
 
-// tombstoneAll stores tombstones for all records of a group, including its offsets. Because of the
-// tombstones of pending offsets, later markers of their transactions have no effect.
+// tombstoneAll stores tombstones for all records of a group, including its offsets. Pending offsets
+// also get tombstones, so that later markers of their transactions have no effect.
 func (s *State) tombstoneAll(g *group) {
 	for _, o := range s.AllCommitted(g.id) {
 		s.store(Record{Key: offsetKey(g.id, topicPartition{o.Topic, o.Partition})})
@@ -219,11 +220,12 @@ func (s *State) tombstoneGroup(g *group) {
 // neither members nor offsets. While a group has members, offsets of topics to which the members
 // subscribe do not expire (KIP-211).
 //
-// An offset with a pending successor does not expire, and neither does a group with pending offsets
-// (KAFKA-19163), because the tombstone would also delete the pending offsets.
+// A partition's offset does not expire while the partition has a pending offset, and neither does a
+// group with pending offsets (KAFKA-19163), because the tombstone would also delete the pending
+// offsets.
 //
-// Expire returns approximately at most limit records, because it checks the limit only between
-// groups. The result more reports whether Expire must be called again.
+// Expire may return somewhat more than limit records, because it checks the limit only between
+// groups. If more is true, Expire must be called again.
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	for _, g := range s.groups {
 		retained, ok := g.retainedTopics()
@@ -248,7 +250,7 @@ func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 }
 
 // retainedTopics returns the topics whose offsets in the group do not expire. ok is false if no
-// offset of the group may expire now, for example in a rebalance, when the subscriptions are
+// offset of the group may expire now, for example during a rebalance, when the subscriptions are
 // unknown.
 func (g *group) retainedTopics() (topics subscriptions, ok bool) {
 	switch {
@@ -266,8 +268,8 @@ func (s *State) deleteOffset(g *group, key topicPartition) {
 	s.expiredCount++
 }
 
-// expired reports whether the offset's retention has passed. The retention starts at the commit. If
-// the group became empty after the commit, it starts at that time.
+// expired reports whether the retention of an offset has elapsed. The retention starts at the
+// commit or, if the group became empty later, at that time.
 func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	if o.ExpireMs >= 0 {
 		return now.UnixMilli() >= o.ExpireMs
@@ -279,9 +281,9 @@ func (s *State) expired(now time.Time, g *group, o Offset) bool {
 	return !now.Before(since.Add(s.config.Retention))
 }
 
-// DeleteStaleOffsets deletes the offsets whose topic name and topic id are stale. The function
-// stale recognizes deleted topics, even if a topic with another id was created under the same name.
-// DeleteStaleOffsets calls stale once for each name and id.
+// DeleteStaleOffsets deletes the offsets whose topic name and topic id are stale. stale recognizes
+// deleted topics, even if a topic with another id was created with the same name. It is called once
+// for each name and id.
 func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) Output {
 	type identity struct {
 		topic string
@@ -300,7 +302,7 @@ func (s *State) DeleteStaleOffsets(stale func(topic string, id [16]byte) bool) O
 	for _, g := range s.groups {
 		for key, o := range g.offsets {
 			// Check the pending offsets too: the topic may have been created again, and the tombstone would
-			// also delete the new topic's pending offsets.
+			// also delete the pending offsets of the new topic.
 			if check(key, o) && allStale(key, g.pending[key], check) {
 				s.deleteOffset(g, key)
 			}

@@ -12,11 +12,11 @@ import (
 // offset is pending until its transaction's marker is replayed. If the transaction is committed,
 // the pending offset becomes a committed offset; if it is aborted, the pending offset is dropped.
 //
-// A pending offset becomes a committed offset only if its record has a higher offset in the log
-// than the record of the partition's committed offset. So the last record of a key decides,
-// whatever the order of the markers. A partition of __consumer_offsets is compacted, and keeps only
-// the last record of a key: a coordinator that loads the compacted log must have the same offsets
-// as one that has replayed all records (KAFKA-5247, KAFKA-14505).
+// A pending offset becomes a committed offset only if its record comes later in the log than the
+// record of the partition's committed offset. So the last record of a key decides, whatever the
+// order of the markers. A partition of __consumer_offsets is compacted and keeps only the last
+// record of a key. A coordinator that loads the compacted log must have the same offsets as one
+// that has replayed all records (KAFKA-5247, KAFKA-14505).
 
 // ErrUnstable is returned for a partition's offset if an open transaction has a pending offset for
 // the partition.
@@ -26,7 +26,7 @@ var ErrUnstable = errors.New("an open transaction has a pending offset for the p
 // empty.
 type pendingOffsets map[topicPartition]map[int64]Offset
 
-// replayPending applies a record of an offset that is part of a transaction.
+// replayPending applies the record of an offset that is part of a transaction.
 func (s *State) replayPending(g *group, key topicPartition, producer int64, o Offset) {
 	if g.pending == nil {
 		g.pending = pendingOffsets{}
@@ -95,8 +95,8 @@ func (s *State) CommitTransactional(now time.Time, c Commit) (errs []error, out 
 
 // checkTransactionalCommit rejects transactional commits of former members, as checkCommit does for
 // other commits (KIP-447). It accepts any commit without a member id, because producers before
-// KIP-447 send none. Unlike checkCommit, it accepts commits while the group completes a rebalance:
-// a commit in the new generation cannot come from a former member. g may be nil.
+// KIP-447 do not send one. Unlike checkCommit, it accepts commits while the group completes a
+// rebalance, because a commit in the new generation cannot come from a former member. g may be nil.
 func (g *group) checkTransactionalCommit(c *Commit) error {
 	anonymous := c.Generation < 0 && c.Member == "" && c.Instance == ""
 	switch {

@@ -22,7 +22,7 @@ type entry struct {
 	commit bool
 }
 
-// pendingWorld stores offsets of group "g" in and outside of transactions. It keeps the log.
+// pendingWorld stores offsets of group "g", within and outside transactions. It keeps the log.
 type pendingWorld struct {
 	t     *testing.T
 	now   time.Time
@@ -42,7 +42,7 @@ func newPendingWorld(t *testing.T) *pendingWorld {
 	return w
 }
 
-// load replaces the State by one that it loads from the log.
+// load replaces the State with one that it loads from the log.
 func (w *pendingWorld) load() {
 	w.t.Helper()
 	w.state = New(Config{Retention: time.Hour}, noPendingTimers{})
@@ -110,8 +110,8 @@ func (w *pendingWorld) mark(producer int64, commit bool) {
 	w.append(entry{Stored: state.Stored{ProducerID: producer}, marker: true, commit: commit})
 }
 
-// outcome returns whether an entry's transaction has been decided, and whether it was committed.
-// Records without a transaction count as committed.
+// outcome reports whether an entry's transaction has ended, and whether it was committed. Records
+// without a transaction count as committed.
 func (w *pendingWorld) outcome(i int) (decided, committed bool) {
 	producer := w.log[i].ProducerID
 	if producer == state.NoProducer {
@@ -166,9 +166,9 @@ func (w *pendingWorld) check(step string) {
 	}
 }
 
-// compact removes the entries that the cleaner removes. These are, below the first offset of the
-// first open transaction, records of aborted transactions and records that another record with the
-// same key supersedes.
+// compact removes the entries that the cleaner would remove: below the first offset of the first
+// open transaction, records of aborted transactions, and records superseded by another record with
+// the same key.
 func (w *pendingWorld) compact(random *rand.Rand) {
 	stable := len(w.log)
 	last := map[int32]int{}
@@ -193,9 +193,9 @@ func (w *pendingWorld) compact(random *rand.Rand) {
 	w.log = kept
 }
 
-// TestPendingOffsetsFollowTheModel compares the State with the log after random commits in and
-// outside of transactions, markers, deletions, expiries and failovers. The last record of a
-// partition that took effect determines its offset. A failover may load the compacted log.
+// TestPendingOffsetsFollowTheModel checks the State against the log after random commits within and
+// outside transactions, markers, deletions, expiries and failovers. A partition's offset is
+// determined by its last record that took effect. A failover may load the compacted log.
 func TestPendingOffsetsFollowTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -234,9 +234,10 @@ func TestPendingOffsetsFollowTheModel(t *testing.T) {
 	}
 }
 
-// TestPlainCommitWithinATransactionCounts stores a transaction's offset at 5, a commit without a
-// transaction at 7, and the marker at 9. The commit at 7 must decide, before and after a failover,
-// and after the log was cleaned.
+// TestPlainCommitWithinATransactionCounts checks that a commit without a transaction supersedes an
+// earlier record of a transaction whose marker comes later. The records are at 5 (transaction) and
+// 7, and the marker is at 9. The commit at 7 must decide, before and after a failover, and after
+// the log has been cleaned.
 func TestPlainCommitWithinATransactionCounts(t *testing.T) {
 	w := newPendingWorld(t)
 	w.end = 5
@@ -260,7 +261,8 @@ func TestPlainCommitWithinATransactionCounts(t *testing.T) {
 }
 
 // TestGroupWithPendingOffsetsDoesNotExpire checks that a group that has only pending offsets does
-// not expire (KAFKA-19163), and that the abort of the transaction removes the group (KAFKA-19164).
+// not expire (KAFKA-19163), and that the group is removed when the transaction is aborted
+// (KAFKA-19164).
 func TestGroupWithPendingOffsetsDoesNotExpire(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(1, 0, 50)
@@ -274,9 +276,9 @@ func TestGroupWithPendingOffsetsDoesNotExpire(t *testing.T) {
 	}
 }
 
-// TestTombstonesOfPendingOffsets checks that an offset with a pending successor does not expire,
-// because its tombstone would drop the pending offset. OffsetDelete must drop the pending offset,
-// even if nothing is committed yet.
+// TestTombstonesOfPendingOffsets checks that a partition's offset does not expire while the
+// partition has a pending offset, because the tombstone would drop the pending offset. OffsetDelete
+// must drop the pending offset, even if nothing is committed yet.
 func TestTombstonesOfPendingOffsets(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(state.NoProducer, 0, 40)
@@ -297,8 +299,8 @@ func TestTombstonesOfPendingOffsets(t *testing.T) {
 	}
 }
 
-// TestSecondCommitOfATransactionCounts checks that the later of two commits for a partition in one
-// transaction decides.
+// TestSecondCommitOfATransactionCounts checks that the later of two commits for the same partition
+// in one transaction decides.
 func TestSecondCommitOfATransactionCounts(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(state.NoProducer, 0, 40)
@@ -313,8 +315,8 @@ func TestSecondCommitOfATransactionCounts(t *testing.T) {
 	}
 }
 
-// TestAbortedOffsetsLeaveThePreviousOffset checks a transaction that only commits offsets and is
-// aborted. The group must keep its previous offset, even after a failover.
+// TestAbortedOffsetsLeaveThePreviousOffset checks that a group keeps its previous offset, even
+// after a failover, if a transaction that only commits offsets is aborted.
 func TestAbortedOffsetsLeaveThePreviousOffset(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(state.NoProducer, 0, 40)
@@ -329,8 +331,8 @@ func TestAbortedOffsetsLeaveThePreviousOffset(t *testing.T) {
 	}
 }
 
-// TestDeletedGroupDropsPendingOffsets checks that a transaction's marker after the deletion of the
-// group does not restore offsets, not even in a new group with the same id.
+// TestDeletedGroupDropsPendingOffsets checks that a transaction's marker does not restore offsets
+// if it follows the deletion of the group, not even in a new group with the same id.
 func TestDeletedGroupDropsPendingOffsets(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(1, 0, 50)
@@ -347,8 +349,8 @@ func TestDeletedGroupDropsPendingOffsets(t *testing.T) {
 	}
 }
 
-// TestPendingOffsetsOfDeletedTopics deletes a topic and its records while a transaction has a
-// pending offset for the topic.
+// TestPendingOffsetsOfDeletedTopics checks that a pending offset is dropped when its topic is
+// deleted with its records.
 func TestPendingOffsetsOfDeletedTopics(t *testing.T) {
 	w := newPendingWorld(t)
 	w.commit(1, 0, 50)
@@ -361,7 +363,7 @@ func TestPendingOffsetsOfDeletedTopics(t *testing.T) {
 }
 
 // TestTransactionalCommitOfClassicGroup checks that members of a group must commit with their
-// generation (KIP-447). Producers of older clients send none.
+// generation (KIP-447), and that producers of older clients may commit without one.
 func TestTransactionalCommitOfClassicGroup(t *testing.T) {
 	p := newFixture(t, Config{InitialDelay: -1})
 	commit := func(group, member, instance string, generation int32) error {
@@ -405,8 +407,8 @@ func TestTransactionalCommitOfClassicGroup(t *testing.T) {
 	}
 }
 
-// TestTransactionalCommitOfConsumerGroup checks that a member of the consumer protocol commits with
-// its epoch. For a stale epoch it must get an error that clients of TxnOffsetCommit know.
+// TestTransactionalCommitOfConsumerGroup checks that a member of the consumer protocol must commit
+// with its epoch. With a stale epoch it must get an error that clients of TxnOffsetCommit know.
 func TestTransactionalCommitOfConsumerGroup(t *testing.T) {
 	p := newFixture(t, Config{})
 	answer, err := p.heartbeat("m", consumer.EpochJoin)
@@ -431,8 +433,8 @@ func TestTransactionalCommitOfConsumerGroup(t *testing.T) {
 	}
 }
 
-// TestGroupRecordInATransactionIsCorrupt checks that a group's record in a transactional batch is
-// corrupt, because only offsets are stored in transactions.
+// TestGroupRecordInATransactionIsCorrupt checks that a group record in a transactional batch is
+// rejected as corrupt, because only offsets are stored in transactions.
 func TestGroupRecordInATransactionIsCorrupt(t *testing.T) {
 	w := newPendingWorld(t)
 	_, err := w.state.ReplayAt(w.now, state.Stored{Record: Record{Key: groupKey("g")},

@@ -6,15 +6,14 @@ import "time"
 func (s *State) rebalanceOrComplete(now time.Time, g *group) {
 	if g.phase != preparing {
 		s.rebalance(now, g)
-		// Only the timer ends the initial delay of an empty group.
+		// The initial delay of an empty group is ended only by its timer.
 	} else if g.previousPhase != empty && g.allJoined() {
 		s.completeJoin(now, g)
 	}
 }
 
-// rebalance starts a rebalance, in which all members join again. For an empty group it waits for
-// the initial delay, so that consumers that start at the same time cause only one rebalance
-// (KIP-134).
+// rebalance starts a rebalance, in which all members join again. For an empty group, an initial
+// delay is added, so that consumers that start at the same time cause only one rebalance (KIP-134).
 func (s *State) rebalance(now time.Time, g *group) {
 	if g.phase == completing {
 		for _, m := range g.members {
@@ -66,10 +65,10 @@ func (s *State) phaseExpired(now time.Time, g *group) {
 	}
 }
 
-// completeJoin starts the next generation with the members whose Join waits. It removes dynamic
-// members that did not join again; static members stay until their sessions expire. It stores a
-// group without members at once. It stores a new generation only when the leader has sent the
-// assignments.
+// completeJoin starts the next generation with the members whose Join is waiting. It removes
+// dynamic members that have not joined again; static members stay until their sessions expire. A
+// group without members is stored at once. A new generation is stored only when the leader has sent
+// the assignments.
 func (s *State) completeJoin(now time.Time, g *group) {
 	s.endPhase(g)
 	for _, m := range append([]*member(nil), g.members...) {
@@ -84,7 +83,7 @@ func (s *State) completeJoin(now time.Time, g *group) {
 		s.store(g.emptyRecord(now))
 		return
 	case !g.electLeader():
-		// Only static members are left, and none has joined: wait until one joins or their sessions
+		// Only static members are left, and none has joined. Wait until one joins or their sessions
 		// expire.
 		s.phaseUntil(now, g, g.rebalanceTimeout())
 		return
@@ -101,8 +100,8 @@ func (s *State) completeJoin(now time.Time, g *group) {
 	s.phaseUntil(now, g, g.rebalanceTimeout())
 }
 
-// electLeader ensures that the group's leader is a member whose Join waits. It returns false if
-// there is no such member.
+// electLeader ensures that the group's leader is a member whose Join is waiting. It returns false
+// if there is no such member.
 func (g *group) electLeader() bool {
 	if m := g.byID[g.leader]; m != nil && m.joining != 0 {
 		return true
@@ -116,7 +115,7 @@ func (g *group) electLeader() bool {
 	return false
 }
 
-// removeUnsynced removes the members that joined the generation and did not sync within the
+// removeUnsynced removes the members that have joined the generation but have not synced within the
 // rebalance timeout, and starts a rebalance.
 func (s *State) removeUnsynced(now time.Time, g *group) {
 	s.endPhase(g)
@@ -155,9 +154,9 @@ func (s *State) sessionExpired(now time.Time, g *group, id string) {
 	if m == nil || now.Before(m.deadline) {
 		return
 	}
-	// A member whose Join or Sync waits sends no heartbeats, so its session does not expire. But the
-	// session of a new member expires even while its Join waits: its client may have sent the Join
-	// again without a member id, and so may have become another member.
+	// A member whose Join or Sync is waiting sends no heartbeats, so its session does not expire. But
+	// a new member's session expires even while its Join is waiting, because its client may have sent
+	// the Join again without a member id, and so may have become another member.
 	if m.syncing != 0 || m.joining != 0 && !m.isNew {
 		return
 	}

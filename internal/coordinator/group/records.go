@@ -13,7 +13,7 @@ import (
 )
 
 // The record formats of __consumer_offsets are Kafka's (GroupCoordinatorRecordHelpers). The version
-// of a record's key determines the kind of the record: 0 and 1 are offsets, 2 is a group of the
+// of a record's key determines the kind of the record: 0 and 1 are offsets, and 2 is a group of the
 // classic protocol. Package consumer reads the key versions of the consumer protocol. Replay skips
 // records with other key versions, which Heartwood does not write.
 //
@@ -43,7 +43,7 @@ type Offset struct {
 	Metadata    string
 	TopicID     [16]byte // id of the topic; zero: unknown
 	CommittedMs int64
-	// ExpireMs is the expiry that the client set in OffsetCommit below version 5. If it is -1, the
+	// ExpireMs is the expiry that the client has set (OffsetCommit below version 5). If it is -1, the
 	// retention determines the expiry.
 	ExpireMs int64
 	// record is the offset of the record in the log of __consumer_offsets; -1: unknown
@@ -73,8 +73,8 @@ func offsetRecord(group string, key topicPartition, o Offset) Record {
 	return Record{Key: offsetKey(group, key), Value: value.AppendTo(nil)}
 }
 
-// record returns the group record of the current generation. The function assigned returns a
-// member's assignment.
+// record returns the group record of the current generation. assigned returns a member's
+// assignment.
 func (g *group) record(now time.Time, assigned func(*member) []byte) Record {
 	value := kmsg.GroupMetadataValue{
 		Version: groupValueVersion, ProtocolType: g.protocolType, Generation: g.generation,
@@ -113,7 +113,7 @@ func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 }
 
 // ReplayAt applies a stored record. Records must be replayed in log order. ReplayAt returns the
-// answers to requests that waited for the record. In a transaction, only offsets are stored.
+// answers to requests that were waiting for the record. In a transaction, only offsets are stored.
 func (s *State) ReplayAt(now time.Time, r state.Stored) ([]Answer, error) {
 	key, value := r.Key, r.Value
 	if len(key) < 2 {
@@ -162,7 +162,7 @@ func (s *State) replayOffset(r state.Stored) error {
 	return nil
 }
 
-// deleteOffsetOf applies an offset's tombstone. It also drops the partition's pending offsets,
+// deleteOffsetOf applies the tombstone of an offset. It also drops the partition's pending offsets,
 // whose records precede the tombstone.
 func (s *State) deleteOffsetOf(g *group, key topicPartition) {
 	if _, had := g.offsets[key]; had {
@@ -211,7 +211,7 @@ func readValue(to interface{ ReadFrom([]byte) error }, value []byte, versionMax 
 	return to.ReadFrom(value)
 }
 
-// replayGroup applies a group record. While the shard loads, replayGroup creates the members in the
+// replayGroup applies a group record. While the shard is loading, it creates the members in the
 // record. After that, the members already exist, because this coordinator has written the record.
 func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	var k kmsg.GroupMetadataKey
@@ -263,7 +263,7 @@ func (s *State) replayGroup(now time.Time, key, value []byte) error {
 	return nil
 }
 
-// setMembers replaces the group's members by the members in a group record.
+// setMembers replaces the group's members with the members in a group record.
 func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 	for len(g.members) > 0 {
 		leader := g.leader
@@ -284,7 +284,7 @@ func (g *group) setMembers(stored []kmsg.GroupMetadataValueMember) {
 			protocols:  []Protocol{{g.protocol, bytes.Clone(saved.Subscription)}},
 		}
 		if saved.RebalanceTimeoutMillis < 0 {
-			// Records that were written before members had a rebalance timeout contain none.
+			// Records from the time before members had a rebalance timeout contain none.
 			m.rebalance = m.session
 		}
 		g.add(m)

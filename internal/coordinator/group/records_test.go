@@ -11,8 +11,8 @@ type noTimers struct{}
 func (noTimers) Set(TimerKey, time.Duration) {}
 func (noTimers) Clear(TimerKey)              {}
 
-// TestRecordsMatchKafkasFormat compares records with bytes that were derived from the JSON schemas
-// of Kafka's coordinator (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey,
+// TestRecordsMatchKafkasFormat checks that records are encoded to the bytes that follow from the
+// JSON schemas of Kafka's coordinator (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey,
 // GroupMetadataValue). Each key or value begins with its version.
 func TestRecordsMatchKafkasFormat(t *testing.T) {
 	now := time.UnixMilli(0x0102030405)

@@ -38,8 +38,8 @@ func (p *fixture) apply(out Output) {
 	}
 }
 
-// join sends a Join with the given protocols and returns its token. The new member's id is the
-// token's number.
+// join sends a Join with the given protocols and returns its token. The token's number is the new
+// member's id.
 func (p *fixture) join(protocols ...string) Token {
 	p.token++
 	j := Join{
@@ -53,7 +53,7 @@ func (p *fixture) join(protocols ...string) Token {
 	return p.token
 }
 
-// advance advances the clock by d and fires all expired timers.
+// advance advances the clock by d and fires all timers that have expired.
 func (p *fixture) advance(d time.Duration) {
 	p.now = p.now.Add(d)
 	for key, moment := range p.timers {
@@ -65,7 +65,7 @@ func (p *fixture) advance(d time.Duration) {
 }
 
 // TestInitialRebalanceDelay checks that, if a second member joins within the first member's initial
-// delay, both joins are answered only after the delay was extended once (KIP-134).
+// delay, both joins are answered only after the delay has been extended once (KIP-134).
 func TestInitialRebalanceDelay(t *testing.T) {
 	p := newFixture(t, Config{})
 	first := p.join("range")
@@ -88,8 +88,8 @@ func TestInitialRebalanceDelay(t *testing.T) {
 	}
 }
 
-// TestProtocolIsSelectedByVotes checks three members that support different protocols. The group
-// must select the protocol that most of them prefer among those that all three support.
+// TestProtocolIsSelectedByVotes checks that a group whose three members support different protocols
+// selects the protocol that most of them prefer among those that all three support.
 func TestProtocolIsSelectedByVotes(t *testing.T) {
 	p := newFixture(t, Config{})
 	first := p.join("range", "sticky", "hash")
@@ -129,9 +129,9 @@ func TestGroupLimits(t *testing.T) {
 	}
 }
 
-// TestOffsetsOfAGroupWithMembers checks a classic group in its initial delay that has a member and
-// two offsets older than the retention. The offsets must not expire, and deleting the group must
-// fail. The offset of a deleted topic must be deleted nevertheless.
+// TestOffsetsOfAGroupWithMembers checks that the offsets of a classic group with a member do not
+// expire during the initial delay, even if they are older than the retention, and that the group
+// cannot be deleted. The offset of a deleted topic must nevertheless be deleted.
 func TestOffsetsOfAGroupWithMembers(t *testing.T) {
 	p := newFixture(t, Config{Retention: time.Minute})
 	commit := func(topic string) {
@@ -175,9 +175,9 @@ func TestOffsetsOfAGroupWithMembers(t *testing.T) {
 	}
 }
 
-// TestOffsetsOfUnsubscribedTopicsExpire checks a group that has offsets of two topics that are
-// older than the retention. Only offsets of topics to which no member subscribes must expire. A
-// subscription that cannot be decoded counts as a subscription to all topics.
+// TestOffsetsOfUnsubscribedTopicsExpire checks that, of offsets older than the retention, only
+// those of topics to which no member subscribes expire. A subscription that cannot be decoded
+// counts as a subscription to all topics.
 func TestOffsetsOfUnsubscribedTopicsExpire(t *testing.T) {
 	for name, test := range map[string]struct {
 		subscription []byte

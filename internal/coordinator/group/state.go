@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// These are errors of requests. Package handler maps each of them to a Kafka error code.
+// These are errors of requests. Package handler converts each of them to a Kafka error code.
 var (
-	// Both protocols use the errors of package consumer.
+	// Both protocols use these errors of package consumer.
 	ErrUnknownMember        = consumer.ErrUnknownMember
 	ErrIllegalGeneration    = errors.New("illegal generation")
 	ErrInconsistentProtocol = errors.New("inconsistent group protocol")
@@ -31,20 +31,21 @@ var (
 )
 
 // Config contains the configuration of groups. A zero field selects the default, which is Kafka's
-// default if Kafka has the setting.
+// default if Kafka has such a setting.
 type Config struct {
 	SessionMin, SessionMax time.Duration // minimum and maximum session timeout; default 6 s and 30 min
-	// InitialDelay is the time for which the first rebalance of an empty group waits for more members.
-	// The default is 3 s; a negative value means no delay.
+	// InitialDelay is how long the first rebalance of an empty group waits for more members. The
+	// default is 3 s; a negative value means no delay.
 	InitialDelay time.Duration
 	// MembersMax is the maximum number of members in a group; by default, only RecordBytesMax limits
 	// it.
 	MembersMax       int
 	MetadataBytesMax int // maximum size of an offset's metadata; default 4096; negative: 0
 	RecordBytesMax   int // maximum size of a group's record; default 1,000,000
-	// Retention is how long a group's offsets are kept after the group has no members; default 7 days.
+	// Retention is how long a group's offsets are kept after the group has become empty; default 7
+	// days.
 	Retention time.Duration
-	// ConsumerSession and ConsumerInterval are the session timeout and the heartbeat interval of the
+	// ConsumerSession and ConsumerInterval are the session timeout and the heartbeat interval in the
 	// consumer protocol (KIP-848).
 	ConsumerSession  time.Duration // default 45 s
 	ConsumerInterval time.Duration // default 5 s
@@ -62,8 +63,9 @@ type Override struct {
 	ConsumerAssignment time.Duration
 }
 
-// newMemberJoin is a new member's session timeout until its first join is answered. Until then the
-// client does not know its member id and cannot send heartbeats. Kafka uses the same value.
+// newMemberJoin is a new member's session timeout until its first join has been answered. Until
+// then the client does not know its member id and cannot send heartbeats. Kafka uses the same
+// value.
 const newMemberJoin = 5 * time.Minute
 
 // idBytesMax limits the length of the ids that clients choose. Kafka's record formats allow 32,767
@@ -92,7 +94,7 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-type ( // These types are exchanged with the runtime (package state).
+type ( // types that are exchanged with the runtime (package state)
 	// Token identifies a request that waits for its answer.
 	Token = state.Token
 	// Record is a record of __consumer_offsets.
@@ -123,12 +125,12 @@ type State struct {
 	config  Config
 	timers  Timers
 	groups  map[string]*group
-	topics  map[string]string // one copy of each topic name, which all offsets share
+	topics  map[string]string // a single copy of each topic name, shared by all offsets
 	loading bool              // true until Loaded is called
 	out     Output            // output of the current call
 	offsets int               // number of committed offsets
 	// producers contains, for each producer with an open transaction, the ids of all groups in which
-	// the producer has pending offsets.
+	// it has pending offsets.
 	producers map[int64]map[string]bool
 
 	expiredCount uint64 // number of offsets that Expire and DeleteStaleOffsets have deleted
@@ -146,8 +148,8 @@ func (s *State) Configure(config Config) {
 	s.config = config.WithDefaults()
 }
 
-// Loaded must be called after all records of the log were replayed. It starts a session for every
-// member.
+// Loaded must be called after all records of the log have been replayed. It starts a session for
+// every member.
 func (s *State) Loaded(now time.Time) {
 	s.loading = false
 	for _, g := range s.groups {

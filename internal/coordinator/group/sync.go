@@ -20,8 +20,8 @@ type Synced struct {
 	Assignment             []byte
 }
 
-// Sync handles a request for an assignment. The answer follows once the leader's assignments are
-// stored.
+// Sync handles a request for an assignment. The answer follows once the leader's assignments have
+// been stored.
 func (s *State) Sync(now time.Time, r Sync) Output {
 	if err := s.sync(now, r); err != nil {
 		s.answer(Answer{To: r.To, Err: err})
@@ -54,7 +54,7 @@ func (s *State) sync(now time.Time, r Sync) error {
 			return ErrRecordTooLarge
 		}
 	}
-	// An earlier Sync of the member may still wait.
+	// An earlier Sync of the member may still be waiting.
 	s.answer(Answer{To: m.syncing, Err: ErrRebalanceInProgress})
 	delete(g.unsynced, m.id)
 	m.syncing = r.To
@@ -75,7 +75,7 @@ func (s *State) memberOf(groupID, memberID, instance string) (*group, *member, e
 	return g, m, err
 }
 
-// answerSync answers a member's waiting Sync, if any, and restarts the member's session.
+// answerSync answers a member's Sync, if one is waiting, and restarts the member's session.
 func (s *State) answerSync(now time.Time, g *group, m *member, err error) {
 	if m.syncing == 0 {
 		return

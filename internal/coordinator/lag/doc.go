@@ -5,7 +5,7 @@
 // The lag is the end offset minus the committed offset, as in Kafka's tool kafka-consumer-groups.
 // The end offset is the high watermark, even for groups that read only committed records. The
 // caller must read the committed offsets before the end offsets. So no group has a negative lag,
-// but the lag of a group that keeps up may include records that were written in between. Like
+// but the lag of a group that is caught up may include records that were written in between. Like
 // Kafka's tool, the package counts offsets: a topic that is compacted or has transactions contains
 // fewer records than offsets.
 //

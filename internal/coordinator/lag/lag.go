@@ -55,14 +55,15 @@ type Summary struct {
 	Omitted int
 	// Offsets is the sum of the lags of all pairs, including the omitted ones.
 	Offsets int64
-	// Unknown is the number of committed offsets whose partition's end offset is unknown. No sum
+	// Unknown is the number of committed offsets in partitions whose end offset is unknown. No sum
 	// includes them. A pair without a known end offset is in neither Top nor Omitted.
 	Unknown int
 }
 
 // Summarize computes the lag of groups from the end offsets of partitions. It returns at most limit
 // pairs. committed must contain at most one element for each group and topic. If a committed offset
-// is above the end offset, the lag is 0: the log was truncated, or the end offset is outdated.
+// is above the end offset, because the log was truncated or the end offset is outdated, the lag is
+// 0.
 func Summarize(committed []Committed, ends map[Partition]int64, limit int) Summary {
 	var s Summary
 	for i := range committed {

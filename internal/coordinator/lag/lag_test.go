@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// model computes a Summary directly from the definition, one offset at a time, and with a search
-// for each element of Top.
+// model computes a Summary directly from the definition: one offset at a time, with a search for
+// each element of Top.
 func model(committed []Committed, ends map[Partition]int64, limit int) (s Summary) {
 	sums := map[[2]string]int64{}
 	for _, c := range committed {
@@ -62,8 +62,8 @@ func TestSummaryEqualsModel(t *testing.T) {
 	}
 }
 
-// generate returns offsets for few groups, topics and distances, so that equal sums and missing end
-// offsets are frequent.
+// generate returns random offsets for few groups, topics and distances, so that equal sums and
+// missing end offsets are frequent.
 func generate(random *rand.Rand) (committed []Committed, ends map[Partition]int64) {
 	ends = map[Partition]int64{}
 	for topic := range 3 {

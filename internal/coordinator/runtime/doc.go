@@ -1,9 +1,8 @@
 // Package runtime runs coordinators: state machines whose state is stored in the partitions of one
 // internal topic. It runs a shard for each partition of the topic that this broker leads. A shard
-// contains one state machine (Machine) for the keys that hash to its partition. The package is used
-// by the group coordinators, on __consumer_offsets, and by the transaction coordinators, on
-// __transaction_state. Kafka is divided in the same way, into CoordinatorRuntime and
-// CoordinatorShard.
+// contains one state machine (Machine) for the keys that hash to its partition. The group
+// coordinators use the package for __consumer_offsets, and the transaction coordinators for
+// __transaction_state. Kafka has the same division, into CoordinatorRuntime and CoordinatorShard.
 //
 // A shard loads its partition when this broker becomes the leader, and stops when the leader epoch
 // changes. In between, the shard's only goroutine handles requests and timers, one at a time:

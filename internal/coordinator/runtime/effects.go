@@ -11,14 +11,14 @@ import (
 // effectRetry is the time between two attempts to wait for the high watermark.
 const effectRetry = 100 * time.Millisecond
 
-// effects contains the results of answers with token state.Effect that are not released yet. One
-// goroutine releases them, in the order in which the machine returned them.
+// effects contains the results of answers with token state.Effect that have not been released yet.
+// One goroutine releases them, in the order in which the machine returned them.
 type effects[A any] struct {
 	// ctx ends when the shard discards the machine. Only the shard's goroutine cancels ctx. So if an
-	// event finds that ctx has not ended, it runs with the machine that returned the effect.
+	// event finds that ctx has not ended, the machine is still the one that returned the effect.
 	ctx  context.Context //nolint:containedctx // canceled by close
 	stop context.CancelFunc
-	done chan struct{} // channel that is closed after the goroutine has returned
+	done chan struct{} // closed after the goroutine has returned
 	wake chan struct{} // channel with a buffer of one
 
 	mu      sync.Mutex
@@ -41,7 +41,7 @@ func (s *Shard[S, K, A]) startEffects() {
 	}()
 }
 
-// close ends the goroutine, and returns when the goroutine has ended.
+// close ends the goroutine, and returns when it has ended.
 func (e *effects[A]) close() {
 	e.stop()
 	<-e.done
@@ -98,14 +98,15 @@ func (s *Shard[S, K, A]) awaitEffect(ctx context.Context, last int64) bool {
 }
 
 // Post runs f in the shard's goroutine and stores the records of its output. It does not wait, and
-// does nothing if ctx has ended. ctx must be the context that Options.Release received, so that f
-// runs with the machine that returned the effect, or not at all.
+// it does nothing if ctx has ended. ctx must be the context passed to Options.Release, so that f
+// runs either with the machine that returned the effect, or not at all.
 func Post[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S, K, A],
 	f func(now time.Time, machine S) state.Output[A]) {
 	s.push(event{
 		run: func(now time.Time) {
 			if ctx.Err() == nil {
-				_ = s.apply(now, f(now, s.machine)) // the machine returns records again if they are not stored
+				// if the records are not stored, the machine will return them again
+				_ = s.apply(now, f(now, s.machine))
 			}
 		},
 		fail: func(error) {},

@@ -62,8 +62,8 @@ func TestEffectsWaitForHighWatermark(t *testing.T) {
 	})
 }
 
-// TestPostAfterReloadDoesNothing checks that a function that is posted for an effect runs only
-// while the shard still has the machine that returned the effect.
+// TestPostAfterReloadDoesNothing checks that a function posted for an effect runs only while the
+// shard still has the machine that returned the effect.
 func TestPostAfterReloadDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t, vfs.NewMem(), metadata.ID{1})
@@ -82,7 +82,7 @@ func TestPostAfterReloadDoesNothing(t *testing.T) {
 		before := got
 		_, err := Call(t.Context(), got.shard,
 			func(time.Time, *register) (struct{}, output, error) {
-				got.shard.inconsistent = true // makes the shard load again
+				got.shard.inconsistent = true // makes the shard reload
 				return struct{}{}, output{}, nil
 			})
 		must(t, err)

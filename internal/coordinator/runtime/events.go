@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// event is a unit of work for a shard's goroutine. There are two kinds. An event with the function
-// run is handled alone. Adjacent events with the functions prepare and stored share one append. If
-// the shard cannot serve an event, it calls only the event's function fail.
+// event is a unit of work for a shard's goroutine. There are two kinds. An event with run is
+// handled alone. Adjacent events with prepare and stored share one append. If the shard cannot
+// serve an event, it calls only the event's fail.
 type event struct {
 	run     func(now time.Time)
 	prepare func(now time.Time) []state.Record // returns the records to store
@@ -65,12 +65,12 @@ func (s *Shard[S, K, A]) handle(events []event) {
 	}
 }
 
-// storeAll handles events that have the function prepare. It appends the records of all events in
-// as few batches as possible: under load a coordinator spends most of its time on appends, and each
+// storeAll handles events that have a prepare function. It appends the records of all events in as
+// few batches as possible: under load a coordinator spends most of its time on appends, and each
 // append wakes the followers.
 func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 	var all []state.Record
-	ends := make([]int, len(events)) // for each event, the index in all at which its records end
+	ends := make([]int, len(events)) // index in all at which each event's records end
 	for i, e := range events {
 		all = append(all, e.prepare(now)...)
 		ends[i] = len(all)
@@ -89,7 +89,7 @@ func (s *Shard[S, K, A]) storeAll(now time.Time, events []event) {
 			continue // records of later events may be small enough
 		}
 		// No record can be stored now. An attempt for each remaining event would build as many batches
-		// and store no record. So all events with records fail with the same error.
+		// without storing a record. So all events with records fail with the same error.
 		for ; i < len(events); i++ {
 			if ends[i] > from {
 				events[i].stored(err)
@@ -108,7 +108,7 @@ func (s *Shard[S, K, A]) failAll(events []event) {
 }
 
 // result is the result of a function that ran in the shard's goroutine. last is the offset of the
-// last record that the state contained at that moment.
+// last record that the state contained at that time.
 type result[T any] struct {
 	value T
 	err   error
@@ -181,8 +181,8 @@ func Wait[S Machine[K, A], K comparable, A any](ctx context.Context, s *Shard[S,
 		run: func(now time.Time) {
 			s.token++
 			s.waiting[s.token] = done
-			// In case of an error, either apply sends the error as the answer to the token, or the state is
-			// inconsistent and unload answers all tokens.
+			// After an error, either apply answers the token with the error, or the state is inconsistent
+			// and unload answers all tokens.
 			_ = s.apply(now, f(now, s.machine, s.token))
 		},
 		fail: func(err error) { done <- answered[A]{state.Answer[A]{Err: err}, -1} },
@@ -221,7 +221,7 @@ func await[T any, S Machine[K, A], K comparable, A any](ctx context.Context, s *
 	}
 }
 
-// refusal returns the error for a request whose event push has not accepted.
+// refusal returns the error for a request whose event was not accepted by push.
 func (s *Shard[S, K, A]) refusal() error {
 	select {
 	case <-s.done:

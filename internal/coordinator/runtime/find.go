@@ -18,7 +18,7 @@ func (r *Runtime[S, K, A]) Find(ctx context.Context, key string) (metadata.Broke
 	if r.opts.Image().Topic(r.opts.Topic.Name) == nil {
 		ctx, cancel := context.WithTimeout(ctx, findTimeout)
 		defer cancel()
-		// ErrTopicExists means that another broker has created the topic at the same time.
+		// ErrTopicExists means that another broker has created the topic in the meantime.
 		if _, err := r.opts.Admin.CreateTopic(ctx, r.opts.Topic); err != nil &&
 			!errors.Is(err, metadata.ErrTopicExists) {
 			return metadata.Broker{}, fmt.Errorf("%w: %w", ErrNotAvailable, err)

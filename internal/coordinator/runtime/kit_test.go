@@ -73,8 +73,7 @@ func (m *register) Fire(_ time.Time, key string) output {
 	return output{Records: []state.Record{{Key: []byte(key)}}}
 }
 
-// Expire deletes one key that begins with "old". The result more reports whether there are further
-// such keys.
+// Expire deletes one key that begins with "old". more is true if there are further such keys.
 func (m *register) Expire(time.Time, int) (out output, more bool) {
 	for key := range m.values {
 		if !strings.HasPrefix(key, "old") {
@@ -96,7 +95,7 @@ func (m *register) Measure(sample bool) {
 func (m *register) Close()               { m.closed = true }
 func (m *register) LogValue() slog.Value { return slog.IntValue(len(m.values)) }
 
-// broker runs a Runtime with real replicas, whose logs are on an in-memory disk.
+// broker runs a Runtime with real replicas, whose logs are on a disk in memory.
 type broker struct {
 	*Runtime[*register, string, string]
 	*internaltopic.Broker

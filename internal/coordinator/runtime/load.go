@@ -18,7 +18,7 @@ const (
 	batchRecordsBytesMax = 128 << 20
 )
 
-// load replays the whole log into a new machine. It includes the records above the high watermark,
+// load replays the whole log into a new machine, including the records above the high watermark,
 // because the leader keeps these records in its log.
 func (s *Shard[S, K, A]) load() error {
 	log, err := s.runtime.opts.Replicas.Leader(s.id, s.epoch)
@@ -40,7 +40,7 @@ func (s *Shard[S, K, A]) load() error {
 			return err
 		}
 		if next <= offset {
-			break // no records between offset and the end of the log
+			break // there are no records between offset and the end of the log
 		}
 		offset = next
 	}

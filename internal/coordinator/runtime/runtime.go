@@ -18,8 +18,8 @@ import (
 	"heartwood.dev/heartwood/internal/timer"
 )
 
-// These are reasons why this broker cannot serve a key now. Clients retry after all three errors.
-// After ErrNotCoordinator they first look for the coordinator again.
+// These are reasons why this broker cannot serve a key now. Clients retry after all three errors;
+// after ErrNotCoordinator they first look up the coordinator again.
 var (
 	ErrNotCoordinator = errors.New("not the coordinator")
 	ErrLoading        = errors.New("coordinator is loading")
@@ -34,12 +34,12 @@ type Options[S Machine[K, A], K comparable, A any] struct {
 	// NewMachine returns the state machine of an empty partition.
 	NewMachine func(state.Timers[K]) S
 	// ConfigChanged reports whether the settings of coordinators differ between two images. In that
-	// case the machines receive the second image even if it creates or deletes no topic.
+	// case the machines receive the second image even if no topic was created or deleted.
 	ConfigChanged func(before, now *metadata.Image) bool
 	// Release receives the results of answers with token state.Effect, in order, once every record on
-	// which they may depend is below the high watermark. It must not block. Its context ends when the
-	// shard discards the machine that returned the answer. Release may be nil if the machines return
-	// no such answers.
+	// which they may depend is below the high watermark. It must not block. ctx ends when the shard
+	// discards the machine that returned the answer. Release may be nil if the machines return no such
+	// answers.
 	Release func(ctx context.Context, s *Shard[S, K, A], result A)
 	// ExpireInterval returns the time between two calls of Machine.Expire.
 	ExpireInterval func(*metadata.Image) time.Duration
@@ -50,7 +50,7 @@ type Options[S Machine[K, A], K comparable, A any] struct {
 	Admin    metadata.Admin
 
 	Appends     prometheus.Counter  // number of appended batches
-	LoadSeconds prometheus.Observer // observer of the time that loading a partition takes
+	LoadSeconds prometheus.Observer // observer of the time to load a partition
 	Logger      *slog.Logger        // logger; by default, messages are discarded
 }
 
@@ -64,14 +64,14 @@ type Runtime[S Machine[K, A], K comparable, A any] struct {
 	mu struct {
 		sync.Mutex
 		image *metadata.Image // last image passed to Apply
-		// stopped contains a channel for each partition, which is closed after the newest shard has
+		// stopped contains, for each partition, a channel that is closed after the newest shard has
 		// stopped.
 		stopped map[int32]<-chan struct{}
 		closed  bool
 	}
 }
 
-// view is an immutable snapshot of the internal topic in the last image, and of the shards for the
+// view is an immutable snapshot of the internal topic in the last image, and of the shards of the
 // partitions that this broker leads.
 type view[S Machine[K, A], K comparable, A any] struct {
 	partitions    int // number of partitions; 0 if the topic does not exist
@@ -92,9 +92,9 @@ func New[S Machine[K, A], K comparable, A any](opts Options[S, K, A]) *Runtime[S
 	return r
 }
 
-// Apply starts and stops shards, so that each partition of the topic that this broker leads in the
-// image has a shard. The caller calls Apply from one goroutine, after replica.Set.Apply has applied
-// the same image. Apply does not block.
+// Apply starts and stops shards, so that there is one for each partition of the topic that this
+// broker leads in the image. The caller calls Apply from one goroutine, after replica.Set.Apply has
+// applied the same image. Apply does not block.
 func (r *Runtime[S, K, A]) Apply(img *metadata.Image) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,9 +128,9 @@ func (r *Runtime[S, K, A]) Apply(img *metadata.Image) {
 	r.mu.image = img
 }
 
-// shardLocked returns the shard of a partition that this broker leads. If the shard old does not
-// belong to the partition's leader epoch, shardLocked stops it and returns a new shard. The new
-// shard starts to load after old has stopped.
+// shardLocked returns the shard of a partition that this broker leads. If old does not belong to
+// the partition's leader epoch, shardLocked stops it and returns a new shard, which starts to load
+// after old has stopped.
 func (r *Runtime[S, K, A]) shardLocked(old *Shard[S, K, A], topic *metadata.Topic,
 	p *metadata.Partition, delta Delta) *Shard[S, K, A] {
 	if old != nil && old.epoch == p.LeaderEpoch && old.topic == topic.ID {
@@ -160,10 +160,10 @@ func (r *Runtime[S, K, A]) Close() {
 	}
 }
 
-// PartitionFor returns the partition that stores a key. This is the absolute value of Java's
+// PartitionFor returns the partition that stores a key: the absolute value of Java's
 // String.hashCode, modulo the number of partitions. If the hash is the smallest int32, which has no
 // absolute value, the result is 0. Kafka computes the partition in the same way
-// (GroupCoordinatorService.partitionFor), so an internal topic that is copied from Kafka stays
+// (GroupCoordinatorService.partitionFor), so an internal topic that is copied from Kafka remains
 // valid.
 func PartitionFor(key string, partitions int) int32 {
 	var hash int32

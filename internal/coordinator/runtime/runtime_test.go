@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestPartitionForMatchesKafka compares partitions with those that Kafka 4.3.1 has computed, for
-// keys with positive and negative hashes. An internal topic that is copied from Kafka depends on
-// equal partitions.
+// TestPartitionForMatchesKafka checks that PartitionFor returns the same partitions as Kafka 4.3.1,
+// for keys with positive and negative hashes. Otherwise an internal topic copied from Kafka would
+// be unusable.
 func TestPartitionForMatchesKafka(t *testing.T) {
 	for key, want := range map[string]int32{
 		"": 0, "g": 3, "orders": 31, "billing-service": 39, "console-consumer-12345": 6,
@@ -176,7 +176,7 @@ func TestMachineSeesRelevantImagesOnly(t *testing.T) {
 	})
 }
 
-// TestMetadataChangesAreNotLost checks that a delta that arrives while the shard loads stays
+// TestMetadataChangesAreNotLost checks that a delta that arrives while the shard is loading stays
 // pending, and that a delta whose records could not be stored becomes pending again.
 func TestMetadataChangesAreNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ const (
 	// expireRecords limits the number of records in one call of Machine.Expire, so that the shard can
 	// serve requests between two calls.
 	expireRecords = 10_000
-	// reloadBackoff is the time between a failed attempt to load the partition and the next attempt.
+	// reloadBackoff is the time after a failed attempt to load the partition until the next attempt.
 	reloadBackoff = time.Second
 	// SampleInterval is the time between two calls of Machine.Measure with sample set.
 	SampleInterval = 5 * time.Second
@@ -31,13 +31,13 @@ type Shard[S Machine[K, A], K comparable, A any] struct {
 	logger  *slog.Logger
 	ctx     context.Context //nolint:containedctx // canceled by stop
 	stop    context.CancelFunc
-	done    chan struct{} // channel that is closed after run has returned
+	done    chan struct{} // closed after run has returned
 
 	wake  chan struct{} // channel with a buffer of one; contains a value while the queue is not empty
 	queue struct {
 		sync.Mutex
 		events  []event
-		open    bool  // true if the state is loaded, and push accepts events
+		open    bool  // true if the state is loaded, so that push accepts events
 		delta   Delta // changes that the machine has not received yet
 		pending bool  // true if events contains an event that passes delta to the machine
 	}
@@ -88,8 +88,8 @@ func newShard[S Machine[K, A], K comparable, A any](r *Runtime[S, K, A], topic *
 	return s
 }
 
-// run is the shard's goroutine. It first waits until the channel after is closed, because the
-// partition's previous shard has then stopped. after is nil if there was no previous shard.
+// run is the shard's goroutine. It first waits until after is closed, because then the partition's
+// previous shard has stopped. after is nil if there was no previous shard.
 func (s *Shard[S, K, A]) run(after <-chan struct{}) {
 	defer close(s.done)
 	if after != nil {
@@ -182,8 +182,8 @@ func (s *Shard[S, K, A]) image() *metadata.Image {
 }
 
 // applyMetadata adds the changes in a new image to the pending delta. If relevant is set, it also
-// queues an event that passes the delta to the machine. While the shard loads, no event is needed,
-// because Machine.Loaded receives the delta.
+// queues an event that passes the delta to the machine. While the shard is loading, no event is
+// needed, because Machine.Loaded receives the delta.
 func (s *Shard[S, K, A]) applyMetadata(delta Delta, relevant bool) {
 	s.queue.Lock()
 	q := &s.queue
@@ -202,7 +202,7 @@ func (s *Shard[S, K, A]) applyMetadata(delta Delta, relevant bool) {
 
 // handDelta passes the pending delta to the machine's method Loaded or ApplyMetadata. If the
 // resulting records cannot be stored, the delta becomes pending again, and the machine receives it
-// with the next relevant image.
+// together with the next relevant image.
 func (s *Shard[S, K, A]) handDelta(now time.Time,
 	receive func(time.Time, Delta) state.Output[A]) {
 	s.queue.Lock()
@@ -227,7 +227,7 @@ func (s *Shard[S, K, A]) expire(now time.Time) {
 	}
 }
 
-// fire queues the event for an expired timer. The timer's goroutine calls it.
+// fire queues the event for an expired timer. It is called by the timer's goroutine.
 func (s *Shard[S, K, A]) fire(key K) {
 	s.push(event{
 		run:  func(now time.Time) { _ = s.apply(now, s.machine.Fire(now, key)) },

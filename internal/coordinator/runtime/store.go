@@ -20,12 +20,12 @@ const (
 	// batchBytes is the maximum size of a batch with several records. A batch with a single record may
 	// be larger. If the topic's limit for the size of a batch is smaller, that limit applies.
 	batchBytes = 512 << 10
-	// recordOverheadBytes is an upper bound for the size of an encoded record without its key and
+	// recordOverheadBytes is an upper bound on the size of an encoded record without its key and
 	// value.
 	recordOverheadBytes = 32
 )
 
-// apply carries out an output of the machine: it appends and replays the records, and sends the
+// apply processes an output of the machine: it appends and replays the records, and sends the
 // answers. If it fails, it has stored none of the records, or only the first ones. The state then
 // still agrees with the log, or apply has marked it inconsistent.
 func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
@@ -33,8 +33,8 @@ func (s *Shard[S, K, A]) apply(now time.Time, out state.Output[A]) error {
 	return err
 }
 
-// store does the work of apply, and also returns the number of records that it has stored. The
-// records belong to the producer's transaction, or to none.
+// store is like apply, but also returns the number of records that it has stored. The records
+// belong to the producer's transaction, or to none.
 func (s *Shard[S, K, A]) store(now time.Time, out state.Output[A], producer Producer) (stored int,
 	err error) {
 	answers := out.Answers
@@ -82,8 +82,8 @@ func (s *Shard[S, K, A]) answer(a state.Answer[A]) {
 	}
 }
 
-// append appends one batch with as many of the records as fit. It returns their number n and the
-// last record's offset.
+// append appends one batch with as many of the records as fit. It returns their number and the last
+// record's offset.
 func (s *Shard[S, K, A]) append(now time.Time, records []state.Record, producer Producer) (n int,
 	last int64, err error) {
 	batch, n, err := s.build(now, records, producer)
@@ -141,7 +141,7 @@ func storeError(err error) error {
 		return fmt.Errorf("%w: %w", ErrNotCoordinator, err)
 	case errors.Is(err, logstore.ErrInvalidProducerEpoch),
 		errors.Is(err, logstore.ErrInvalidTxnState):
-		return err // an error that the producer has caused
+		return err // an error caused by the producer
 	case errors.Is(err, record.ErrMessageTooLarge), errors.Is(err, logstore.ErrBatchTooLarge):
 		return fmt.Errorf("%w: %w", state.ErrRecordTooLarge, err)
 	default:

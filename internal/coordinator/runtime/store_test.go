@@ -16,7 +16,7 @@ import (
 
 var errRefused = errors.New("refused")
 
-// puts returns one store event per key, and a slice in which each event stores its result. The
+// puts returns one store event per key, and a slice in which the events store their results. The
 // event for the key "refused" stores no record and fails.
 func puts(value string, keys ...string) (events []event, results []error) {
 	results = make([]error, len(keys))
@@ -82,9 +82,9 @@ func TestOversizedRecordFailsAlone(t *testing.T) {
 	}
 }
 
-// TestStoresWithoutLeadershipFailTogether queues a thousand store events on a broker that is no
-// longer the leader. They must build only one batch, which cannot be appended, and all fail.
-// Without this optimization, each event would build a batch.
+// TestStoresWithoutLeadershipFailTogether checks that, on a broker that is no longer the leader, a
+// thousand store events build only a single batch, which cannot be appended, and all fail. Without
+// this optimization, each event would build a batch.
 func TestStoresWithoutLeadershipFailTogether(t *testing.T) {
 	b := newBroker(t, vfs.NewMem(), metadata.NewID())
 	defer b.Stop()

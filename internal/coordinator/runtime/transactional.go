@@ -23,8 +23,8 @@ type Producer struct {
 var noTransaction = Producer{ID: state.NoProducer, Epoch: -1}
 
 // identity returns the identity of a batch of n records. The sequence numbers of a transactional
-// batch are 0, and the log does not check them: a client sends its request again until it succeeds,
-// and repeated records have no further effect.
+// batch are 0, and the log does not check them: a client repeats its request until it succeeds, and
+// repeated records have no further effect.
 func (p Producer) identity(n int) record.Identity {
 	id := record.Identity{LastOffsetDelta: int32(n - 1), LeaderEpoch: -1, ProducerID: p.ID,
 		ProducerEpoch: p.Epoch, BaseSequence: -1}
@@ -35,7 +35,7 @@ func (p Producer) identity(n int) record.Identity {
 }
 
 // Verify asks the transaction coordinator whether the producer's transaction includes the shard's
-// partition. q must not contain partitions.
+// partition. q.Partitions must be empty.
 func (s *Shard[S, K, A]) Verify(ctx context.Context, q replica.Verification) (Producer, error) {
 	q.Partitions = []replica.PartitionID{s.id}
 	verified, err := s.runtime.opts.Replicas.VerifyIn(ctx, s.epoch, q)
@@ -63,8 +63,8 @@ func CallTransactional[T any, S Machine[K, A], K comparable, A any](ctx context.
 
 // Mark appends the marker that ends a producer's transaction, and passes the marker to the machine,
 // which must be a TransactionalMachine. It returns once the marker is below the high watermark. So
-// the transaction's coordinator completes the transaction only when the marker's effect is visible
-// (KAFKA-17507).
+// the transaction's coordinator completes the transaction only after the marker's effect has become
+// visible (KAFKA-17507).
 func (s *Shard[S, K, A]) Mark(ctx context.Context, end logstore.EndTxn) error {
 	done := make(chan result[struct{}], 1)
 	pushed := s.push(event{

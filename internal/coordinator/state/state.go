@@ -9,15 +9,15 @@ import (
 // fails too.
 var ErrRecordTooLarge = errors.New("coordinator record too large")
 
-// Token identifies a request that waits for an answer. No request has the token Effect.
+// Token identifies a request that waits for an answer. Effect is not the token of any request.
 type Token uint64
 
 // Effect is the token of an answer for which no request waits. The runtime passes the answer's
 // result to the coordinator (Options.Release), once every record on which the result may depend is
-// below the high watermark. It passes the results in the order of the records.
+// below the high watermark. The results are passed in the order of the records.
 const Effect Token = 0
 
-// Answer completes the request that waits with the token To. Err and Result may both be set,
+// Answer completes the request that is waiting with the token To. Err and Result may both be set,
 // because some errors are returned together with a result.
 type Answer[A any] struct {
 	To     Token
@@ -48,8 +48,8 @@ type Marker struct {
 	Commit     bool
 }
 
-// Output is the result of one call of a state machine. The runtime first appends the records and
-// passes them to Replay, in order. It sends the answers once the records are below the high
+// Output is the result of one call of a state machine. The runtime first appends the records, and
+// then passes them to Replay, in order. It sends the answers once the records are below the high
 // watermark.
 type Output[A any] struct {
 	Records []Record
@@ -61,7 +61,7 @@ type Output[A any] struct {
 }
 
 // Timers schedules calls of a state machine's method Fire. Fire may be called too early, and even
-// after Clear. So Fire must compare the time with its own deadline.
+// after Clear, so it must compare the time with its own deadline.
 type Timers[K comparable] interface {
 	// Set schedules a call of Fire with the given key after the duration d. It replaces an earlier Set
 	// for the key.

@@ -13,11 +13,11 @@ type Add struct {
 	Producer   Producer
 	Partitions []Partition
 	// Verify means that the request only asks whether the transaction includes the partitions
-	// (VerifyOnly of KIP-890).
+	// (VerifyOnly in KIP-890).
 	Verify bool
 	// Version is the client's transaction version.
 	Version    int16
-	Connection uint64 // number of the connection, as in Init; 0 for a request of another broker
+	Connection uint64 // number of the connection, as in Init; 0 for a request from another broker
 }
 
 // Add adds partitions to the transaction, and begins a transaction if none is ongoing. If r.Verify
@@ -59,9 +59,9 @@ func (r *Add) absent(e *entry) []Partition {
 	return slices.DeleteFunc(slices.Clone(r.Partitions), e.includes)
 }
 
-// checkConnection refuses a request of a client below EpochBumpVersion if a newer connection with
+// checkConnection rejects a request of a client below EpochBumpVersion if a newer connection with
 // the same producer id and epoch exists. In these versions, successive transactions have the same
-// epoch. So a request that was delayed on a broken connection would otherwise be applied to the
+// epoch. So a request that was delayed on a broken connection could otherwise be applied to the
 // next transaction.
 func (s *State) checkConnection(id string, producer Producer, version int16,
 	connection uint64) error {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// outcome is a client's knowledge of its transaction.
+// outcome is what a client knows about its transaction.
 type outcome int
 
 const (
@@ -24,7 +24,7 @@ type txn struct {
 	written int // number of acknowledged values
 }
 
-// instance identifies one start of a client.
+// instance identifies one run of a client, from its start to its restart.
 type instance struct {
 	client *client
 	start  int
@@ -45,7 +45,7 @@ type client struct {
 	txn      *txn
 	added    []Partition
 	failed   bool // true if the transaction must be aborted
-	rebump   bool // true if the epoch must be increased after the abort
+	rebump   bool // true if the epoch must be bumped after the abort
 	retry    func()
 }
 
@@ -93,7 +93,7 @@ func (c *client) act() {
 }
 
 // send sends a request. If the outcome is unknown, the client repeats the request, sometimes on
-// another connection, while the frame of the first attempt is still on its way.
+// another connection, while the frame of the first attempt is still in transit.
 func (c *client) send(do func(connection uint64, to Token) Output, then func(Result, error)) {
 	instance := c.instance
 	c.busy, c.retry = true, nil
@@ -173,14 +173,14 @@ func (c *client) add(p Partition, verify bool, then func(Result, error)) {
 	producer := c.producer
 	c.send(func(connection uint64, to Token) Output {
 		if verify || c.version >= EpochBumpVersion {
-			connection = 0 // a leader of a partition sends the request
+			connection = 0 // the request is sent by the leader of a partition
 		}
 		return c.state.Add(c.now, Add{To: to, ID: c.id, Producer: producer, Verify: verify,
 			Partitions: []Partition{p}, Version: c.version, Connection: connection})
 	}, then)
 }
 
-// produce writes a value. The partition's leader verifies the first value of a transaction.
+// produce writes a value. The first value of a transaction is verified by the partition's leader.
 func (c *client) produce(p Partition) {
 	to, t, producer := c.partitions[p], c.txn, c.producer
 	guard, sequence := to.writer(producer.ID).markers, c.sequence[p]

@@ -8,8 +8,8 @@ import (
 // request is a request for one transactional id.
 type request interface {
 	token() Token
-	// decide decides on the request by the stored state e, which is nil for an unknown transactional
-	// id. It changes neither e nor the State.
+	// decide decides on the request on the basis of the stored state e, which is nil for an unknown
+	// transactional id. It changes neither e nor the State.
 	decide(now time.Time, c *Config, e *entry) decision
 }
 
@@ -21,7 +21,7 @@ type decision struct {
 	wait   bool
 	result Result
 	err    error
-	reason abortReason // reason for an abort that the state store begins
+	reason abortReason // reason for an abort that begins with the state store
 }
 
 func refuse(err error) decision { return decision{err: err} }
@@ -29,9 +29,9 @@ func refuse(err error) decision { return decision{err: err} }
 // run decides on requests, one after the other, starting in the state e. It adds the records and
 // the answers to the output, and returns the requests that must wait.
 //
-// The state e is ahead of the stored state until the output's records are stored. If storing them
-// fails, the runtime answers the requests with the error. The waiting requests continue to wait for
-// the end of a transaction that is still in the stored state.
+// Until the output's records are stored, e is ahead of the stored state. If storing them fails, the
+// runtime answers the requests with the error. The waiting requests continue to wait for the end of
+// a transaction that is still in the stored state.
 func (s *State) run(now time.Time, id string, e *entry, queue []parked, out *Output) (
 	waiting []parked) {
 	for i := 0; i < len(queue); {
@@ -58,7 +58,7 @@ func (s *State) run(now time.Time, id string, e *entry, queue []parked, out *Out
 	return waiting
 }
 
-// completeEmpty immediately completes a decided transaction that has no partitions.
+// completeEmpty completes a decided transaction at once if it has no partitions.
 func (s *State) completeEmpty(now time.Time, id string, e *entry, out *Output) *entry {
 	if !e.phase.prepared() || len(e.partitions) > 0 {
 		return e
@@ -106,7 +106,7 @@ func (s *State) Acknowledged(now time.Time, id string, serial uint64,
 }
 
 // complete returns the record that completes a transaction, and decides on the requests that have
-// waited for this. If the record cannot be stored, completeTimer repeats the attempt.
+// waited for this. If the record cannot be stored, completeTimer triggers another attempt.
 func (s *State) complete(now time.Time, t *transaction) (out Output) {
 	done := t.completed(now)
 	out.Records = append(out.Records, encode(t.id, done))
@@ -135,13 +135,13 @@ func (s *State) Fire(now time.Time, key TimerKey) (out Output) {
 	return out
 }
 
-// timeOut aborts an Ongoing transaction whose deadline has passed.
+// timeOut aborts an Ongoing transaction whose deadline has been reached.
 func (s *State) timeOut(now time.Time, t *transaction) (out Output) {
 	if now.Before(s.grace) || now.Before(t.deadline()) {
 		s.setAbortTimer(now, t)
 		return out
 	}
-	// The timer repeats the attempt if the record cannot be stored.
+	// If the record cannot be stored, the timer triggers another attempt.
 	s.timers.Set(TimerKey{t.id, abortTimer}, retryInterval)
 	s.run(now, t.id, &t.entry, []parked{{request: &ownAbort{reason: timedOut}}}, &out)
 	return withoutAnswers(out)
@@ -182,7 +182,7 @@ func withoutAnswers(out Output) Output {
 	return out
 }
 
-// ownAbort is a request by which the coordinator itself aborts an Ongoing transaction.
+// ownAbort is the coordinator's own request to abort an Ongoing transaction.
 type ownAbort struct{ reason abortReason }
 
 func (*ownAbort) token() Token { return 0 }
@@ -196,15 +196,15 @@ func (a *ownAbort) decide(now time.Time, c *Config, e *entry) decision {
 }
 
 // fenced returns the entry of an Ongoing transaction after the coordinator has decided to abort it.
-// The epoch increases by one in all transaction versions, so that batches of the current producer
-// are refused once the marker is in the log.
+// The epoch is bumped in all transaction versions, so that batches of the current producer are
+// rejected once the marker is in the log.
 func (e *entry) fenced(now time.Time, c *Config) (entry, error) {
 	aborted := e.prepared(now, PrepareAbort, true)
 	aborted.lastEpoch = noEpoch
 	return aborted.withNextID(c, e.needsNextID(e.version))
 }
 
-// withNextID returns the entry with a new producer id for Complete*, if needed is true.
+// withNextID returns the entry with a new producer id for Complete*, if one is needed.
 func (e entry) withNextID(c *Config, needed bool) (entry, error) {
 	if !needed {
 		return e, nil

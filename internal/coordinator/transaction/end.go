@@ -40,9 +40,9 @@ func (r *End) decide(now time.Time, c *Config, e *entry) decision {
 	return r.repeat(e)
 }
 
-// decideBump decides on an EndTxn request of transaction version 2. The end of a transaction
-// increases the epoch, so the request's epoch distinguishes a repeated request from the end of the
-// next transaction.
+// decideBump decides on an EndTxn request of transaction version 2. The end of a transaction bumps
+// the epoch, so the request's epoch distinguishes a repeated request from a request to end the next
+// transaction.
 func (r *End) decideBump(now time.Time, c *Config, e *entry) decision {
 	switch {
 	case r.repeats(e):
@@ -59,10 +59,10 @@ func (r *End) decideBump(now time.Time, c *Config, e *entry) decision {
 	return refuse(ErrInvalidState) // a commit without a transaction
 }
 
-// repeats reports whether the request has the epoch from before the end of the transaction, so that
-// it repeats the request that ended the transaction. Below EpochBumpVersion, the end of a
-// transaction does not increase the epoch. There, the preceding epoch belongs to another instance
-// of the producer, which must not receive the current epoch.
+// repeats reports whether the request has the epoch from before the end of the transaction, and is
+// therefore a retry of the request that ended the transaction. Below EpochBumpVersion, the end of a
+// transaction does not bump the epoch. In these versions, the preceding epoch belongs to another
+// instance of the producer, which must not receive the current epoch.
 func (r *End) repeats(e *entry) bool {
 	switch {
 	case e.phase == Empty || e.phase == Ongoing || e.version < EpochBumpVersion,
@@ -70,13 +70,13 @@ func (r *End) repeats(e *entry) bool {
 		return false
 	case r.Producer.ID == e.producer.ID:
 		return r.Producer.Epoch+1 == e.producer.Epoch
-	default: // the end of the transaction has also changed the producer id
+	default: // the end of the transaction also changed the producer id
 		return r.Producer == Producer{e.previousID, lastUsableEpoch} && e.producer.Epoch == 0
 	}
 }
 
-// decideRepeated decides on a repeated request. If the entry has no lastEpoch, the coordinator's
-// own abort has increased the epoch. In that case a repeated commit is refused, so that its sender
+// decideRepeated decides on a repeated request. If the entry has no lastEpoch, the epoch was bumped
+// by the coordinator's own abort. In that case a repeated commit is rejected, so that its sender
 // does not continue as if the commit had succeeded (KAFKA-20785).
 func (r *End) decideRepeated(e *entry) decision {
 	switch {

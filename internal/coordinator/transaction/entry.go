@@ -50,7 +50,7 @@ func (p Phase) complete() Phase {
 	return CompleteAbort
 }
 
-// Producer consists of a producer id and an epoch.
+// Producer is a producer id and an epoch.
 type Producer struct {
 	ID    int64
 	Epoch int16
@@ -63,8 +63,8 @@ const (
 	// lastUsableEpoch is the largest epoch that a producer can receive. The next epoch is reserved for
 	// the marker that ends its transaction.
 	lastUsableEpoch = math.MaxInt16 - 1
-	// EpochBumpVersion is the first transaction version in which the end of a transaction increases
-	// the producer's epoch (KIP-890).
+	// EpochBumpVersion is the first transaction version in which the end of a transaction bumps the
+	// producer's epoch (KIP-890).
 	EpochBumpVersion = 2
 )
 
@@ -79,14 +79,14 @@ func comparePartitions(a, b Partition) int {
 }
 
 // entry is the stored state of a transactional id. It is a value: a transition returns a changed
-// copy, and does not modify the original's partitions.
+// copy, and does not modify the partitions of the original.
 type entry struct {
 	producer   Producer
 	previousID int64 // producer id before the last change of the id, or NoProducerID
-	nextID     int64 // in Prepare*: the producer id after the transaction is complete, or NoProducerID
+	nextID     int64 // in Prepare*: the producer id once the transaction is complete, or NoProducerID
 	nextEpoch  int16 // value of Kafka's field for two-phase commit (KIP-939); stored unchanged
-	// lastEpoch is the epoch in the request by which the producer got its current epoch, or noEpoch. A
-	// request with this epoch is a retry.
+	// lastEpoch is the epoch in the request through which the producer got its current epoch, or
+	// noEpoch. A request with this epoch is a retry.
 	lastEpoch  int16
 	timeout    time.Duration
 	phase      Phase
@@ -97,7 +97,7 @@ type entry struct {
 	version int16 // transaction version of the last transaction
 }
 
-// newEntry returns the entry of a transactional id that gets its first producer id.
+// newEntry returns the entry of a transactional id with its first producer id.
 func newEntry(now time.Time, producerID int64, timeout time.Duration) entry {
 	return entry{producer: Producer{producerID, 0}, previousID: NoProducerID,
 		nextID: NoProducerID, nextEpoch: noEpoch, lastEpoch: noEpoch, timeout: timeout,
@@ -113,7 +113,7 @@ func (e *entry) includes(p Partition) bool {
 	return found
 }
 
-// exhausted reports whether the producer id has no further epoch that the producer could receive.
+// exhausted reports whether the producer id has no further epoch that a producer can receive.
 func (e *entry) exhausted() bool { return e.producer.Epoch >= lastUsableEpoch }
 
 // initialized returns the entry after an InitProducerId request: without a transaction, and with a
@@ -141,10 +141,10 @@ func (e entry) extended(now time.Time, added []Partition, version int16) entry {
 }
 
 // prepared returns the entry with the transaction's outcome. If bump is set, the markers contain
-// the next epoch. The producer must then use this epoch or, if it is the largest, the producer id
-// nextID.
+// the next epoch. The producer must then use this epoch or, if it is the largest epoch, the
+// producer id nextID.
 func (e entry) prepared(now time.Time, phase Phase, bump bool) entry {
-	if e.phase != Ongoing { // this aborts a transaction without partitions
+	if e.phase != Ongoing { // the aborted transaction has no partitions
 		e.started = now
 	}
 	e.phase, e.changed = phase, now
@@ -156,12 +156,12 @@ func (e entry) prepared(now time.Time, phase Phase, bump bool) entry {
 }
 
 // needsNextID reports whether Prepare* must contain the next producer id in addition to a new
-// epoch, because the producer must not use the new epoch.
+// epoch, because a producer cannot use the new epoch.
 func (e *entry) needsNextID(version int16) bool {
 	return version >= EpochBumpVersion && e.producer.Epoch >= lastUsableEpoch
 }
 
-// completed returns the entry after all markers of its prepared transaction were written.
+// completed returns the entry after all markers of its prepared transaction have been written.
 func (e entry) completed(now time.Time) entry {
 	e.phase, e.partitions, e.changed = e.phase.complete(), nil, now
 	if e.nextID != NoProducerID {

@@ -10,21 +10,21 @@ type Init struct {
 	// Expected is the client's current producer id and epoch (KIP-360); the id is NoProducerID if
 	// unknown.
 	Expected Producer
-	// Connection is the number of the client's connection, which is higher than the numbers of all
+	// Connection is the number of the client's connection. It is higher than the numbers of all
 	// earlier connections to this broker; 0: unknown.
 	Connection uint64
 }
 
-// Init gives a producer its id and epoch. Before that, it aborts an Ongoing transaction of the
-// transactional id. The answer contains the Producer.
+// Init gives a producer its id and epoch. If the transactional id has an Ongoing transaction, it is
+// aborted first. The answer contains the Producer.
 func (s *State) Init(now time.Time, r Init) Output {
 	return s.handle(now, r.ID, &r)
 }
 
 func (r *Init) token() Token { return r.To }
 
-// decide implements request. It refuses an Init with an outdated producer id before the Init can
-// abort a transaction. Otherwise an earlier instance of the producer would abort the later
+// decide implements request. It rejects an Init with an outdated producer id before the Init can
+// abort a transaction. Otherwise an earlier instance of the producer could abort the later
 // instance's transactions.
 func (r *Init) decide(now time.Time, c *Config, e *entry) decision {
 	switch {
@@ -47,7 +47,7 @@ func (r *Init) matches(e *entry) bool {
 	return r.Expected.ID == NoProducerID || r.Expected == e.producer
 }
 
-// retries reports whether the request repeats an earlier Init, whose answer was the current
+// retries reports whether the request repeats an earlier Init that was answered with the current
 // producer. If the earlier Init also changed the producer id, the repeated request contains the
 // previous id.
 func (r *Init) retries(e *entry) bool {
@@ -65,8 +65,8 @@ func (r *Init) decideNew(now time.Time, c *Config) decision {
 	return decision{store: &e, result: Result{Producer: e.producer}}
 }
 
-// decideOngoing begins to abort the transaction. If the producer continues with its own epoch, the
-// answer contains the abort's epoch. Any other producer gets the epoch after that one.
+// decideOngoing begins to abort the transaction. If the producer continues with its own epoch, it
+// receives the epoch of the abort. Any other producer receives the epoch after that one.
 func (r *Init) decideOngoing(now time.Time, c *Config, e *entry) decision {
 	if !r.matches(e) {
 		return refuse(ErrFenced) // the sender cannot know the transaction's epoch
@@ -81,7 +81,7 @@ func (r *Init) decideOngoing(now time.Time, c *Config, e *entry) decision {
 	return decision{store: &aborted, wait: true, reason: fenced}
 }
 
-// decideNext gives the producer the next epoch, or a new producer id after the last epoch.
+// decideNext gives the producer the next epoch or, after the last epoch, a new producer id.
 func (r *Init) decideNext(now time.Time, c *Config, e *entry) decision {
 	next, last := e.producer, int16(noEpoch)
 	if r.Expected.ID != NoProducerID {
@@ -89,7 +89,7 @@ func (r *Init) decideNext(now time.Time, c *Config, e *entry) decision {
 	}
 	switch {
 	case r.retries(e) && e.producer.Epoch <= lastUsableEpoch:
-		// The answer to the first request was lost.
+		// The client has not received the answer to its first request.
 	case e.exhausted():
 		id, err := c.ProducerID()
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 
 var modelRuns = flag.Int("transaction.runs", 150, "number of random runs")
 
-// run simulates one random history and returns the fault that it has found, or "" if it has found
+// run simulates one random history and returns the fault that it has found, or "" if there was
 // none.
 func run(seed uint64, m mutant) (found string) {
 	defer func() {
@@ -39,7 +39,7 @@ func run(seed uint64, m mutant) (found string) {
 	return ""
 }
 
-// heal ends the faults and waits until all transactions have ended.
+// heal stops the injection of faults and waits until all transactions have ended.
 func (w *world) heal() {
 	w.healthy = true
 	w.failover()
@@ -57,8 +57,8 @@ func (w *world) heal() {
 	}
 }
 
-// check verifies the partitions: no transaction is open, no transaction is committed only in part,
-// and no answer was wrong.
+// check verifies that in the partitions no transaction is open and no transaction is only partly
+// committed, and that no answer was wrong.
 func (w *world) check() {
 	visible, hidden := map[*txn]int{}, map[*txn]int{}
 	for partition, p := range w.partitions {
@@ -101,8 +101,8 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// TestEachMutantIsFound checks that each rule is necessary: without the rule, the model must find a
-// fault.
+// TestEachMutantIsFound checks that each rule is necessary: if a rule is disabled, the model must
+// find a fault.
 func TestEachMutantIsFound(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -1,8 +1,8 @@
 package transaction
 
-// partition is a reference implementation of a partition's log. It contains the values of each
-// producer, and the markers that end transactions. It follows the rules of
-// internal/logstore/producer and the rules for verification (KIP-890).
+// partition is a reference implementation of a partition's log. It contains each producer's values,
+// and the markers that end transactions. It follows the rules of internal/logstore/producer and the
+// rules for verification (KIP-890).
 type partition struct {
 	producers map[int64]*writer
 	values    []*value

@@ -18,8 +18,8 @@ const (
 	keyVersion   = 0
 	valueVersion = 1 // version in which values are written; version 0 can be read too
 	// lastEpochTag is the tag of the last producer epoch. No release up to Kafka 4.4 stores this epoch
-	// (KAFKA-20357), so this tag is Heartwood's own. It is far from the tags that Kafka assigns in
-	// sequence.
+	// (KAFKA-20357), so the tag is specific to Heartwood. Kafka assigns tags in sequence, and is far
+	// from reaching this one.
 	lastEpochTag = 20357
 )
 
@@ -107,14 +107,14 @@ func partitionsOf(topics []kmsg.TxnMetadataValueTopic) (all []Partition) {
 	return slices.Compact(all)
 }
 
-// Replay applies a stored record. Records must be replayed in log order. After the load, Replay
-// returns the marker of a transaction whose outcome the record contains.
+// Replay applies a stored record. Records must be replayed in log order. If the record contains a
+// transaction's outcome, Replay returns the transaction's marker, except during loading.
 func (s *State) Replay(now time.Time, key, value []byte) ([]Answer, error) {
 	if len(key) < 2 {
 		return nil, fmt.Errorf("%w: key of %d bytes", ErrCorruptRecord, len(key))
 	}
 	if binary.BigEndian.Uint16(key) != keyVersion {
-		return nil, nil // a later version of Kafka has written the record
+		return nil, nil // a later version of Kafka wrote the record
 	}
 	var k kmsg.TxnMetadataKey
 	if err := k.ReadFrom(key); err != nil {
@@ -169,7 +169,7 @@ func (s *State) topic(name string) string {
 	return name
 }
 
-// entered updates the volatile state of a transactional id after a record.
+// entered updates a transactional id's volatile state after a record.
 func (s *State) entered(now time.Time, t *transaction, before Phase) []Answer {
 	if t.phase == Ongoing {
 		if before != Ongoing {

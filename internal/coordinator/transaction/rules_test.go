@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// log runs a State with one transactional id as the runtime does, without faults.
+// log runs a State with one transactional id in the same way as the runtime, without faults.
 type log struct {
 	*State
 	t       *testing.T
@@ -104,7 +104,7 @@ func (l *log) acknowledge() {
 	l.apply(l.Acknowledged(l.now, m.ID, m.Serial, m.Partitions))
 }
 
-// pass advances the clock and fires the timers that are due.
+// pass advances the clock and fires all timers that are due.
 func (l *log) pass(d time.Duration) {
 	l.now = l.now.Add(d)
 	for key, moment := range l.timers {
@@ -200,8 +200,8 @@ func TestCommitMeetsTimeout(t *testing.T) {
 	}
 }
 
-// TestOwnAbortAtLastEpoch checks the coordinator's own abort at the last epoch. It must increase
-// the epoch once, and then change the producer id (KAFKA-19367, KAFKA-20090).
+// TestOwnAbortAtLastEpoch checks that the coordinator's own abort at the last epoch bumps the epoch
+// once, and then changes the producer id (KAFKA-19367, KAFKA-20090).
 func TestOwnAbortAtLastEpoch(t *testing.T) {
 	t.Run("InitProducerId", func(t *testing.T) {
 		l := newLog(t, ongoing(lastUsableEpoch, 0))
@@ -251,8 +251,8 @@ func TestRotationIsRepeatable(t *testing.T) {
 	})
 }
 
-// TestEmptyAbortBehindCommit checks that an abort without partitions that follows a commit has the
-// commit's epoch (KAFKA-18464).
+// TestEmptyAbortBehindCommit checks that an abort without partitions that follows a commit must use
+// the commit's epoch (KAFKA-18464).
 func TestEmptyAbortBehindCommit(t *testing.T) {
 	l := newLog(t, ongoing(3, 2))
 	l.end(Producer{7, 3}, true, 2, 0)
@@ -263,9 +263,9 @@ func TestEmptyAbortBehindCommit(t *testing.T) {
 	l.wantAnswer(l.end(Producer{7, 5}, true, 2, 0), Producer{}, ErrInvalidState)
 }
 
-// TestEmptyAbortBehindUnfinishedCommit checks an abort that arrives before the preceding commit is
-// complete, from a producer whose batches have all failed. The abort must wait. franz-go's
-// TestTxnEtl found this case.
+// TestEmptyAbortBehindUnfinishedCommit checks that an abort waits if the producer's preceding
+// commit is not complete. All batches of the aborted transaction have failed. franz-go's TestTxnEtl
+// found this case.
 func TestEmptyAbortBehindUnfinishedCommit(t *testing.T) {
 	for _, epoch := range []int16{3, lastUsableEpoch} {
 		l := newLog(t, ongoing(epoch, 2))
@@ -286,7 +286,7 @@ func TestEmptyAbortBehindUnfinishedCommit(t *testing.T) {
 	}
 }
 
-// TestFenceThatIsNotStored checks that repeated fences do not increase the epoch while the record
+// TestFenceThatIsNotStored checks that repeated fencing does not bump the epoch while the record
 // cannot be stored (KAFKA-9666).
 func TestFenceThatIsNotStored(t *testing.T) {
 	l := newLog(t, ongoing(3, 0))
@@ -319,7 +319,7 @@ func TestOldAcknowledgements(t *testing.T) {
 }
 
 // TestLateEndTxn checks that a late EndTxn of one transaction does not end the next one. Below
-// version 2, the epochs of both are equal.
+// version 2, both transactions have the same epoch.
 func TestLateEndTxn(t *testing.T) {
 	l := newLog(t, ongoing(3, 0))
 	p := Producer{7, 3}
@@ -365,7 +365,7 @@ func TestTimeoutOfTransactionWithoutData(t *testing.T) {
 	l.wantPhase(CompleteAbort)
 }
 
-// TestGraceAfterLoad checks that no transaction times out immediately because the new coordinator's
+// TestGraceAfterLoad checks that no transaction times out immediately if the new coordinator's
 // clock is ahead.
 func TestGraceAfterLoad(t *testing.T) {
 	l := newLog(t, ongoing(0, 0))

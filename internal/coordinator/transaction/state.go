@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// These are errors of requests. Package handler maps each of them to a Kafka error code.
+// These are errors of requests. Package handler converts each of them to a Kafka error code.
 var (
 	ErrInvalidTimeout = errors.New("transaction timeout out of range")
 	ErrInvalidMapping = errors.New("transactional id has another producer id")
@@ -21,12 +21,12 @@ var (
 )
 
 const (
-	// ParkedMax is the maximum time for which a request waits for the end of a transaction. After
-	// that, the answer is ErrConcurrent.
+	// ParkedMax is the maximum time for which a request waits for the end of a transaction. After this
+	// time, it is answered with ErrConcurrent.
 	ParkedMax = time.Second
-	// LoadGrace is the time after a load in which no transaction times out. The client of a
-	// transaction may have been waiting for this coordinator, and this broker's clock may be ahead of
-	// the previous coordinator's clock.
+	// LoadGrace is how long after a load no transaction times out. The client of a transaction may
+	// have been waiting for this coordinator, and this broker's clock may be ahead of the previous
+	// coordinator's clock.
 	LoadGrace = 10 * time.Second
 	// retryInterval is the time between two attempts to store the same record.
 	retryInterval = time.Second
@@ -55,7 +55,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-type ( // These types are exchanged with the runtime (package state).
+type ( // types that are exchanged with the runtime (package state)
 	// Token identifies a request that waits for its answer.
 	Token = state.Token
 	// Record is a record of __transaction_state.
@@ -99,7 +99,7 @@ type TimerKind int8
 const (
 	abortTimer    TimerKind = iota // the timer aborts an Ongoing transaction
 	parkedTimer                    // the timer answers requests that have waited for too long
-	completeTimer                  // the timer repeats the attempt to store Complete*
+	completeTimer                  // the timer triggers another attempt to store Complete*
 )
 
 // transaction consists of a transactional id's entry and its volatile state.
@@ -114,7 +114,8 @@ type transaction struct {
 	// connection is the number of the newest connection that has sent a request with the current
 	// producer id and epoch; 0: unknown.
 	connection uint64
-	// ownAbort is the reason for an abort by the coordinator whose record is being stored.
+	// ownAbort is the reason for the coordinator's own abort while the record of this abort is being
+	// stored.
 	ownAbort abortReason
 }
 
@@ -133,11 +134,11 @@ type parked struct {
 	deadline time.Time
 }
 
-// Ended contains the numbers of transactions that have ended, by reason.
+// Ended contains the number of transactions that have ended, by reason.
 type Ended struct {
 	Committed, Aborted uint64 // numbers of transactions that clients have ended
 	// TimedOut and Fenced are the numbers of transactions that the coordinator has aborted. Fenced
-	// counts aborts because of InitProducerId or an administrator.
+	// counts aborts caused by InitProducerId or by an administrator.
 	TimedOut, Fenced uint64
 }
 
@@ -162,8 +163,8 @@ func New(config Config, timers Timers) *State {
 // Configure changes the configuration.
 func (s *State) Configure(config Config) { s.config = config.WithDefaults() }
 
-// Loaded must be called after all records were replayed. It returns the markers of all decided
-// transactions, because the markers that the previous coordinator sent may be lost.
+// Loaded must be called after all records have been replayed. It returns the markers of all decided
+// transactions, because markers sent by the previous coordinator may be lost.
 func (s *State) Loaded(now time.Time) (out Output) {
 	s.loading = false
 	s.grace = now.Add(LoadGrace)
@@ -182,8 +183,8 @@ func (s *State) Loaded(now time.Time) (out Output) {
 	return out
 }
 
-// mark starts the wait for acknowledgements of a decided transaction, and returns the transaction's
-// marker.
+// mark starts to wait for the acknowledgements of a decided transaction, and returns the
+// transaction's marker.
 func (s *State) mark(t *transaction) Answer {
 	s.serial++
 	t.serial, t.unmarked = s.serial, make(map[Partition]struct{}, len(t.partitions))
@@ -197,8 +198,8 @@ func (s *State) mark(t *transaction) Answer {
 }
 
 // setAbortTimer sets the timer of an Ongoing transaction to the transaction's deadline, but not
-// before the end of the grace period after a load. The remaining time never exceeds the timeout: if
-// the deadline is later, it results from a clock that was ahead.
+// before the end of the grace period after a load. The remaining time never exceeds the timeout; a
+// later deadline results from a clock that was ahead.
 func (s *State) setAbortTimer(now time.Time, t *transaction) {
 	left := max(min(t.deadline().Sub(now), t.timeout), s.grace.Sub(now), 0)
 	s.timers.Set(TimerKey{t.id, abortTimer}, left)
@@ -217,8 +218,8 @@ func (s *State) CountPhases(counts map[string]int) {
 	}
 }
 
-// Expire returns the tombstones of transactional ids that were not used for Config.Expiration, at
-// most limit. The result more reports whether further ones may have expired.
+// Expire returns at most limit tombstones of transactional ids that have been unused for
+// Config.Expiration. more reports whether further ones may have expired.
 func (s *State) Expire(now time.Time, limit int) (out Output, more bool) {
 	for id, t := range s.byID {
 		if t.phase == Ongoing || t.phase.prepared() ||

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/coordinator/state"
 )
 
-// errUnknown is the result of a request whose coordinator has failed, or whose record was not
+// errUnknown is the result of a request whose coordinator has failed, or whose record has not been
 // stored.
 var errUnknown = errors.New("outcome unknown")
 
@@ -22,7 +22,8 @@ type mutant struct {
 	firstAckEnds  bool // true if the first acknowledgement completes a transaction
 	anySerial     bool // true if acknowledgements of earlier markers are accepted
 	noAbortTimer  bool
-	// keepLastEpoch makes the previous epoch count as a retry after an Init without producer id.
+	// keepLastEpoch makes a request with the previous epoch count as a retry after an Init without
+	// producer id.
 	keepLastEpoch  bool
 	noVerification bool // true if partitions accept batches without verification
 	noGuard        bool // true if partitions accept batches that were verified before a marker
@@ -33,8 +34,8 @@ type mutant struct {
 // fault is the panic value of a failed check.
 type fault string
 
-// world simulates the clients, the clock, the log of one coordinator partition with its high
-// watermark and failovers, the network that transports markers, and the partitions to which the
+// world simulates the clients, the clock, the log of one coordinator partition (with its high
+// watermark and failovers), the network that transports markers, and the partitions to which the
 // transactions write.
 type world struct {
 	mutant
@@ -47,8 +48,8 @@ type world struct {
 	log     []Record
 	safe    int // number of records below the high watermark
 	release []released
-	// reload is the coordinator's number. It distinguishes the coordinator's markers from other
-	// coordinators' markers.
+	// reload is the coordinator's number, which distinguishes its markers from other coordinators'
+	// markers.
 	reload int
 
 	token      Token
@@ -71,7 +72,7 @@ type released struct {
 	end    int // number of records that must be below the high watermark
 }
 
-// inFlight is a marker on its way to a partition, or its acknowledgement on the way back.
+// inFlight is a marker on its way to a partition, or an acknowledgement on its way back.
 type inFlight struct {
 	marker *Marker
 	to     Partition
@@ -149,7 +150,7 @@ func keysOf(m map[Token]func(Result, error)) func(func(Token) bool) {
 	}
 }
 
-// apply carries out an output as the runtime does. Sometimes only the first records can be stored.
+// apply processes an output as the runtime does. Sometimes only the first records can be stored.
 func (w *world) apply(out Output) {
 	answers, n := out.Answers, len(out.Records)
 	failed := !w.healthy && n > 0 && w.chance(12)
@@ -176,7 +177,7 @@ func (w *world) apply(out Output) {
 	w.advance()
 }
 
-// corrupt changes the stored state if the mutant requires it.
+// corrupt changes the stored state as required by the mutant.
 func (w *world) corrupt(Record) {
 	for _, t := range w.state.byID {
 		if w.keepLastEpoch && t.phase == Empty && t.lastEpoch == noEpoch {
@@ -226,7 +227,7 @@ func (w *world) deliver(a Answer) {
 	answer(a.Result, a.Err)
 }
 
-// request returns a token. The answer to the token is passed to the function then.
+// request returns a token. The answer to the token is passed to then.
 func (w *world) request(then func(Result, error)) Token {
 	w.token++
 	w.requests[w.token] = then
@@ -261,7 +262,7 @@ func (w *world) acknowledge() {
 	if w.healthy || !w.chance(3) {
 		w.acks = slices.Delete(w.acks, i, i+1)
 	}
-	// The sender stops, and the leader refuses markers that it has sent on earlier connections.
+	// The sender stops. The leader rejects markers that were sent on its earlier connections.
 	w.markers = slices.DeleteFunc(w.markers, func(m inFlight) bool { return m == a })
 	t := w.state.byID[a.marker.ID]
 	if a.reload != w.reload && !w.anySerial || t == nil {
