@@ -12,6 +12,8 @@ import (
 // check verifies the logs of all live brokers while no other goroutine runs. It reads only new
 // records, or all records if whole is set.
 func (o *oracle) check(whole bool) {
+	o.w.inspecting.Store(true)
+	defer o.w.inspecting.Store(false)
 	for _, t := range o.mu.models {
 		recorded := o.w.meta.recorded(t.name)
 		o.mu.Lock()
@@ -87,7 +89,7 @@ func (o *oracle) checkLog(t *partitionModel, l *liveBroker, state replica.State,
 	}
 	o.checkLogStart(t, l, log)
 	records, err := read(log, from, end)
-	if errors.Is(err, logstore.ErrClosed) {
+	if errors.Is(err, logstore.ErrClosed) || err != nil && l.isFlipped(t.name) {
 		return 0
 	}
 	if err != nil {
@@ -236,7 +238,7 @@ func (o *oracle) checkISR(t *partitionModel, recorded placement.Partition, highe
 		}
 		log := l.store.Log(t.partitionID())
 		if log == nil {
-			if highest > 0 && l.image.Load() != nil {
+			if highest > 0 && l.image.Load() != nil && !l.errors.hasOccurred() {
 				o.w.fail(
 					"%s: ISR member %d has no log; the high watermark of broker %d is %d",
 					t.name,

@@ -277,7 +277,11 @@ func (c *client) send(l *liveBroker, t *topic, batches []*batch) {
 		produced = append(produced, l.set.Append(replica.AcksAll, []replica.ProducePartition{
 			{ID: t.partitionID(), Topic: t.id, Batch: slices.Clone(b.bytes)},
 		}))
-		c.w.power.pause() // the log may be synced between two batches
+		if batches[0].records[0].sequence > 0 {
+			// The log may be synced between two batches. A new leader that does not know the
+			// producer would accept the second batch after another leader has refused the first one.
+			c.w.power.pause()
+		}
 	}
 	var acked []*batch
 	for i, p := range produced {

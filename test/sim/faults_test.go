@@ -16,6 +16,7 @@ func (b *broker) exited(e exit) {
 	if e.epoch == 0 && len(b.exits) > 0 {
 		e.epoch = b.exits[len(b.exits)-1].epoch
 	}
+	e.lostAll = e.lostAll || len(b.flipped) > 0
 	b.exits = append(b.exits, e)
 }
 
@@ -38,7 +39,7 @@ func (w *world) randomDuration(low, high time.Duration) time.Duration {
 // injectFault injects one fault, and schedules its end.
 func (w *world) injectFault() {
 	b, other := w.randomBroker(), w.randomBroker()
-	switch w.random.IntN(31) {
+	switch w.random.IntN(37) {
 	case 0, 1, 2:
 		w.kill(b)
 	case 3, 4:
@@ -85,6 +86,10 @@ func (w *world) injectFault() {
 		w.damageLog(b)
 	case 29, 30:
 		w.cutSharedPower()
+	case 31, 32:
+		w.failDisk(b)
+	case 33, 34, 35, 36:
+		w.flipBit(b)
 	case 24, 25:
 		outgoing := w.random.IntN(2) == 0
 		for _, o := range w.members() {
@@ -285,7 +290,8 @@ func (w *world) mayLoseData(b *broker) bool {
 			func(m placement.InSyncReplica) bool { return m.Broker == b.id })
 		if in && !slices.ContainsFunc(p.ISR, func(m placement.InSyncReplica) bool {
 			l := w.brokers[m.Broker].live.Load()
-			return m.Broker != b.id && l != nil && l.epoch.Load() == m.Epoch && !l.stopping
+			return m.Broker != b.id && l != nil && l.epoch.Load() == m.Epoch && !l.stopping &&
+				len(l.flipped) == 0
 		}) {
 			return false
 		}

@@ -50,6 +50,11 @@ func (w *world) endFaults() {
 		clear(w.net.delays)
 	})
 	w.power.disarm()
+	for _, b := range w.brokers {
+		b.errors.end()
+		w.removeFlipped(b, true)
+		w.restartAfterErrors(b)
+	}
 	w.restartBrokers()
 	if w.parent != nil {
 		if live := w.parent.live.Load(); live != nil {

@@ -76,7 +76,7 @@ func (t *partitionModel) observe(l *liveBroker, log *logstore.Log) {
 // interval of the flush has passed since it had them. It is 0 if that is unknown.
 func (o *oracle) synced(t *partitionModel, l *liveBroker) int64 {
 	log := l.store.Log(t.partitionID())
-	if log == nil || log.Notes().Loss() != "" || log.Fault() != nil || l.watcher.hasReset(t.name) {
+	if log == nil || log.Notes().Loss() != "" || l.watcher.hasReset(t.name) || l.errors.hasOccurred() {
 		return 0
 	}
 	due := time.Now().Add(-o.w.profile.flushInterval - flushSlack)
@@ -135,6 +135,20 @@ func (b *broker) lostAllSince(epoch int64) bool {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
 	return slices.ContainsFunc(b.exits, func(e exit) bool { return e.epoch >= epoch && e.lostAll })
+}
+
+// electedBefore processes an unclean election whose leader has ended again before the file of the
+// parent process was synced: the simulation then sees all changes as one. The other members may
+// have left the ISR before the election.
+func (o *oracle) electedBefore(t *partitionModel, before, next placement.Partition) {
+	if o.w.parent == nil || next.UnprovenEpoch <= before.UnprovenEpoch || len(next.ISR) != 1 {
+		return
+	}
+	next.Leader, next.LeaderEpoch = next.ISR[0].Broker, next.UnprovenEpoch
+	before.ISR = slices.DeleteFunc(slices.Clone(before.ISR),
+		func(m placement.InSyncReplica) bool { return m.Broker != next.Leader })
+	t.count.unclean++
+	o.uncleanElection(t, before, next)
 }
 
 // allDestroyed reports whether all in-sync replicas have lost their disks.

@@ -82,6 +82,8 @@ type tally struct {
 	added, drained, lost int
 	damaged              int // number of damaged logs
 	sharedCuts           int // number of power cuts of all brokers
+	diskErrors           int // number of times that a disk returned errors for a while
+	flips                int // number of flipped bits
 	// Numbers of committed and aborted transactions, and of records that read_committed consumers have
 	// read.
 	committed, aborted, readCommitted int
@@ -114,6 +116,8 @@ func (t *tally) add(o tally) {
 	t.lost += o.lost
 	t.damaged += o.damaged
 	t.sharedCuts += o.sharedCuts
+	t.diskErrors += o.diskErrors
+	t.flips += o.flips
 	t.overWire += o.overWire
 	t.withParent += o.withParent
 	t.parentEnds += o.parentEnds
@@ -134,7 +138,8 @@ func (t *tally) reaches(runs int) bool {
 	counts := []int{
 		t.unclean, t.duplicates, t.cleaned, t.deleted, t.deletesConfirmed, t.expired,
 		t.fromFollowers, t.repeated, t.discarded,
-		t.added, t.drained, t.lost, t.damaged, t.sharedCuts, t.committed, t.aborted,
+		t.added, t.drained, t.lost, t.damaged, t.sharedCuts, t.diskErrors, t.flips,
+		t.committed, t.aborted,
 		t.readCommitted, t.overWire, t.withParent, t.parentEnds, t.late,
 	}
 	if t.withParent < runs {
@@ -220,10 +225,15 @@ func (w *world) elected(t *topic, before, next placement.Partition, unclean bool
 	defer o.mu.Unlock()
 	model := o.of(t.name)
 	if next.Leader == placement.NoLeader {
+		o.electedBefore(model, before, next)
 		return
 	}
 	index := slices.IndexFunc(next.ISR,
 		func(m placement.InSyncReplica) bool { return m.Broker == next.Leader })
+	if index < 0 && next.LeaderEpoch == before.LeaderEpoch &&
+		w.brokers[next.Leader].errors.hasOccurred() {
+		return // its log has stopped, and the next decision elects another leader (ADR 0350)
+	}
 	if index < 0 {
 		w.fail("%s: the leader %d is not in the ISR %v", t.name, next.Leader, next.ISR)
 		return
@@ -420,6 +430,9 @@ func decodeRecords(batches []byte) (records []logRecord, next int64, epoch int32
 	for len(batches) > 0 {
 		first, rest, err := record.Next(batches)
 		if err != nil {
+			return records, next, epoch, err
+		}
+		if err := first.CheckCRC(); err != nil {
 			return records, next, epoch, err
 		}
 		err = first.Records(1<<20, func(r *record.Record) error {

@@ -176,11 +176,15 @@ func (p *power) mayDestroyDisk(b *broker) bool {
 // makes a change durable, is a step of the power supply.
 type brokerDisk struct {
 	*vfs.Mem
-	power *power
+	power  *power
+	errors *diskErrors
 }
 
 func (d brokerDisk) Create(name string) (vfs.File, error) {
 	d.power.step()
+	if err := d.errors.write(name); err != nil {
+		return nil, err
+	}
 	return d.file(d.Mem.Create(name))
 }
 
@@ -194,7 +198,7 @@ func (d brokerDisk) file(file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return brokerFile{file, d.power}, nil
+	return brokerFile{file, d}, nil
 }
 
 func (d brokerDisk) Rename(from, to string) error {
@@ -215,21 +219,37 @@ func (d brokerDisk) SyncDir(name string) error {
 // brokerFile is a file of a brokerDisk.
 type brokerFile struct {
 	vfs.File
-	power *power
+	disk brokerDisk
+}
+
+func (f brokerFile) ReadAt(b []byte, offset int64) (int, error) {
+	if err := f.disk.errors.read(f.Name()); err != nil && !f.disk.power.w.inspecting.Load() {
+		return 0, err
+	}
+	return f.File.ReadAt(b, offset)
 }
 
 func (f brokerFile) WriteAt(b []byte, offset int64) (int, error) {
-	f.power.step()
+	f.disk.power.step()
+	if err := f.disk.errors.write(f.Name()); err != nil {
+		n, _ := f.File.WriteAt(b[:f.disk.power.intN(len(b)+1)], offset)
+		return n, err
+	}
 	return f.File.WriteAt(b, offset)
 }
 
 func (f brokerFile) Truncate(size int64) error {
-	f.power.step()
+	f.disk.power.step()
 	return f.File.Truncate(size)
 }
 
-// Sync takes longer than other operations: other goroutines may run meanwhile.
+// Sync takes longer than other operations: other goroutines may run before it has an effect, and
+// before it returns.
 func (f brokerFile) Sync() error {
-	f.power.sync(f.Name())
+	f.disk.power.sync(f.Name())
+	defer f.disk.power.pause()
+	if err := f.disk.errors.sync(f.disk.Mem, f.Name()); err != nil {
+		return err
+	}
 	return f.File.Sync()
 }

@@ -23,6 +23,7 @@ var (
 	timeFlag   = flag.Duration("sim.time", 0, "how long to run seeds")
 	parentFlag = flag.Bool("sim.parent", false, "run all seeds with the metadata of `heartwood dev`")
 	powerFlag  = flag.Bool("sim.power", false, "the power of all brokers may fail in all runs")
+	errorsFlag = flag.Bool("sim.errors", false, "disks return errors in all runs")
 	fromFlag   = flag.Uint64("sim.from", 0, "the first seed (default: 1; HEARTWOOD_SEED overrides it)")
 )
 

@@ -221,6 +221,9 @@ func (c *client) pollCommitted(ctx context.Context, l *liveBroker, t *topic) err
 		return err
 	}
 	visible, next, epoch, err := committed(bytes, aborted)
+	if err != nil && l.isFlipped(t.name) {
+		return err
+	}
 	if err != nil {
 		c.w.fail("%s: broker %d returned a malformed batch to a consumer: %v", t.name, l.id, err)
 		return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -48,6 +49,7 @@ type profile struct {
 	decideEvery time.Duration
 	// sharedPower is true if the power of all brokers may fail at one moment.
 	sharedPower bool
+	diskErrors  bool // disks return errors
 	// overWire is true if followers and consumers use Kafka's protocol over connections.
 	overWire bool
 }
@@ -69,6 +71,8 @@ type world struct {
 	meta  *controlPlane
 	store *objectStore
 	power *power
+	// inspecting is true while the simulation reads logs itself, without errors of the disk.
+	inspecting atomic.Bool
 	// parent is the process with the local metadata store. If it is nil, the API server has the
 	// metadata.
 	parent    *parent
@@ -123,6 +127,7 @@ func newProfile(random *rand.Rand) profile {
 	p.takeover = []time.Duration{5 * time.Second, 30 * time.Second}[random.IntN(2)]
 	p.decideEvery = 100 * time.Millisecond
 	p.sharedPower = *powerFlag || random.IntN(4) == 0
+	p.diskErrors = *errorsFlag || random.IntN(4) == 0
 	p.stayOdds, p.fetchBytes = 8, 1<<20
 	if p.lazy = random.IntN(2) == 0; p.lazy {
 		p.stayOdds, p.fetchBytes = 2, 600
