@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -371,4 +372,45 @@ func (s *Store) ForgetMissing(keep func(PartitionID) bool) {
 			delete(s.mu.missing, id)
 		}
 	}
+}
+
+// LostLog is a log that is known to have lost records.
+type LostLog struct {
+	ID    PartitionID
+	Topic TopicID // zero if the directory of the log does not exist
+	// ReplicaIncarnation is the replica incarnation id that the loss concerns. It is nil if no such id
+	// was stored since the loss was found (datadir.Notes.StampLoss).
+	ReplicaIncarnation *string
+}
+
+// LostLogs returns the logs that have lost records, sorted by partition. They include logs without
+// a directory, unless the checkpoints list no record of the log, or a retained log of the partition
+// exists, which may contain the records.
+func (s *Store) LostLogs() ([]LostLog, error) {
+	retained, err := s.newestRetainedDirs()
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var lost []LostLog
+	for id, saved := range s.mu.missing {
+		if _, kept := retained[id]; !kept && max(saved.RecoveryPoint, saved.HighWatermark) > 0 {
+			lost = append(lost, LostLog{ID: id})
+		}
+	}
+	for _, log := range s.mu.logs.all() {
+		if log.Notes().Loss() == "" {
+			continue
+		}
+		one := LostLog{ID: log.ID(), Topic: log.TopicID()}
+		if incarnation, stamped := log.Notes().LossOf(); stamped {
+			one.ReplicaIncarnation = &incarnation
+		}
+		lost = append(lost, one)
+	}
+	slices.SortFunc(lost, func(a, b LostLog) int {
+		return cmp.Or(strings.Compare(a.ID.Topic, b.ID.Topic), cmp.Compare(a.ID.Index, b.ID.Index))
+	})
+	return lost, nil
 }

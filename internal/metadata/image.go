@@ -90,6 +90,9 @@ type Broker struct {
 	// ProducerIDsLost means that the file of allocated producer ids was unusable when the broker
 	// registered. NextProducerIDs then treats the disk as a new one.
 	ProducerIDsLost bool
+	// Losses contains the logs that have lost records. Only the argument of Store.Run contains them:
+	// Run records the losses before it registers the broker. It is nil if there are none.
+	Losses *Losses `json:",omitempty"`
 	// TransactionVersion is the highest transaction version (KIP-890) that the broker supports.
 	TransactionVersion int16
 	// Leaving means that the broker is in controlled shutdown. It serves the partitions that it leads

@@ -30,6 +30,10 @@ type Store interface {
 	// order and from one goroutine. The first call follows once an image is complete. Run returns nil
 	// when ctx ends, or an error when it cannot continue.
 	//
+	// Run first records the losses in self.Losses (placement.LoseLog), and registers the broker only
+	// afterwards. Otherwise an election could choose the broker before the broker reports a loss, and
+	// could remove other replicas from the ISR, which have the records (ADR 0358).
+	//
 	// Each image contains self in the broker epoch of this registration. An image names a broker as a
 	// partition's leader only in the broker epoch in which the broker was elected. So an image never
 	// names self as the leader in a leader epoch that began before Run. The broker relies on this,

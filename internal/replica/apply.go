@@ -19,7 +19,8 @@ type applier struct {
 	defaults metadata.Replication // values of settings that an image does not contain
 	// cluster is the id of the cluster to which the store's logs belong; "" if the store contains no
 	// logs.
-	cluster string
+	cluster        string
+	recordedLosses map[PartitionID]string // Options.RecordedLosses
 	// replication and brokers are copied from the last applied image.
 	replication metadata.Replication
 	brokers     []metadata.Broker

@@ -60,7 +60,8 @@ func (a *applier) applyPartition(img *metadata.Image, old *partition,
 	s, p := a.set, old
 	if p == nil || p.log == nil || p.topic != ap.topic.ID {
 		p = &partition{id: ap.id, topic: ap.topic.ID, source: metadata.NoBroker, gapEpoch: -1,
-			logger: s.logger, traffic: s.metrics.of(ap.id.Topic)}
+			recordedAs: a.recordedLosses[ap.id],
+			logger:     s.logger, traffic: s.metrics.of(ap.id.Topic)}
 	}
 	before := p.role.Load()
 	r := newRole(img, ap.topic, ap.partition, s.node)

@@ -37,6 +37,8 @@ type nodes struct {
 	// nothing answers them.
 	refuse atomic.Bool
 	logs   output.Buffer // logs of all brokers
+	// recordedLosses is Options.RecordedLosses of the brokers that start next.
+	recordedLosses map[PartitionID]string
 }
 
 // node is one broker in nodes.
@@ -128,7 +130,8 @@ func (n *nodes) start(id int32) {
 	n.meta.mu.Unlock()
 	b.Set = NewSet(Options{
 		NodeID: id, Store: store, Cluster: "ours", Logger: logger,
-		ChangeISR: metadata.ChangeISREach(64, n.meta.changeISR),
+		RecordedLosses: n.recordedLosses,
+		ChangeISR:      metadata.ChangeISREach(64, n.meta.changeISR),
 		Dial: func(_ context.Context, to metadata.Broker) (Peer,
 			error) {
 			return n.dial(b, to)

@@ -65,13 +65,27 @@ func (p *partition) lossError() error {
 		"broker is stopped, or leave it as it is, and accept the loss", ErrLostLog, p.log.Notes().Loss())
 }
 
+// recordedIncarnation is stored in place of the replica incarnation id that a loss concerns, if the
+// loss was recorded before the first image. No replica has this id, so every image counts as made
+// with knowledge of the loss.
+const recordedIncarnation = "(recorded)"
+
 // stampLoss stores the replica incarnation id in the first image after a loss was found. No
 // decision in this image, or in an earlier one, can have taken the loss into account. This id can
 // differ from the log's id: the broker may have been elected with a new id and have stopped before
 // it stored that id.
+//
+// The exception is an image that contains the id with which the metadata store has recorded the
+// loss before the broker registered. A loss that is found later is not recorded, so the id is used
+// once.
 func (p *partition) stampLoss(incarnation string) error {
+	recordedAs := p.recordedAs
+	p.recordedAs = ""
 	if _, stamped := p.log.Notes().LossOf(); stamped || p.log.Notes().Loss() == "" {
 		return nil
+	}
+	if recordedAs != "" && recordedAs == incarnation {
+		incarnation = recordedIncarnation
 	}
 	return p.log.Notes().StampLoss(incarnation)
 }

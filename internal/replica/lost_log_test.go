@@ -112,6 +112,50 @@ func TestLostLogDoesNotLead(t *testing.T) {
 	})
 }
 
+// removeRecordedLog removes the log of a broker whose loss the metadata store records before the
+// broker registers, with the replica incarnation id y.
+func removeRecordedLog(t *testing.T, n *nodes) {
+	removeLog(t, n)
+	n.recordedLosses = map[PartitionID]string{partitionA: "y"}
+}
+
+// TestRecordedLossIsNotReported checks a broker whose first image contains the id with which its
+// loss was recorded. It must copy the log without another report. A loss that it finds later
+// concerns the same id, and must be reported.
+func TestRecordedLossIsNotReported(t *testing.T) {
+	withLostLog(t, removeRecordedLog, func(n *nodes) {
+		n.recordLoss()
+		if got := n.served(); got != (metadata.Served{}) {
+			n.t.Errorf("reported %+v", got)
+		}
+		n.wantRefilled()
+		if err := n.nodes[1].DeclareLost(partitionA, "damaged"); err != nil {
+			n.t.Fatal(err)
+		}
+		if got := n.served(); !got.Lost || got.ReplicaIncarnation != "y" {
+			n.t.Errorf("a later loss: reported %+v", got)
+		}
+	})
+}
+
+// TestImageOlderThanTheRecordedLoss checks a broker whose first image is older than the record of
+// its loss. Until an image contains the new id, the broker must not follow, although it is no
+// longer in sync.
+func TestImageOlderThanTheRecordedLoss(t *testing.T) {
+	withLostLog(t, removeRecordedLog, func(n *nodes) {
+		n.elect(2, 1, 2, 3)
+		n.settle(time.Second)
+		if got := n.served(); !got.Lost || got.ReplicaIncarnation != "x" {
+			n.t.Errorf("reported %+v", got)
+		}
+		if end := n.log(1).LogEnd(); end != 0 {
+			n.t.Errorf("broker 1 has copied %d records", end)
+		}
+		n.recordLoss()
+		n.wantRefilled()
+	})
+}
+
 // TestLostLogDoesNotFollow checks that an ISR member that has lost its log fetches nothing before
 // it has left the ISR, even after a restart.
 func TestLostLogDoesNotFollow(t *testing.T) {

@@ -27,6 +27,10 @@ type partition struct {
 	// incarnation is the replica incarnation id for which the log was created. It is "" if the log is
 	// new, and no incarnation has been decided for it. Guarded by changing.
 	incarnation string
+	// recordedAs is the replica incarnation id that the log got when the metadata store recorded its
+	// loss before the first image. It is "" if no loss was recorded then, or once stampLoss has used
+	// it. Guarded by changing.
+	recordedAs string
 	// gapEpoch is the leader epoch in which the log last received records that follow an offset gap.
 	// It is -1 if the log has received no such records since this broker was last in sync. The records
 	// that cleaning removed from the gap may have been superseded by records that this log has not

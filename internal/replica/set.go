@@ -83,6 +83,10 @@ type Options struct {
 	// logs.
 	Cluster string
 	Store   *logstore.Store
+	// RecordedLosses contains the lost logs whose losses the metadata store has recorded before the
+	// first image, with the replica incarnation ids that it has assigned (metadata.LostLog.Next). The
+	// set does not change it.
+	RecordedLosses map[PartitionID]string
 	// Registry registers the metrics of the set and its purgatories; it may be nil.
 	Registry prometheus.Registerer
 	Logger   *slog.Logger // logger; by default, messages are discarded
@@ -134,7 +138,7 @@ func NewSet(opts Options) *Set {
 		verifier:        opts.Verifier,
 		lostLog:         opts.LostLog,
 	}
-	s.applier = applier{set: s, cluster: opts.Cluster,
+	s.applier = applier{set: s, cluster: opts.Cluster, recordedLosses: opts.RecordedLosses,
 		defaults: metadata.Replication{LagMax: opts.LagMax}}
 	s.fetchers.set, s.fetchers.dial = s, opts.Dial
 	s.fetchers.running = map[fetcherKey]*fetcher{}

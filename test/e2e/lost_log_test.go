@@ -14,16 +14,17 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// logLost stops all brokers, removes a partition's log from one broker's volume, and starts the
-// brokers again. The replica gets another incarnation id and therefore copies the log; every
-// acknowledged record must then be readable. The preferred leader keeps its log, because it can be
-// elected before it reports a loss (docs/roadmap.md). The last in-sync replica also keeps its log,
-// because its loss would wait for consent.
+// logLost stops all brokers, removes the preferred leader's log of a partition from its volume, and
+// starts the brokers again. Another in-sync replica must lead without consent, whichever broker
+// returns first. The replica gets another incarnation id and therefore copies the log; every
+// acknowledged record must then be readable. If the preferred leader is the last in-sync replica
+// once all brokers have stopped, another replica loses its log, because the loss of the last one
+// would wait for consent.
 func (e *environment) logLost(t *testing.T) {
 	e.mustCall(t, "POST", "produce", "topic", failover, "keys", "100", "rounds", "3")
 	e.waitInSync(t)
 	before := e.partition(t, failover, 0)
-	id := before.Replicas[1]
+	id := before.Replicas[0]
 	brokers := map[int32]*corev1.Pod{}
 	for _, id := range before.Replicas {
 		brokers[id] = &corev1.Pod{}
@@ -33,15 +34,17 @@ func (e *environment) logLost(t *testing.T) {
 	}
 	e.whileStopped(t, func() {
 		if isr := e.partition(t, failover, 0).ISR; len(isr) == 1 && isr[0].Broker == id {
-			id = before.Replicas[2]
+			id = before.Replicas[1]
 		}
 		e.removeFromVolume(t, brokers[id], "/data/"+failover+"-0")
 	})
 	until(t, "another incarnation of the replica", func(ctx context.Context) string {
 		all, err := e.partitions(ctx, failover)
-		if now := all[0]; err != nil ||
-			now.ReplicaIncarnations[id] == before.ReplicaIncarnations[id] {
-			return fmt.Sprintf("%+v, %v", now, err)
+		if err != nil {
+			return err.Error()
+		}
+		if now := all[0]; now.ReplicaIncarnations[id] == before.ReplicaIncarnations[id] {
+			return fmt.Sprintf("%+v", now)
 		}
 		return ""
 	})

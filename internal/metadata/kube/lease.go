@@ -55,6 +55,8 @@ type keeper struct {
 	scrub func() string
 	// unreachable returns the value of Registration.Unreachable. It is never nil.
 	unreachable func() string
+	// recordLosses records self.Losses. It is never nil.
+	recordLosses func(ctx context.Context, self metadata.Broker) error
 
 	// The next three fields need no lock: first the method acquire uses them, and after its return
 	// only the goroutine that runs the method keep.
@@ -79,9 +81,10 @@ func newKeeper(c client.Client, opts Options, self metadata.Broker) *keeper {
 	return &keeper{
 		client: c, cluster: opts.Cluster, self: self, pod: opts.PodUID, holder: uuid.NewString(),
 		logger: opts.Logger, times: opts.times.withDefaults(), trust: trust,
-		volume:      func() v1alpha1.BrokerVolume { return v1alpha1.BrokerVolume{} },
-		scrub:       func() string { return "" },
-		unreachable: func() string { return "" }, leave: make(chan chan<- error), ended: make(chan struct{}),
+		volume:       func() v1alpha1.BrokerVolume { return v1alpha1.BrokerVolume{} },
+		scrub:        func() string { return "" },
+		recordLosses: func(context.Context, metadata.Broker) error { return nil },
+		unreachable:  func() string { return "" }, leave: make(chan chan<- error), ended: make(chan struct{}),
 		key: client.ObjectKey{Namespace: opts.Namespace,
 			Name: v1alpha1.BrokerLeaseName(opts.Cluster, self.ID)},
 	}
@@ -111,24 +114,43 @@ func (k *keeper) acquire(ctx context.Context) (epoch int64, err error) {
 	}
 }
 
-// tryAcquire writes the Lease with the next number of transitions, by compare-and-swap. If two
-// incarnations start at the same time, one of them gets a conflict, so no epoch is used twice.
+// tryAcquire acquires the Lease, unless the broker has a new volume without consent. Before that,
+// it records the broker's losses: elections consider the broker once it holds the Lease. A broker
+// with a new volume records nothing, because its previous volume may return.
 func (k *keeper) tryAcquire(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, k.times.request)
-	defer cancel()
 	current := &coordinationv1.Lease{}
-	err := k.client.Get(ctx, k.key, current)
-	if client.IgnoreNotFound(err) != nil {
+	err := k.within(ctx, func(ctx context.Context) error {
+		err := k.client.Get(ctx, k.key, current)
+		if err == nil && v1alpha1.LeaseVolumeLost(current, k.self.Directory) {
+			return k.reportFound(ctx, current)
+		}
+		return client.IgnoreNotFound(err)
+	})
+	if err != nil {
 		return err
 	}
-	found := err == nil
 	if _, err := v1alpha1.ParseRegistration(current); err != nil {
 		k.logger.Warn("replacing an invalid registration", "lease", k.key.Name, "error", err)
 	}
-	if v1alpha1.LeaseVolumeLost(current, k.self.Directory) {
-		return k.reportFound(ctx, current)
+	if err := k.recordLosses(ctx, k.self); err != nil {
+		return err
 	}
-	before := int32(0)
+	k.self.Losses = nil
+	return k.within(ctx, func(ctx context.Context) error { return k.writeAcquired(ctx, current) })
+}
+
+// within calls f with the timeout of requests.
+func (k *keeper) within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, k.times.request)
+	defer cancel()
+	return f(ctx)
+}
+
+// writeAcquired writes the Lease with the next number of transitions, by compare-and-swap. If two
+// incarnations start at the same time, one of them gets a conflict, so no epoch is used twice. The
+// parameter current is the Lease as read, or is empty if the Lease does not exist.
+func (k *keeper) writeAcquired(ctx context.Context, current *coordinationv1.Lease) (err error) {
+	found, before := current.ResourceVersion != "", int32(0)
 	if transitions := current.Spec.LeaseTransitions; transitions != nil {
 		before = *transitions
 	}

@@ -267,12 +267,13 @@ func (s *Store) run(ctx context.Context, self metadata.Broker, apply func(*metad
 	keeper := newKeeper(s.client, s.opts, self)
 	keeper.scrub = s.reportedScrub
 	keeper.volume, keeper.unreachable, keeper.hurry = s.reportedVolume, s.reportedUnreachable, s.renew
+	keeper.recordLosses = s.recordLosses
 	s.registering.Store(keeper)
 	epoch, err := keeper.acquire(ctx)
 	if err != nil {
 		return nil // acquire fails only when ctx ends
 	}
-	self.Epoch, self.Leaving = epoch, false
+	self.Epoch, self.Leaving, self.Losses = epoch, false, nil
 	// The bound for producer ids in the Lease may be higher than the requested bound. Read it before
 	// keep starts, because from then on keeper.registered belongs to keep's goroutine.
 	self.ProducerIDs = max(0, keeper.registered.ProducerIDs)

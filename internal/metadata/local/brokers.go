@@ -37,8 +37,8 @@ func (s *Store) Run(ctx context.Context, self metadata.Broker, apply func(*metad
 }
 
 // register assigns a new broker epoch to a broker and adds the broker to the image. The epoch is
-// written to the file before the image is published. When a starting cluster's last broker
-// registers, the elections that Hold suspended take place.
+// written to the file before the image is published. The same change records the broker's losses.
+// When a starting cluster's last broker registers, the elections that Hold suspended take place.
 func (s *Store) register(self metadata.Broker) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -48,13 +48,15 @@ func (s *Store) register(self metadata.Broker) error {
 	self.Epoch, self.Leaving = s.changing.document.BrokerEpochs[self.ID]+1, false
 	known := s.changing.document.ProducerIDs[self.ID]
 	self.ProducerIDs = metadata.NextProducerIDs(known.Bound, known.Directory, self)
-	self.ProducerIDsLost = false
+	losses := self.Losses
+	self.ProducerIDsLost, self.Losses = false, nil
 	s.changing.up[self.ID] = self
 	wereHeld := s.changing.electionsHeld
 	s.changing.electionsHeld = wereHeld && len(s.changing.up) < s.changing.document.running()
 	err := s.changeLocked(electionOptions{}, func(d *document) error {
 		d.BrokerEpochs[self.ID], d.ProducerIDs[self.ID] = self.Epoch,
 			producerIDs{self.ProducerIDs, self.Directory}
+		d.recordLosses(self.ID, losses)
 		return nil
 	})
 	if err != nil {

@@ -58,6 +58,9 @@ func (w *world) Kill(broker int32) { w.kill[broker]() }
 // Decide does nothing, because each change makes the resulting decisions.
 func (w *world) Decide(testing.TB) {}
 
+// LeaveAll implements metadatatest.Elects.
+func (w *world) LeaveAll() error { return w.store.LeaveAll() }
+
 func (w *world) Reopen(t testing.TB) {
 	var err error
 	if w.store, err = Open(w.fs, file); err != nil {

@@ -99,6 +99,19 @@ func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
 	}
 }
 
+// recordLosses records the losses that a broker has found before it registers. The elections that
+// follow in the same change take this into account.
+func (d *document) recordLosses(broker int32, losses *metadata.Losses) {
+	for _, lost := range losses.In(d.ClusterID) {
+		for _, t := range d.Topics {
+			if t.kafkaName() == lost.Topic && (lost.TopicID == metadata.ID{} ||
+				lost.TopicID.String() == t.ID) {
+				d.set.RecordLoss(t.key(lost.Partition), broker, lost)
+			}
+		}
+	}
+}
+
 // stopServing records the partitions that a broker led in the given leader epochs and no longer
 // serves, because their logs have failed. The elections that follow in the same change elect other
 // leaders.

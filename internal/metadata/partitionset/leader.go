@@ -146,6 +146,21 @@ func (s *Set) ReportLostLog(key Key, self int32, incarnation, next string) {
 	s.PutState(key, changed)
 }
 
+// RecordLoss records a loss that a broker has found before it registers. It does not change the
+// set again if the loss is already recorded. The caller has checked that the entry belongs to the
+// log's topic.
+func (s *Set) RecordLoss(key Key, self int32, lost metadata.LostLog) {
+	entry, _ := s.Get(key)
+	if entry.State == nil {
+		return
+	}
+	incarnation := entry.State.ReplicaIncarnations[self]
+	if lost.ReplicaIncarnation != nil {
+		incarnation = *lost.ReplicaIncarnation
+	}
+	s.ReportLostLog(key, self, incarnation, lost.Next)
+}
+
 // ReportFoundEpoch records that the leader's log contains a leader epoch that is not below the
 // epoch of its election (metadata.Served.Ahead).
 func (s *Set) ReportFoundEpoch(key Key, self int32, found int32) {

@@ -63,6 +63,9 @@ func (w *world) Kill(broker int32) {
 // Decide does nothing, because the local store makes the decisions with each change.
 func (w *world) Decide(testing.TB) {}
 
+// LeaveAll implements metadatatest.Elects.
+func (w *world) LeaveAll() error { return w.store.LeaveAll() }
+
 func (w *world) Reopen(t testing.TB) {
 	var err error
 	if w.store, err = local.Open(w.fs, file); err != nil {

@@ -11,6 +11,8 @@
 //     A change that takes longer than its context has an unknown outcome.
 //   - serving: a report is complete and can be repeated. After a report of a log ahead of the
 //     metadata, the partition is led in a higher leader epoch.
+//   - losses: a broker that returns without some of its logs is in their ISRs no more when it
+//     registers, unless it is the last member. It does not register before this is recorded.
 //   - shutdown: a broker in controlled shutdown is Leaving and leads nothing that another in-sync
 //     replica can lead. The next Run clears it.
 //   - topics, alter, moves, users: a successful change appears in an image; a change that fails or

@@ -56,6 +56,12 @@ type Leases interface {
 	Unreachable(t testing.TB, broker int32) string
 }
 
+// Elects is a World whose store holds an election with each change.
+type Elects interface {
+	// LeaveAll announces the controlled shutdown of all brokers in one change.
+	LeaveAll() error
+}
+
 // tests are the subtests. If the list of kinds of a test is nil, the test applies to all stores.
 var tests = []struct {
 	name  string
@@ -76,6 +82,10 @@ var tests = []struct {
 	{"full volume", testVolume, nil},
 	{"serving", testServing, nil},
 	{"stopped logs", testStoppedLogs, nil},
+	{"losses", testLosses, nil},
+	{"loss of the last log", testLastLoss, nil},
+	// In the other stores, the loss and the registration are one write.
+	{"unrecorded loss", testUnrecordedLoss, []Kind{Kube}},
 	{"shutdown", testShutdown, nil},
 	{"shutdown of all", testShutdownOfAll, nil},
 	{"topics", testTopics, nil},
