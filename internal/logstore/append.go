@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Appended describes where a batch was appended.
+// Appended is the result of appending a batch.
 type Appended struct {
 	BaseOffset    int64
 	LastOffset    int64
@@ -21,8 +21,8 @@ type Appended struct {
 	Duplicate     bool // the batch was already in the log, at the returned offsets
 }
 
-// Append appends one batch like AppendVerified, without a verification of the transaction by the
-// transaction coordinator.
+// Append appends one batch like AppendVerified, but the transaction coordinator has not verified
+// the batch's transaction.
 func (l *Log) Append(batch []byte, now time.Time) (Appended, error) {
 	return l.AppendVerified(batch, Verified{}, now)
 }
@@ -52,7 +52,7 @@ func (l *Log) AppendProduced(batch []byte, verified Verified, now time.Time) (Ap
 	return l.appendBatch(batch, verified, now, (*environment).checkProduce)
 }
 
-// appendBatch appends a batch if checkSpace accepts it.
+// appendBatch appends a batch unless checkSpace returns an error.
 func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 	checkSpace func(*environment) error) (Appended, error) {
 	// The configuration is loaded once, because all checks of one batch must use the same settings
@@ -86,8 +86,8 @@ func (l *Log) appendBatch(batch []byte, verified Verified, now time.Time,
 		if duplicate != nil {
 			return nil // duplicate is read later without Log.mu: a producer.Batch never changes
 		}
-		// Whether the batch fits the state is unknown while its verification is outdated. Only an
-		// outdated producer epoch is certain, so only that error precedes the refusal.
+		// While the verification is outdated, only one error is certain: an outdated producer epoch. So
+		// only this error takes precedence over the refusal.
 		if !errors.Is(err, ErrInvalidProducerEpoch) {
 			err = cmp.Or(checkSpace(&l.env),
 				l.mu.producers.CheckGuard(b.Batch, verified, l.epochs.Latest()), err)

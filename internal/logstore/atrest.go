@@ -47,7 +47,7 @@ func (s AtRest) ReplaceRecords(ctx context.Context, source repair.Source) error 
 // written, unless this process has verified them before.
 func (s *Store) SetVerifyReads(verify bool) { s.verifyReads.Store(verify) }
 
-// MarkVerified states that the caller has verified the checksum of each batch of the segment.
+// MarkVerified records that the caller has verified the checksum of each batch of the segment.
 func (s AtRest) MarkVerified() { s.handle.SetVerified() }
 
 // MarkDamaged makes readers verify each batch of the segment before they return it.

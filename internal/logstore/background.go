@@ -26,7 +26,7 @@ const (
 )
 
 // run is the function of the store's goroutine; doc.go lists what it does. Close stops the
-// goroutine and waits for its end.
+// goroutine and waits until it has ended.
 func (s *Store) run() {
 	defer close(s.done)
 	var deletions sync.WaitGroup
@@ -246,9 +246,9 @@ func openFilesLimit() uint64 {
 	return limit.Soft
 }
 
-// openFilesDefault returns half of the given limit on file descriptors, but 16 to 10,000. The other
-// half remains for connections, and for segment files that must stay open. If the limit is unknown
-// (0), it returns 10,000.
+// openFilesDefault returns half of the given limit on file descriptors, but at least 16 and at most
+// 10,000. The other half remains for connections, and for segment files that must stay open. If the
+// limit is unknown (0), it returns 10,000.
 func openFilesDefault(limit uint64) int {
 	const common = 10_000
 	if limit == 0 || limit/2 > common {

@@ -135,8 +135,9 @@ func TestCloseIsOrderedAndRepeatable(t *testing.T) {
 	_ = reopened
 }
 
-// The clean-shutdown marker promises that all index files are complete on disk. This includes the
-// index files of a segment that a fetch response still reads when the store is closed.
+// TestCleanShutdownMarkerWithHeldSlice checks that after a clean shutdown all index files are
+// complete on disk, even those of a segment that a fetch response is still reading when the store
+// is closed.
 func TestCleanShutdownMarkerWithHeldSlice(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

@@ -41,8 +41,8 @@ func benchBatch(b *testing.B, recordBytes int) []byte {
 	return batch
 }
 
-// benchLog returns a log on a real disk, and the log's store, which has no background flushes. The
-// log compresses with codec.
+// benchLog returns a log on a real disk and its store, which runs no background flushes. The log
+// compresses with codec.
 func benchLog(b *testing.B, dir string, codec compress.Codec) (*Log, *Store) {
 	b.Helper()
 	store, err := Open(Options{FS: vfs.OS{}, Dir: dir, Logger: quiet(), FlushInterval: time.Hour})
@@ -142,7 +142,7 @@ func BenchmarkIndexLookup(b *testing.B) {
 	}
 }
 
-// keyedBench returns a small batch, so that an index has many entries.
+// keyedBench returns a batch that is small, so an index of such batches has many entries.
 func keyedBench(b *testing.B) []byte {
 	return storetest.Batch{Keys: []string{"a", "b", "c"}, Value: string(make([]byte, 500))}.Bytes(b)
 }

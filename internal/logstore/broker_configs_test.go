@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/brokerconfig"
 )
 
-// TestDescribedDefaultsAreInEffect checks that the defaults which admin clients read among a
-// broker's settings are in effect.
+// TestDescribedDefaultsAreInEffect checks that the defaults in the broker settings that admin
+// clients read are in effect.
 func TestDescribedDefaultsAreInEffect(t *testing.T) {
 	flush := flushIntervalDefault.Milliseconds()
 	for name, value := range map[string]int64{

@@ -58,7 +58,7 @@
 // A Store has two permanent goroutines. Store.run flushes logs, writes checkpoints, rolls segments
 // by time, runs retention, expires producers and calls Options.Failed. It starts and joins
 // Store.deleteReleasedDirectories, which deletes the directories of released partitions. Each round
-// of Store.run starts a few worker goroutines and waits for their end. Open, CreateAll and Close do
-// the same. The committer runs up to sixteen goroutines while logs wait for a sync; Close waits for
-// their end.
+// of Store.run starts a few worker goroutines and waits for them. Open, CreateAll and Close do the
+// same. The committer runs up to sixteen goroutines while logs wait for a sync; Close waits for
+// them.
 package logstore

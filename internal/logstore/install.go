@@ -82,7 +82,7 @@ func (l *Log) install(in recovery.Input, found recovery.Found) error {
 			l.mu.firstAppend = time.UnixMilli(first)
 		}
 	}
-	// Reads of the active segment are mostly reads of what this process appends.
+	// The active segment is read mostly for records that this process has appended.
 	found.Handles[len(found.Handles)-1].SetVerified()
 	l.list.Publish(found.Handles)
 	return nil

@@ -124,8 +124,8 @@ type Log struct {
 		// firstAppend is the time of the first append to the active segment; after a restart it may
 		// be a later time. It is zero while the segment is empty.
 		firstAppend time.Time
-		// aborted is the number of aborted transactions in each segment, for the checkpoint. It is
-		// only used after the log is closed; an open log computes the numbers from its segments.
+		// aborted is the number of aborted transactions in each segment, for the checkpoint. It is used
+		// only after the log is closed; an open log computes the numbers from its segments.
 		aborted    checkpoint.AbortedCounts
 		truncation *pendingTruncation // the current truncation; nil if there is none
 	}
@@ -231,8 +231,8 @@ func (l *Log) Retain() bool { return l.config.Load().retain }
 // Settings returns the settings in effect.
 func (l *Log) Settings() topicconfig.Settings { return l.config.Load().settings }
 
-// Configure applies new settings from the next append and the next round of retention on. Equal
-// settings change nothing.
+// Configure applies new settings to all later appends and rounds of retention. Equal settings
+// change nothing.
 //
 // The settings are not stored: after a restart the log deletes and cleans nothing until
 // Store.Create configures it. The reclaim policy is stored. If storing it fails, Configure logs the

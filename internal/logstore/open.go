@@ -201,7 +201,7 @@ func (s *Store) partitions() ([]PartitionID, error) {
 // processors, because opening a log mostly waits for the disk.
 const openWorkers = 16
 
-// start is the information about a log that is available before the log is opened.
+// start is the information about a log that exists before the log is opened.
 type start struct {
 	saved         checkpoint.State
 	clean         bool // true if the store was shut down cleanly
@@ -209,8 +209,7 @@ type start struct {
 	allSummarized bool // true if closed summarizes every segment without a transaction index
 	current       bool // true if closed was written at the last clean shutdown
 	missing       bool // true if the directory was missing when the store was opened
-	// offline is true if OpenOffline opens the log. OpenOffline does not know whether clean is
-	// true.
+	// offline is set by OpenOffline, which does not know whether clean is true.
 	offline bool
 	now     time.Time
 }

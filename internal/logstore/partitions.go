@@ -26,7 +26,7 @@ type LogSpec struct {
 // logs.
 const createWorkers = 16
 
-// CreateResult is the outcome for one LogSpec.
+// CreateResult is the result for one LogSpec.
 type CreateResult struct {
 	Log *Log // nil if Err is not nil
 	Err error
@@ -85,8 +85,8 @@ func (s *Store) CreateAll(specs []LogSpec) []CreateResult {
 	return results
 }
 
-// startOfNew returns the information about a log that CreateAll opens. There is none, unless the
-// log's directory was missing when the store was opened.
+// startOfNew returns the information about a log that CreateAll opens. It is empty unless the log's
+// directory was missing when the store was opened.
 func (s *Store) startOfNew(id PartitionID) start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Store) startOfNew(id PartitionID) start {
 }
 
 // existing returns the result for a log that exists, mostly without access to the disk. If the log
-// has to be created, there is false.
+// has to be created, there is no result: the second return value is false.
 func (s *Store) existing(w LogSpec) (result CreateResult, there bool) {
 	s.mu.Lock()
 	log, broken, closed := s.mu.logs.get(w.ID), s.mu.offline[w.ID].err, s.mu.closed

@@ -244,8 +244,8 @@ func (s *Store) RemoveRetained(match func(PartitionID, TopicID) bool) ([]Retaine
 }
 
 // notReleased returns an error if a partition that is open or offline matches. It reads the topic
-// id of an offline partition from the partition's directory; an unreadable topic id matches
-// nothing.
+// id of an offline partition from the partition's directory. If the topic id cannot be read, the
+// partition does not match.
 func (s *Store) notReleased(match func(PartitionID, TopicID) bool) error {
 	for _, log := range s.Logs() {
 		if match(log.ID(), log.TopicID()) {

@@ -11,13 +11,13 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/swap"
 )
 
-// ErrNotInMemory is returned for a damaged file whose content this process does not know.
+// ErrNotInMemory is returned for a damaged file whose content is not in this process's memory.
 var ErrNotInMemory = datadir.ErrNotInMemory
 
 // SmallFiles are the files of a log that belong to no segment.
 type SmallFiles struct{ Log *Log }
 
-// Rewrite replaces a damaged file by one with the right content, and removes a file that is not
+// Rewrite replaces a damaged file by one with the correct content, and removes a file that is not
 // needed. It fails with ErrNotInMemory if the log does not know the content.
 func (f SmallFiles) Rewrite(name string) error {
 	l := f.Log
@@ -45,7 +45,7 @@ func (f SmallFiles) Rewrite(name string) error {
 	return l.notes.Rewrite(name)
 }
 
-// rewriteSnapshot computes a damaged producer snapshot again; see repair.Snapshot.
+// rewriteSnapshot recomputes a damaged producer snapshot; see repair.Snapshot.
 func (f SmallFiles) rewriteSnapshot(offset int64) error {
 	l := f.Log
 	truncations := l.truncations.Load()
@@ -69,8 +69,8 @@ func (f SmallFiles) stopped() error {
 	return f.Log.fault.StoppedLocked()
 }
 
-// Known returns the content that a file has, unless something other than this process has changed
-// it. ok is false if the log does not know the content as a whole.
+// Known returns the content that this process last read from a file or wrote to it. ok is false if
+// the log does not know the whole content.
 func (f SmallFiles) Known(name string) (content []byte, ok bool) {
 	switch name {
 	case checkpoint.EpochsFile:
@@ -84,7 +84,7 @@ func (f SmallFiles) Known(name string) (content []byte, ok bool) {
 // DirectoryFiles are the small files that a store writes to its data directory.
 type DirectoryFiles struct{ Store *Store }
 
-// Rewrite replaces a damaged file by one with the right content. It fails with ErrNotInMemory if
+// Rewrite replaces a damaged file by one with the correct content. It fails with ErrNotInMemory if
 // the store does not know the content.
 func (f DirectoryFiles) Rewrite(name string) error {
 	s := f.Store
@@ -107,8 +107,8 @@ func (f DirectoryFiles) Rewrite(name string) error {
 	return s.save()
 }
 
-// Known returns the content that a file has, unless something other than this process has changed
-// it. ok is false if the store does not know the content as a whole.
+// Known returns the content that this process last read from a file or wrote to it. ok is false if
+// the store does not know the whole content.
 func (f DirectoryFiles) Known(name string) (content []byte, ok bool) {
 	if name == datadir.MetaFile {
 		return f.Store.meta, true

@@ -65,8 +65,8 @@ type Options struct {
 	// Failed is called by a goroutine of the store when a log stops because its disk failed. It may
 	// be nil.
 	Failed func(PartitionID, error)
-	// Damaged is called by reads that find damage in the segment with a base offset, once for each
-	// segment. It must not block. It may be nil.
+	// Damaged is called by a read that finds damage in the segment with the given base offset, once
+	// for each segment. It must not block. It may be nil.
 	Damaged func(id PartitionID, base int64)
 }
 
@@ -187,7 +187,7 @@ func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 func (s *Store) SetBrokerEpoch(epoch int64) { s.epoch.Store(epoch) }
 
 // Close syncs everything, writes the checkpoints and the clean-shutdown marker, and unlocks the
-// directory. First it waits for the end of the store's goroutine, so Options.Failed must not call
+// directory. First it waits until the store's goroutine has ended, so Options.Failed must not call
 // Close. The error joins all failures. The store is closed even if Close fails; a second call does
 // nothing. A Slice that a reader holds can still be read.
 func (s *Store) Close() error {
@@ -211,8 +211,8 @@ func (s *Store) Close() error {
 	if err := datadir.SaveClosed(s.opts.FS, s.opts.Dir, sealed, s.epoch.Load()); err != nil {
 		failed = append(failed, err)
 	}
-	// Without the marker, the next start scans every log from the log's recovery point on. This
-	// scan is short for logs that were closed without an error.
+	// Without the marker, the next start scans every log from its recovery point on. This scan is
+	// short for logs that were closed without an error.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
 		if err := datadir.WriteCleanShutdown(s.opts.FS, s.opts.Dir, s.epoch.Load()); err != nil {
 			failed = append(failed, fmt.Errorf("write %s: %w", datadir.CleanShutdownFile, err))

@@ -88,9 +88,9 @@ func (l *Log) StartAt(offset int64) error {
 }
 
 // endBelow returns the log end after the removal of all batches that end at or above the given
-// offset. The result base is the base offset of the segment that contains this end. The result
-// epochsFrom is the offset from which leader epochs must be removed: the lower of the given offset
-// and the first removed batch's base offset.
+// offset. base is the base offset of the segment that contains this end. epochsFrom is the offset
+// from which leader epochs must be removed: the lower of the given offset and the first removed
+// batch's base offset.
 func endBelow(list *segmentlist.List, offset int64) (end, epochsFrom, base int64, err error) {
 	h := list.Handles[list.Floor(offset)]
 	if end, err = h.EndBelow(offset); err != nil {
@@ -107,8 +107,8 @@ func endBelow(list *segmentlist.List, offset int64) (end, epochsFrom, base int64
 	return end, epochsFrom, h.Base(), nil
 }
 
-// fillGap appends an empty batch that ends at the offset to, like a batch that cleaning has
-// emptied. So no later record gets an offset below to, even after a restart.
+// fillGap appends an empty batch, like one that cleaning has emptied, that ends at the offset to.
+// So no later record gets an offset below that one, even after a restart.
 func (t *truncation) fillGap(to int64) error {
 	l := t.log
 	config, now := l.config.Load(), time.Now()
@@ -251,7 +251,7 @@ func (t *truncation) announce() error {
 	return nil
 }
 
-// end removes the announcement, or replaces it by left, which describes the remaining steps.
+// end removes the announcement, or replaces it by left, an announcement of the remaining steps.
 func (t *truncation) end(left *pendingTruncation) {
 	t.log.mu.Lock()
 	defer t.log.mu.Unlock()
@@ -293,9 +293,9 @@ type heldFiles struct {
 	release        func()      // releases all files
 }
 
-// holdFiles opens the files of the segments in the lists stay and removed. The list stay contains
-// at most one segment, which the truncation changes but does not remove. holdFiles also lists the
-// directory once, because a later sync of the directory needs a file descriptor too.
+// holdFiles opens the files of the segments in stay and removed. stay contains at most one segment,
+// which the truncation changes but does not remove. holdFiles also lists the directory once,
+// because a later sync of the directory needs a file descriptor too.
 func (t *truncation) holdFiles(stay, removed []*segmentlist.Handle) (held heldFiles, err error) {
 	releaseStay, err := swap.PinAll(segmentlist.Segments(stay))
 	if err != nil {
@@ -316,8 +316,8 @@ func (t *truncation) holdFiles(stay, removed []*segmentlist.Handle) (held heldFi
 
 var errHeadEnds = errors.New("the head ends here")
 
-// copyHead copies a segment's batches below an offset to another segment. It also adds the index
-// entries of the batches' aborted transactions, and seals the other segment.
+// copyHead copies a segment's batches below an offset to another segment, adds the index entries of
+// the aborted transactions among them, and seals the other segment.
 func copyHead(from, to *segment.Segment, offset int64) error {
 	err := from.Scan(0, func(_ int64, b record.Batch) error {
 		if b.LastOffset() >= offset {

@@ -13,7 +13,8 @@ import (
 )
 
 // ClosedLog describes a log that was closed without an error. With it, the next start can open the
-// log without reading the log's files. The zero value describes nothing.
+// log without reading the log's files. The zero value means that the log was not closed in this
+// way.
 type ClosedLog struct {
 	// Segments ascend by base offset. A segment with a transaction index is omitted, because every
 	// entry of the index must be checked when the segment is opened.

@@ -35,8 +35,9 @@ func TestI25LastBatchOfAnActiveProducerRemainsEmpty(t *testing.T) {
 	}
 }
 
-// KAFKA-8335: after an epoch bump a producer starts its sequence numbers at 0 again, so two of its
-// batches have the same sequence numbers.
+// TestI27LastBatchIsIdentifiedByItsOffset checks a producer that starts its sequence numbers at 0
+// again after an epoch bump, so that two of its batches have the same sequence numbers
+// (KAFKA-8335).
 func TestI27LastBatchIsIdentifiedByItsOffset(t *testing.T) {
 	l := newLog(t)
 	l.batch(compress.None, record.Identity{ProducerID: 7, ProducerEpoch: 0, BaseSequence: 0}, "a=1")
@@ -89,9 +90,9 @@ func TestFewEmptyBatchesDoNotCauseARewrite(t *testing.T) {
 	}
 }
 
-// The last record below the bound remains, whatever kind of record it is, because it may be the
-// last record of the log. It does not count as garbage, and no pass is planned for it. Once more
-// records are appended, a pass removes it.
+// TestI29LastRecordBelowTheBoundRemains checks that the last record below the bound remains,
+// whatever kind of record it is, because it may be the last record of the log. It does not count as
+// garbage, and no pass is planned for it. Once more records are appended, a pass removes it.
 func TestI29LastRecordBelowTheBoundRemains(t *testing.T) { // KAFKA-17076
 	for name, test := range map[string]struct {
 		put                func(l *fakeLog)
@@ -134,9 +135,9 @@ func TestI29LastRecordBelowTheBoundRemains(t *testing.T) { // KAFKA-17076
 	}
 }
 
-// The batch that ends at the bound remains even if its records must be removed, because they were
-// deleted and no consumer waits for them, or because a marker above the bound aborts their
-// transaction.
+// TestI29BatchThatEndsAtTheBoundRemainsEmpty checks that the batch that ends at the bound remains
+// even if its records must be removed: because they were deleted and no consumer waits for them, or
+// because a marker above the bound aborts their transaction.
 func TestI29BatchThatEndsAtTheBoundRemainsEmpty(t *testing.T) {
 	for name, act := range map[string]func(l *fakeLog){
 		"deleted": func(l *fakeLog) {
@@ -186,7 +187,8 @@ func TestFullyLiveBatchesAreCopiedByteForByte(t *testing.T) {
 	}
 }
 
-// A batch with any codec is rebuilt correctly in a topic with any codec (KAFKA-3252, KAFKA-4298).
+// TestRebuiltBatchesGetTheTopicsCodecUnlessKept checks that a batch with any codec is rebuilt
+// correctly in a topic with any codec (KAFKA-3252, KAFKA-4298).
 func TestRebuiltBatchesGetTheTopicsCodecUnlessKept(t *testing.T) {
 	for from := compress.None; from <= compress.Zstd; from++ {
 		for to := compress.None; to <= compress.Zstd; to++ {

@@ -16,8 +16,8 @@ const (
 	chunkBytesMax = 1 << 20
 )
 
-// sampleShare determines the sample of fully dead batches that are nevertheless read and compared
-// with the sidecar (F6): about one batch in sampleShare.
+// About one in sampleShare fully dead batches is nevertheless read and compared with the sidecar
+// (F6).
 const sampleShare = 1000
 
 // readBatch is a batch that a rewrite reads, with the rewrite's action for the batch.

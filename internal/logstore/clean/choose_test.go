@@ -189,9 +189,9 @@ func TestSteadyStateCostsLessTheMoreGarbageIsAllowed(t *testing.T) {
 	}
 }
 
-// With each of these settings, garbage makes up half of the log just before a pass. With
-// minDirtyPercent 10, passes rewrite about one record for every three appended records, and fewer
-// if some keys are updated more often than others.
+// TestSteadyStateAtAPeakOfHalfTheLog checks several settings with which half of the log is garbage
+// just before a pass. With minDirtyPercent 10, passes rewrite about one record for every three
+// appended records, and fewer if some keys are updated more often than others.
 func TestSteadyStateAtAPeakOfHalfTheLog(t *testing.T) {
 	for _, c := range []struct{ percent, dirty int }{{45, 10}, {35, 25}, {0, 50}} {
 		u, up, z, zp := steadyState(c.percent, c.dirty)

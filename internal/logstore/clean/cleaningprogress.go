@@ -9,13 +9,13 @@ import (
 // CleaningProgress is the replicated cleaning progress of a partition over time. A step consists of
 // an offset and a time since which all tombstones and markers below this offset have been removable
 // on all replicas (X1, X2). The retention of these tombstones does not start before that time (X3).
-// Before that time, a consumer may have read a deleted record on one replica and continue on
-// another replica, where it must still find the tombstone.
+// A consumer that read a record from one replica before that time may continue on another replica,
+// and must still find the record's tombstone there.
 //
 // A step remains valid after a change of the leader, and after a later report of a lower offset.
-// Once no replica contains an older record of a key, no replica can receive one again, because
-// replicas copy records only from each other. A truncation invalidates steps, because other records
-// may be appended at the truncated offsets; see Truncate.
+// Once no replica contains a record that is older than the tombstone of its key, no replica can
+// receive such a record again, because replicas copy records only from each other. A truncation
+// invalidates steps, because other records may be appended at the truncated offsets; see Truncate.
 //
 // Invariant: Below and SinceMs strictly ascend from step to step. The zero value permits no
 // removal.

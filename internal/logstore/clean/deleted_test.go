@@ -7,10 +7,10 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Deleted records are removed even if their batch also contains live records. This holds for a
-// batch with all its records, whose offsets follow from the base offset, and for a batch that
-// earlier passes have rewritten, whose offsets the pass has to read. The segment is rewritten
-// however little the rewrite frees.
+// TestDeletedRecordsAreRemovedFromMixedBatches checks that deleted records are removed even if
+// their batch also contains live records. It covers batches with all their records, whose offsets
+// follow from the base offset, and batches that earlier passes have rewritten, whose offsets the
+// pass has to read. The segment is rewritten even if this frees little space.
 func TestDeletedRecordsAreRemovedFromMixedBatches(t *testing.T) {
 	for codec := compress.None; codec <= compress.Zstd; codec++ {
 		l := newLog(t)

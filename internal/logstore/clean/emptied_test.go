@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// idle runs the passes that the log needs while nothing is appended, like the scheduler, and
+// idle runs passes as long as the log needs them while nothing is appended, like the scheduler, and
 // returns their number. It fails after 10 passes, because an idle log must soon need no further
 // pass.
 func (l *fakeLog) idle(stats Stats) (passes int) {

@@ -230,7 +230,8 @@ func (l *fakeLog) replace(sources, cleaned []*segment.Segment) error {
 	return nil
 }
 
-// removed returns err, or nil if err states that a file to remove or rename does not exist.
+// removed returns err, or nil if err is fs.ErrNotExist: the file to remove or rename is already
+// gone.
 func removed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

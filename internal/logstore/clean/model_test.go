@@ -223,8 +223,8 @@ func (m *model) truncateNearEnd() {
 	m.firstDirty = min(m.firstDirty, m.active().Base())
 }
 
-// adoptLog removes records that the log no longer contains from the history. It is called after a
-// truncation that may lose any record.
+// adoptLog drops from the history the records that are no longer in the log. It is called after a
+// truncation, which may lose any record.
 func (m *model) adoptLog() {
 	read := m.records()
 	for key, history := range m.history {

@@ -147,9 +147,9 @@ func (m *model) checkKey(key string, history []modelRecord, read map[int64]strin
 }
 
 // checkTombstone checks, after a pass, a key whose latest record is a tombstone. A pass must remove
-// the tombstone once its retention is over and not earlier (invariant I16), and must be later than
-// the pass that removed the key's older records (I17). The last record below the bound remains
-// (I29).
+// the tombstone once its retention is over, and not earlier (invariant I16). This pass must be
+// later than the pass that removed the key's older records (I17). The last record below the bound
+// remains (I29).
 func (m *model) checkTombstone(key string, offset int64, read map[int64]string, bound int64) {
 	m.t.Helper()
 	since, removable := m.removableAt[offset]
@@ -173,8 +173,8 @@ func (m *model) checkTombstone(key string, offset int64, read map[int64]string, 
 	m.removableAt[offset] = removedInTime
 }
 
-// removedInTime replaces the time in removableAt for a tombstone that was removed after its
-// retention.
+// removedInTime is the value in removableAt for a tombstone that was already removed, correctly,
+// after its retention, so that it is not checked again.
 var removedInTime = time.Unix(0, 0)
 
 // checkBatches checks the batches that must remain without records: I25, I29.

@@ -38,7 +38,8 @@ func newCacheUse(s *segment.Segment) cacheUse {
 	return u
 }
 
-// read evicts the just read pages [from, to), unless they were cached before.
+// read evicts the pages in [from, to), which the pass has just read, unless they were cached before
+// the pass.
 func (u *cacheUse) read(from, to int64) {
 	if u.warm == nil || from >= to {
 		return

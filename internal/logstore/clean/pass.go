@@ -196,9 +196,9 @@ func (p *pass) windows() []window {
 	return all
 }
 
-// clean cleans one window. It is planned to read sidecarBytes of all sidecars. The steps before the
-// window's first rewrite read every section of a sidecar that the rewrites use, so a damaged
-// section is detected before anything is replaced.
+// clean cleans one window. For this, it plans to read sidecarBytes bytes of the sidecars. The steps
+// before the window's first rewrite read every section of a sidecar that the rewrites use, so a
+// damaged section is detected before anything is replaced.
 func (p *pass) clean(w window, sidecarBytes int64) error {
 	plans := p.plans[w.from:w.to]
 	defer func() {

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// replicas contains the logs of a partition's replicas, each with separate passes, and a naive
-// model of the replicated cleaning progress (X1, X3).
+// replicas contains the logs of a partition's replicas, which are cleaned independently, and a
+// naive model of the replicated cleaning progress (X1, X3).
 type replicas struct {
 	t         *testing.T
 	seed      uint64
@@ -89,8 +89,8 @@ func (r *replicas) step() {
 		one.now, one.job.CleaningProgress = r.now, one.progress.Truncate(one.minimum)
 		stats := one.pass()
 		one.cleanOffset, r.removed = stats.TombstoneCleanOffset, r.removed+stats.TombstonesRemoved
-	// As the leader, receive the offsets of some replicas, and send the smallest offset to one
-	// replica.
+	// As the leader, receive the tombstone-clean offsets of some replicas, and send the smallest
+	// offset to one replica.
 	case 5, 6:
 		for j, other := range r.all {
 			if j == i || r.random.IntN(2) == 0 {
@@ -138,9 +138,9 @@ func (r *replicas) read(c *consumer, from *replica) {
 	}
 }
 
-// A consumer that moves between replicas within the tombstone retention must never keep the value
-// of a deleted key: if it has read the value, it also reads the tombstone. The test also verifies
-// that passes do remove tombstones.
+// TestX1ConsumerCanMoveBetweenReplicas checks that a consumer that moves between replicas within
+// the tombstone retention never keeps the value of a deleted key: if it has read the value, it also
+// reads the tombstone. The test also checks that passes do remove tombstones.
 func TestX1ConsumerCanMoveBetweenReplicas(t *testing.T) {
 	var removed int64
 	checked := 0

@@ -61,8 +61,8 @@ func (g rewriteGroup) fits(freeBytes func() (uint64, error)) (bool, error) {
 	return needed == 0 || free > math.MaxInt64 || int64(free-spare) > needed, nil
 }
 
-// readBytes returns the number of bytes that the rewrite of the group is planned to read: the
-// group's segments, and the sidecars from which the sidecars of the output are derived.
+// readBytes returns how many bytes the rewrite of the group is expected to read: the group's
+// segments, and the sidecars from which the sidecars of the output are derived.
 func (g rewriteGroup) readBytes() (bytes int64) {
 	for _, plan := range g {
 		bytes += plan.readBytes + plan.sidecarBytes(1)

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// wantFailure runs a pass. The pass must fail with the error want, replace no segment and leave no
-// unfinished files.
+// wantFailure runs a pass and checks that it fails with the error want, replaces no segment and
+// leaves no unfinished files.
 func (l *fakeLog) wantFailure(ctx context.Context, want error) {
 	l.t.Helper()
 	before := l.content()
@@ -78,9 +78,10 @@ func TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval(t *testing.T) {
 	}
 }
 
-// Whether a pass reads a batch must not depend on the pass's memory budget. Otherwise a pass with a
-// small budget would overlook the value of a deleted key in a large batch, and treat the tombstone
-// as removable. The key would reappear once the tombstone is removed.
+// TestF1MoreMemoryDoesNotRestoreADeletedKey checks that the memory budget of a pass does not affect
+// which batches it reads. Otherwise a pass with a small budget would overlook the value of a
+// deleted key in a large batch, and treat the tombstone as removable. The key would reappear once
+// the tombstone is removed.
 func TestF1MoreMemoryDoesNotRestoreADeletedKey(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.MemoryBytes, l.job.Rules.TombstoneRetention = 1<<20, 0

@@ -104,10 +104,10 @@ type Stats struct {
 	// MaxLag, when a record has blocked a tombstone for two retentions, or when producers expire
 	// whose empty batches remain. It is zero if no such pass is needed.
 	NextPass time.Time
-	// AwaitsReplicasAt is the lowest offset of a tombstone or marker that is removable on this
-	// replica but above the replicated cleaning progress (Job.CleaningProgress); -1 if no record
-	// waits for other replicas. The log needs a pass one retention after the progress passes this
-	// offset, even if NextPass is later.
+	// AwaitsReplicasAt is the lowest offset of a tombstone or marker that is removable on this replica
+	// but above the replicated cleaning progress (Job.CleaningProgress); -1 if no record waits for
+	// other replicas. Once the progress exceeds this offset and a further retention has elapsed, the
+	// log needs a pass, even if NextPass is later.
 	AwaitsReplicasAt int64
 	// KeptLastRecord is set if the last record below Bound is a tombstone or marker that must not
 	// be removed before more records are appended (I29). The log then needs another pass, even if

@@ -152,10 +152,10 @@ func tableBudget(segments int, entries int64, workers int, available int64) int6
 	return max(smallest, min(int64(workers)*tableBytesBest(segments, entries), available))
 }
 
-// hashSlices returns the number of hash slices at which a slice's keys fit into a table. It leaves
-// a margin of six standard deviations, because slices are random samples of the keys and differ in
-// size. A slice that exceeds its table is split (see sliceResolver.resolve), so a wrong number
-// costs time but no memory.
+// hashSlices returns the number of hash slices with which the keys of each slice fit into a table.
+// It leaves a margin of six standard deviations, because slices are random samples of the keys and
+// differ in size. A slice that exceeds its table is split (see sliceResolver.resolve), so a wrong
+// number costs time but no memory.
 func hashSlices(entries, tableBytes int64) uint32 {
 	room := float64(tableBytes/slotBytes) * loadNumerator / loadDenominator
 	room = max(1, room-6*math.Sqrt(room))

@@ -195,7 +195,7 @@ func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 
 func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 	l := newLog(t)
-	// 90 percent of garbage is allowed, so no segment is rewritten only because of its garbage.
+	// Allow 90 percent of garbage, so that no segment is rewritten only because of its garbage.
 	l.job.Rules.MaxGarbagePercent, l.job.Rules.SegmentBytes = 90, 10_000
 	l.fill("cold", 30)
 	l.put("a=1")

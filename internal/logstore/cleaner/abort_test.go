@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// slowPass returns the settings of a compacted log, modified by change. The log's segments are so
-// large that a pass takes hours at the I/O rate of slowBudget.
+// slowPass returns the settings of a compacted log, modified by change, with segments so large that
+// a pass takes hours at the I/O rate of slowBudget.
 func slowPass(change func(*topicconfig.Settings)) topicconfig.Settings {
 	return compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes = 100_000
@@ -121,9 +121,9 @@ func (f *fixture) holdInPhase(phase string) {
 	f.until(time.Hour, "pass in phase "+phase,
 		func() bool { return f.cleaner.Status(partition).Phase == phase })
 	if phase != "indexing" {
-		// Lower the rate to 1. A new rate begins with a full bucket of burstBytesMin bytes. In
-		// phase "indexing" these bytes would suffice to complete the sidecar that is being built.
-		// The pass, and not the background goroutine, would then build the next sidecar.
+		// Lower the rate to 1 byte per second. A new rate begins with a full bucket of burstBytesMin
+		// bytes. In phase "indexing" these bytes would suffice to complete the sidecar that is being
+		// built. The pass, and not the background goroutine, would then build the next sidecar.
 		f.cleaner.Configure(Options{IOBytesRate: 1, Logger: quiet()})
 	}
 	wait(100 * time.Millisecond)

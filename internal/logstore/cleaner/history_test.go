@@ -19,8 +19,8 @@ var (
 	historyRuns = flag.Int("history.runs", 30, "number of random histories")
 )
 
-// historyScript is a file with a scenario to run when a failure is debugged. For example, a wait
-// without "quietly" prints more.
+// historyScript is a file with a scenario to run for debugging. For example, a wait without
+// "quietly" prints more.
 var historyScript = flag.String("history.script", "", "run this file and print its output")
 
 func TestHistoryScript(t *testing.T) {
@@ -66,8 +66,8 @@ func TestHistoriesAgainstLedger(t *testing.T) {
 	t.Logf("%d histories", runs)
 }
 
-// shrink returns a part of the script that still fails. It removes blocks of lines, and later
-// single lines, while the remaining script still fails.
+// shrink returns a part of the script that still fails. It removes blocks of lines, and then single
+// lines, as long as the remaining script still fails.
 func shrink(script []string, fails func([]string) bool) []string {
 	tries := 0
 	for size := len(script) / 2; size > 0; {

@@ -165,9 +165,8 @@ func (c *collector) pool(s series, waiting, quarantined int) {
 	s.gauge(quarantineDesc, float64(quarantined))
 }
 
-// series exports metrics that share their first labels. Its methods limit the capacity of labels,
-// because append then copies the labels. Otherwise two calls would overwrite each other's last
-// label.
+// series exports metrics that share their first labels. Its methods limit the capacity of labels so
+// that append copies them. Otherwise two calls would overwrite each other's last label.
 type series struct {
 	metrics chan<- prometheus.Metric
 	labels  []string

@@ -7,20 +7,19 @@ import (
 )
 
 const (
-	// pressureBytesMin is the number of bytes of garbage from which a log needs a pass under
-	// storage pressure. The garbage must also exceed a share of the log, in percent:
-	// severeGarbageMin under severe pressure, otherwise pressureGarbageMax, which is also the
-	// garbage that the pass may leave. Without this share, a large log with random updates would be
-	// rewritten repeatedly.
+	// pressureBytesMin is the minimum garbage, in bytes, for which a log needs a pass under storage
+	// pressure. The garbage must also exceed a share of the log, in percent: severeGarbageMin under
+	// severe pressure, otherwise pressureGarbageMax, which is also the garbage that the pass may
+	// leave. Without this share, a large log with random updates would be rewritten repeatedly.
 	pressureBytesMin   = 1 << 20
 	pressureGarbageMax = 5
 	severeGarbageMin   = 1
 	// pressureRetry is the minimum time between the end of a pass and the next pass over the same
 	// log because of storage pressure.
 	pressureRetry = 10 * time.Second
-	// pressureRollBytes is the size from which an active segment is rolled under storage pressure.
-	// pressureRollInterval is the minimum time between two such rolls of a log. Active segments
-	// cannot be cleaned, and with default settings active segments alone can fill a volume.
+	// pressureRollBytes is the minimum size of an active segment that is rolled under storage
+	// pressure. pressureRollInterval is the minimum time between two such rolls of a log. Active
+	// segments cannot be cleaned, and with default settings active segments alone can fill a volume.
 	pressureRollBytes    = 256 << 10
 	pressureRollInterval = time.Minute
 	// pressureUrgency is the urgency of a log without garbage under storage pressure. Each mebibyte

@@ -66,7 +66,7 @@ func (c *Cleaner) isQuarantinedLocked(state *logState, settings *topicconfig.Set
 	return !state.running() && c.mu.opts.Workers > 0 && state.quarantine.active(now, settings)
 }
 
-// segmentStates maps states to the states in a report.
+// segmentStates maps each compaction.SegmentState to its name in a report.
 var segmentStates = map[compaction.SegmentState]string{
 	compaction.SegmentUncompacted: report.SegmentUncompacted,
 	compaction.SegmentExpired:     report.SegmentExpired,
@@ -75,7 +75,7 @@ var segmentStates = map[compaction.SegmentState]string{
 	compaction.SegmentBlocked:     report.SegmentBlocked,
 }
 
-// SegmentStateName returns the report.Segment.State value of a state.
+// SegmentStateName returns the name of a state in report.Segment.State.
 func SegmentStateName(state compaction.SegmentState) string { return segmentStates[state] }
 
 // segmentReport returns the report on one segment at the time now.

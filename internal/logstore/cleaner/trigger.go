@@ -78,10 +78,10 @@ func decide(s compaction.Sections, settings *topicconfig.Settings, in triggerInp
 	return passDue{}
 }
 
-// overdueBy returns the time by which maxLag is exceeded, by the age of the oldest dirty segment or
-// of the garbage that was superseded at oldest. If oldest is zero, there is no such garbage. It
-// returns 0 if neither age exceeds maxLag (I5, KIP-354). It ignores blocked segments, because a
-// pass cannot clean them.
+// overdueBy returns by how much the age of the oldest dirty segment, or of the garbage that was
+// superseded at oldest, exceeds maxLag. If oldest is zero, there is no such garbage. It returns 0
+// if neither age exceeds maxLag (I5, KIP-354). It ignores blocked segments, because a pass cannot
+// clean them.
 func overdueBy(s compaction.Sections, settings *topicconfig.Settings,
 	oldest, now time.Time) time.Duration {
 	due := maxLagDue(s, settings, oldest)
@@ -107,8 +107,8 @@ func maxLagDue(s compaction.Sections, settings *topicconfig.Settings, oldest tim
 	return oldest.Add(settings.MaxLag)
 }
 
-// garbageRetry is the minimum time between a pass and a next pass that is triggered by the garbage
-// which the first pass has left.
+// garbageRetry is the minimum time between a pass and another pass that is triggered by the garbage
+// left by the first one.
 const garbageRetry = time.Minute
 
 // passDue returns whether and why a log needs a pass now. A quarantined log needs no pass. Both the

@@ -27,7 +27,8 @@ type collector struct {
 var partitionLabels = []string{"topic", "partition"}
 
 // describe returns the description of the metric heartwood_log_<name>. The capacity of
-// partitionLabels is limited: append copies the labels, and no two descriptions share an array.
+// partitionLabels is limited so that append copies the labels; otherwise two descriptions would
+// share an array.
 func describe(name, help string, more ...string) *prometheus.Desc {
 	return prometheus.NewDesc("heartwood_log_"+name, help, append(partitionLabels[:2:2], more...),
 		nil)

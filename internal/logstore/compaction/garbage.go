@@ -35,10 +35,10 @@ type EstimateOptions struct {
 	Throttle    func(ctx context.Context, n int) error // called before n bytes are read; may be nil
 }
 
-// EstimateGarbage returns the garbage of the log. If nothing is dirty or deleted, the result is
-// exact, computed from the .dead files that the last pass wrote. Otherwise the result is an
-// estimate from a sample of the keys. EstimateGarbage builds no sidecar: for a log whose records
-// are too small to keep sidecars, building them would cost as much as a pass.
+// EstimateGarbage estimates the garbage of the log. If nothing is dirty or deleted, the result is
+// exact: the sum of the .dead files that the last pass wrote. Otherwise it is extrapolated from a
+// sample of the keys. EstimateGarbage builds no sidecars. Logs with small records have no sidecars,
+// and building them for the estimate would cost as much as a pass.
 func (c *Compaction) EstimateGarbage(ctx context.Context, opts EstimateOptions) (Garbage, error) {
 	v := c.View(time.Now())
 	defer v.Release()

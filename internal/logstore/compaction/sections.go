@@ -83,7 +83,7 @@ func (s Sections) DirtyRatio() float64 {
 	return float64(s.DirtyBytes) / float64(s.CleanBytes+s.DirtyBytes)
 }
 
-// cleanableLimits are the offsets from which, together with the segments, Sections are computed.
+// cleanableLimits are the offsets from which Sections are computed, together with the segments.
 type cleanableLimits struct {
 	logStart int64
 	// lastStable is the last stable offset. Records above it are not cleaned, because their
@@ -121,7 +121,7 @@ func (c *Compaction) currentLimits() cleanableLimits {
 	}
 }
 
-// SegmentState is the section to which a segment belongs.
+// SegmentState is the part of the log to which a segment belongs.
 type SegmentState int8
 
 // The states of segments.

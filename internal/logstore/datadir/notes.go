@@ -57,8 +57,8 @@ func (n *Notes) Load() error {
 	return err
 }
 
-// Known returns the content that a file has, unless something other than this process has changed
-// it. ok is false if the file does not exist, or if its content is unknown.
+// Known returns the content that this process last read from a file or wrote to it. ok is false if
+// the file does not exist, or if its content is unknown.
 func (n *Notes) Known(file string) (content []byte, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -67,7 +67,7 @@ func (n *Notes) Known(file string) (content []byte, ok bool) {
 }
 
 // Rewrite durably replaces a damaged file by the content in memory, or removes the file if it
-// should not exist. It fails with ErrNotInMemory if that is unknown.
+// should not exist. It fails with ErrNotInMemory if the content is unknown.
 func (n *Notes) Rewrite(file string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -25,10 +25,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Delay is the time for which a leader epoch is known before the store writes it to the log's epoch
-// file. After the failure of a broker, hundreds of logs begin an epoch at once. Their files are
-// written when the failover is over, and an epoch that is soon replaced by another epoch is never
-// written.
+// Delay is the minimum age of a leader epoch in memory before the store writes it to the log's
+// epoch file. When a broker fails, hundreds of logs begin an epoch at once: their files are written
+// after the failover, and an epoch that is soon replaced by another one is never written.
 const Delay = 30 * time.Second
 
 // File contains a log's leader epochs and manages the file that stores them.
@@ -226,8 +225,8 @@ func (e *File) Rewrite() error {
 	return e.saveCurrent()
 }
 
-// Known returns the content that the file has, unless something other than this process has changed
-// it. ok is false if the file may have no or other content.
+// Known returns the content that this process last read from the file or wrote to it. ok is false
+// if the file does not exist, or if its content is unknown.
 func (e *File) Known() (content []byte, ok bool) {
 	e.writing.Lock()
 	defer e.writing.Unlock()

@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// State states whether a log works. A log stops when it is closed, or when its disk fails.
+// State is the state of a log that works or has stopped. A log stops when it is closed, or when its
+// disk fails.
 type State struct {
 	ID     checkpoint.PartitionID
 	Logger *slog.Logger

@@ -112,13 +112,13 @@ func (r *batchReader) read() (batch, error) {
 	return found, nil
 }
 
-// checksummedFrom is the position in a batch from which on the checksum covers the bytes
+// checksummedFrom is the position in a batch at which the checksummed bytes begin
 // (docs/format/batch.md).
 const checksummedFrom = 21
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksumOfRest reads the next n bytes in parts. It returns the checksum sum, extended by these
+// checksumOfRest reads the next n bytes in parts, and returns the checksum sum updated with these
 // bytes.
 func (r *batchReader) checksumOfRest(n int, sum uint32) (uint32, error) {
 	for n > 0 {

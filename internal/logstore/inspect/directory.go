@@ -83,7 +83,7 @@ func leftover(name string) bool {
 }
 
 // exact reports whether the batches read are all batches that the log ever had. If so, the state
-// computed from these batches must equal the state that a broker has written.
+// computed from these batches must equal the state that the broker has stored.
 func (d *directory) exact() bool { return d.whole && d.first == 0 && d.missing == 0 && !d.damaged }
 
 // add adds a batch. valid is false if the batch's header is invalid. The batch's offsets are then

@@ -81,7 +81,8 @@ func checkpointLines(content []byte) ([]string, error) {
 }
 
 // findUnlessOpen reports that an index lacks an entry for a batch or segment that ends at the
-// offset end. If a broker's next start rebuilds the index, it prints a note instead of a problem.
+// offset end. If the next start of the broker rebuilds the index, it prints a note instead of a
+// problem.
 func (v *verifier) findUnlessOpen(end int64, path string, position int64, format string,
 	args ...any) {
 	if end >= v.dir.synced {

@@ -36,8 +36,9 @@ func (h Hasher) Hash(key []byte) Hash {
 
 // sum128 returns the SipHash-2-4 of the data with 128 bits of output, as two little-endian words.
 // The last word of the input contains the length. Keys that differ only in trailing zeros therefore
-// have different hashes. The hash is not computed by a library, because it is part of the file
-// format and of the append path: its values and its speed must not change with a dependency.
+// have different hashes. It is implemented here and not taken from a library: it is part of the
+// file format and of the append path, so neither its values nor its speed may change with a
+// dependency.
 func (h Hasher) sum128(data []byte) (first, second uint64) {
 	s := h.start()
 	last := uint64(len(data)) << 56

@@ -6,9 +6,9 @@ import (
 	"sort"
 )
 
-// Newest iterates over the ordinals of the records with one hash, in descending order. It keeps one
-// page of entries, 16 KiB, in memory, whatever the number of records is. It first reads the page
-// that contains the last record. It reads each earlier page when the iteration reaches the page.
+// Newest iterates over the ordinals of the records with one hash, in descending order. It keeps
+// only one page of entries, 16 KiB, in memory, however many records there are. It first reads the
+// page that contains the last record, and reads each earlier page when the iteration reaches it.
 type Newest struct {
 	reader     *Reader
 	hash       Hash

@@ -202,8 +202,8 @@ func (r *pageReader) byte() (byte, error) {
 	return b, nil
 }
 
-// uvarint reads an unsigned number below limit. A section that ends within a number is corrupt. A
-// number of more than ten bytes is corrupt, too.
+// uvarint reads an unsigned number below limit. A number that the end of the section truncates, or
+// that has more than ten bytes, is corrupt.
 func (r *pageReader) uvarint(limit uint64) (uint64, error) {
 	// Most numbers take two bytes, and most numbers are within one page.
 	if rest := r.rest; len(rest) >= 2 && rest[0] >= 0x80 && rest[1] < 0x80 && limit > 1<<14 {

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Expect identifies the data file and the salt that a sidecar must belong to.
+// Expect identifies the data file and the salt to which a sidecar must belong.
 type Expect struct {
 	// Identity identifies the data file. If its Digest is 0, the digest is not compared, and the
 	// caller must call Verify.

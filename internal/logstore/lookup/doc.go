@@ -2,5 +2,5 @@
 // and scans of segments without a sidecar.
 //
 // It reads a log through the log's Compaction, acquires no lock and starts no goroutine. A result
-// describes the log at one moment: the segments in one list.
+// is a consistent snapshot of the log: it describes the segments of one segment list.
 package lookup

@@ -103,7 +103,8 @@ type Record struct {
 	Segment      int64
 	SegmentState compaction.SegmentState
 	BlockedBy    string
-	// Clock is the clock of a tombstone whose retention has begun; nil for all other records.
+	// Clock is the tombstone clock of a tombstone whose retention has begun; nil for all other
+	// records.
 	Clock *progress.TombstoneClock
 }
 
@@ -116,13 +117,13 @@ const lookupAttempts = 8
 // the other segments, as far as the limits permit: the active segment, and segments without a
 // sidecar.
 //
-// The result describes one moment, even while records are appended and a pass replaces segments:
-// the lookup reads the segments in one segment list. Each list contains the latest record of every
-// key. But sidecars are opened by name, and a replacement deletes or replaces the files of the
-// sources. If a sidecar is missing or belongs to other data, and its segment was replaced
-// meanwhile, the lookup therefore starts again. It also starts again after a truncation.
+// The result is a consistent snapshot, even while records are appended and a pass replaces
+// segments: the lookup reads the segments of one segment list, and each list contains the latest
+// record of every key. But sidecars are opened by name, and a pass that replaces segments deletes
+// or replaces their files. If a sidecar is missing or belongs to other data because its segment was
+// replaced meanwhile, the lookup starts again. It also starts again after a truncation.
 //
-// Find fails with segmentlist.ErrClosed and segmentlist.ErrStorage. After the end of ctx it returns
+// Find fails with segmentlist.ErrClosed or segmentlist.ErrStorage. After the end of ctx it returns
 // the records found so far.
 func Find(ctx context.Context, c *compaction.Compaction, key []byte, opts Options) (Records,
 	error) {
@@ -254,7 +255,7 @@ func (s *keyLookup) scan(i int, h *segmentlist.Handle) error {
 		return err
 	}
 	for end > begin {
-		// Use smaller blocks near the limit. Otherwise a small limit would not be used up.
+		// Use smaller blocks near the limit. Otherwise the lookup would stop well before a small limit.
 		left := s.opts.BytesMax - s.result.ReadBytes
 		from, err := h.Boundary(max(end-min(lookupBlockBytes, max(left/2, lookupBlockMin)), 0))
 		if err != nil {

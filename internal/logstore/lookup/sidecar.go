@@ -188,9 +188,8 @@ func (l batchLocator) locate(ordinal uint32) (keys.Batch, error) {
 	return b, nil
 }
 
-// clock returns the clock of a tombstone, which is the record of the key with the ordinal last. It
-// returns nil if the tombstone's retention has not begun, or if the segment's .dead file cannot be
-// used.
+// clock returns the clock of a tombstone, the record of the key with the ordinal last. It returns
+// nil if the tombstone's retention has not begun, or if the segment's .dead file cannot be used.
 func (s *keyLookup) clock(i int, reader *keys.Reader, b keys.Batch,
 	last uint32) *progress.TombstoneClock {
 	c, h := s.compaction, s.list.Handles[i]

@@ -363,8 +363,9 @@ func (s *State) Idle(below int64) State {
 	return idle
 }
 
-// Add adds the producers of a result of Idle of which the state knows no batch. Only their entries
-// in a snapshot are complete: transactions that are open in other are not open in the state.
+// Add adds those producers in other, a result of Idle, of which the state knows no batch. They are
+// complete only as entries of a snapshot: transactions that are open in other are not open in the
+// state.
 func (s *State) Add(other State) {
 	for id, e := range other.byID {
 		if known := s.byID[id]; known == nil || len(known.batches) == 0 && known.epoch == e.epoch {

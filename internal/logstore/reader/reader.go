@@ -25,10 +25,10 @@ type Reader struct {
 	List    *segmentlist.Current
 	Offsets *offsets.Offsets
 	Dir     string // directory of the log
-	// Verify: reads verify the batches above Handle.VerifiedEnd before they return them; nil: they
-	// do not. The batches of a damaged segment are always verified.
+	// Verify is true if reads verify the batches above Handle.VerifiedEnd before they return them; nil
+	// means false. The batches of a damaged segment are always verified.
 	Verify *atomic.Bool
-	// Damaged is called when a read finds the first damage in a segment; nil: nothing is called.
+	// Damaged is called when a read finds the first damage in a segment. It may be nil.
 	Damaged func(h *segmentlist.Handle)
 }
 
@@ -310,9 +310,9 @@ func rangeEnd(first segmentlist.Batch, limit, bytesMax int64) (end int64, trunca
 	return end, false, nil
 }
 
-// undamagedEnd returns the end of the batches from first on, at most the position end, that a read
-// may return. If they have to be verified, it ends in front of the first damaged batch, and fails
-// if this is the first one.
+// undamagedEnd returns the end of the batches that a read may return: the batches from first on, up
+// to the position end. If they have to be verified, the result is the start of the first damaged
+// batch. undamagedEnd fails if first itself is damaged.
 func (r Reader) undamagedEnd(first segmentlist.Batch, end int64) (int64, error) {
 	h := first.Handle
 	if !h.Damaged.Load() && (r.Verify == nil || !r.Verify.Load() || end <= h.VerifiedEnd()) {
@@ -329,8 +329,8 @@ func (r Reader) undamagedEnd(first segmentlist.Batch, end int64) (int64, error) 
 	return whole, err
 }
 
-// verify returns the end of the batches from first on, at most the position end, whose checksums
-// are correct and whose offsets ascend. It fails if the first one is damaged or cannot be read.
+// verify returns the end of the valid batches from first on, up to the position end: their
+// checksums are correct and their offsets ascend. It fails if first is damaged or cannot be read.
 func verify(first segmentlist.Batch, end int64) (whole int64, err error) {
 	for batch := first; ; {
 		if err := batch.CheckCRC(); err != nil {

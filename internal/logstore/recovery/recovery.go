@@ -425,7 +425,7 @@ func (r *recovery) ensureActive() error {
 	return r.FS.SyncDir(r.Dir)
 }
 
-// Input is the information about a log that is available before the log is recovered.
+// Input is the information about a log that exists before the log is recovered.
 type Input struct {
 	ID     checkpoint.PartitionID
 	FS     vfs.FS

@@ -16,7 +16,8 @@ import (
 
 // ErrUnknownContent is returned if it is unknown which records the damaged batches contained: the
 // segment was cleaned, and has no valid key sidecar. Another replica may still have records that
-// this one has removed together with their tombstones, so its records must not be copied alone.
+// this one has removed together with their tombstones, so its records must not be copied without
+// further checks.
 var ErrUnknownContent = errors.New("the content of the damaged batches is unknown")
 
 // Records replaces the data file of a segment at rest by one without its damaged batches, whose
@@ -24,8 +25,9 @@ var ErrUnknownContent = errors.New("the content of the damaged batches is unknow
 type Records struct {
 	Segment
 	Source Source
-	// Cleaned is set if the segment is below the first dirty offset, so that passes have removed
-	// records of it. Compacted is set if an unfinished pass may have removed some above it.
+	// Cleaned is set if the segment is below the first dirty offset, so passes have removed records
+	// from it. Compacted is set if an unfinished pass may have removed records from a segment above
+	// that offset.
 	Cleaned, Compacted bool
 	// LogStart is the log start offset: damaged batches below it are dropped.
 	LogStart int64
@@ -90,9 +92,10 @@ func (r Records) write(ctx context.Context, out *segment.Segment) error {
 	return out.Seal()
 }
 
-// copyAborted adds the aborted transactions to the new segment whose markers it contains. If the
-// source has removed a marker, no replica has records of the transaction: both wait for the
-// replicated cleaning progress (docs/replication-compacted.md).
+// copyAborted adds to the new segment the aborted transactions whose markers it contains. If the
+// source has removed a marker, no replica has records of the transaction, because every replica
+// waits for the replicated cleaning progress before it removes a marker
+// (docs/replication-compacted.md).
 func (r Records) copyAborted(out *segment.Segment) error {
 	markers := map[int64]bool{}
 	if r.Handle.AbortedCount() > 0 {
@@ -140,7 +143,7 @@ func (r Records) copyAll(ctx context.Context, out *segment.Segment, from *cursor
 	return nil
 }
 
-// guide is what a segment should contain, and which of its batches are damaged.
+// guide describes what a segment should contain, and which of its batches are damaged.
 type guide struct {
 	sidecar *keys.Reader
 	damaged map[int64]bool // positions of the batches that do not match the sidecar
@@ -156,7 +159,8 @@ const damagedRecordsMax = 1 << 20
 // there is no valid sidecar, or if not a single batch matches it: the sidecar may then belong to
 // other data.
 func (r Records) guide(ctx context.Context) (g guide, err error) {
-	// The sidecar is not verified by checksums in the data file, which may be the damaged ones.
+	// Do not verify the sidecar against checksums in the data file, because these checksums may be
+	// damaged themselves.
 	sidecar, err := r.Sidecars.Open(r.Handle, false)
 	if err != nil {
 		return g, fmt.Errorf("%w: %w", ErrUnknownContent, err)
@@ -210,7 +214,7 @@ func (r Records) compare(ctx context.Context, g guide) error {
 	return nil
 }
 
-// mend writes the batches that match the sidecar, and replacements of the other ones.
+// mend writes the batches that match the sidecar, and replacements for the others.
 func (r Records) mend(ctx context.Context, out *segment.Segment, from *cursor, g guide) error {
 	m := mender{guide: g, hasher: r.Sidecars.Salt.Load().Hasher(),
 		builder: record.NewBuilder(compress.None, compress.LevelDefault)}
@@ -260,14 +264,14 @@ func (r Records) own(want keys.Batch) (record.Batch, error) {
 	return b, b.CheckCRC()
 }
 
-// mender writes replacements of damaged batches.
+// mender writes replacements for damaged batches.
 type mender struct {
 	guide
 	hasher  keys.Hasher
 	builder *record.Builder
 }
 
-// append writes the batch got of the source in place of the damaged batch want.
+// append writes the source's batch got in place of the damaged batch want.
 func (m *mender) append(out *segment.Segment, want keys.Batch, got record.Batch) error {
 	switch {
 	case got.BaseOffset() != want.BaseOffset || got.LastOffset() != want.LastOffset ||
@@ -307,15 +311,15 @@ func (m *mender) append(out *segment.Segment, want keys.Batch, got record.Batch)
 	return out.AppendParts(parts)
 }
 
-// keyOf identifies the key of a record; the zero value stands for a record without a key.
+// keyOf identifies the key of a record; the zero value represents a record without a key.
 type keyOf struct {
 	hash  keys.Hash
 	keyed bool
 }
 
-// keep returns the offsets of the records of got that the damaged batch also contained, and whether
-// these are all records of got. The sidecar contains the keys, not the offsets. If a batch contains
-// several records with one key, cleaning has removed the earlier ones first.
+// keep returns the offsets of the records in got that the damaged batch also contained, and whether
+// these are all records in got. The sidecar contains keys but no offsets. If several records in the
+// batch have the same key, cleaning has removed the earlier ones first.
 func (m *mender) keep(want keys.Batch, got record.Batch) (kept map[int64]bool, all bool,
 	err error) {
 	left := map[keyOf]int{}

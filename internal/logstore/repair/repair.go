@@ -63,7 +63,7 @@ func (s Segment) Replace(ctx context.Context, extension string) error {
 	return s.commit(func() error { return s.replaceIndex(extension, content) })
 }
 
-// hold returns the current segments, including the segment to repair, with a reference.
+// hold acquires and returns the list of current segments, which includes the segment to repair.
 func (s Segment) hold() (*segmentlist.List, error) {
 	list := s.List.Acquire()
 	if list == nil {

@@ -24,20 +24,20 @@ type Snapshot struct {
 	Truncating, Maintain sync.Locker // locks of the log
 }
 
-// Replace computes the snapshot again, from an earlier valid snapshot and the batches after it. As
-// in a repair of an index, it computes without locks.
+// Replace recomputes the snapshot from an earlier valid snapshot and the batches after it. Like the
+// repair of an index, it computes without holding a lock.
 //
 // Nothing that a later start needs is lost. Cleaning keeps the last batch of each producer, so the
-// remaining batches show the last sequence number and the open transaction of each producer; a
-// cleaning or a truncation itself relies on the same computation (snapshots.Files.EnsureAt). Only
-// the batches in front of a producer's last one may be missing, which serve to recognize batches
-// that a client sends again within seconds. The batches of some producers may all be deleted by
-// retention. If the damaged snapshot is the only one that contains such a producer, the producer
-// comes from the state in memory. Its batches above the snapshot do not matter: the state at the
-// snapshot is used at the next start, which applies them, or after a truncation, which never goes
-// below the high watermark.
+// remaining batches contain the last sequence number and the open transaction of each producer.
+// Passes and truncations rely on the same computation (snapshots.Files.EnsureAt). Only batches
+// before a producer's last batch may be missing; they only serve to detect duplicates that a client
+// sends within seconds. Retention may have deleted all batches of a producer. If the damaged
+// snapshot is the only one that contains such a producer, the producer's state is taken from
+// memory. That state may include batches above the snapshot, which does no harm: the snapshot is
+// used either at the next start, which applies these batches, or after a truncation, which never
+// goes below the high watermark.
 //
-// A snapshot in front of the first segment, or above the log end, is never used. It is removed.
+// A snapshot below the first segment, or above the log end, is never used, so Replace removes it.
 func (s Snapshot) Replace() error {
 	list := s.List.Acquire()
 	if list == nil {
@@ -56,7 +56,7 @@ func (s Snapshot) Replace() error {
 	return s.commit(func() error { return s.Files.Write(s.Offset, state.Encode(s.Offset)) })
 }
 
-// commit calls do while no truncation and no change of the snapshots runs.
+// commit calls do while neither a truncation nor a change of the snapshots is running.
 func (s Snapshot) commit(do func() error) error {
 	s.Truncating.Lock()
 	defer s.Truncating.Unlock()

@@ -26,16 +26,16 @@ type Source interface {
 // records yet, or its batches have other offsets.
 var ErrSource = errors.New("the other replica cannot replace the records")
 
-// cursor reads batches of a Source and verifies their checksums. The offsets of successive calls
-// must ascend.
+// cursor reads the batches of a Source and verifies their checksums. The offsets passed to
+// successive calls must ascend.
 type cursor struct {
 	source Source
 	rest   []byte // batches that were read and not returned yet
 }
 
-// next returns the first batch that ends at or above offset, and begins below the offset end. The
-// result found is false if the replica has no such batch, because it has removed all records of the
-// range. The batch is valid until the next call.
+// next returns the first batch that ends at or above offset and begins below the offset end. found
+// is false if the replica has no such batch, because it has removed all records in this range. The
+// batch is valid until the next call.
 func (c *cursor) next(ctx context.Context, offset, end int64) (b record.Batch, found bool,
 	err error) {
 	for read := false; ; {

@@ -15,17 +15,18 @@
 //
 //   - A target is checked at most once in a round. Rounds begin at least an interval apart, even
 //     across restarts, except that a round begins when the scrub is turned on. Each target that
-//     exists during a whole round is checked in this round. Segments that were found damaged are
-//     checked first in each process.
+//     exists during a whole round is checked in this round. After a restart, segments with known
+//     damage are checked first.
 //   - Damage of a segment is reported only if the log has the same segment before and after the
-//     check, and if a second check finds damage, too. Otherwise a swap, retention or a truncation
-//     that runs meanwhile would look like damage.
+//     check, and if a second check finds damage, too. Otherwise a concurrent swap, retention or
+//     truncation would look like damage.
 //   - The scrub changes only its own file and damaged files. It replaces derived files of segments
-//     (package repair) only in segments without damaged records. Any other file is written again by
-//     its owner, which has the content in memory; the scrub encodes no file of others. The files of
-//     retained logs have no owner. A file counts as repaired only after another check.
+//     (package repair) only in segments without damaged records. Any other file is rewritten by its
+//     owner, the component that has the content in memory; the scrub does not encode files that it
+//     does not own. The files of retained logs have no owner. A file counts as repaired only after
+//     another check.
 //   - Once damaged records were found in a segment, readers verify each batch of this segment.
-//     After a restart, the segments of State.Damaged are marked before the first check.
+//     After a restart, the segments in State.Damaged are marked as damaged before the first check.
 //
 // # Locks
 //

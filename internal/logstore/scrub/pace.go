@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// restFactor limits the share of the disk's time that the scrub uses: after each read it rests
-	// for at least restFactor times the duration of the read. On a disk that clients keep busy,
-	// reads take longer, and the scrub becomes slower.
+	// restFactor limits how long the scrub occupies the disk: after each read it pauses for at least
+	// restFactor times the duration of the read. On a disk that clients keep busy, reads take longer,
+	// so the scrub becomes slower.
 	restFactor = 3
-	// busyFactor divides the rate while Options.Busy reports true.
+	// busyFactor is the factor by which the rate is reduced while Options.Busy reports true.
 	busyFactor = 8
-	// shortestRest is the shortest rest. Shorter rests are added up.
+	// shortestRest is the minimum duration of a pause. Shorter pauses are accumulated.
 	shortestRest = 10 * time.Millisecond
 )
 
@@ -41,10 +41,10 @@ type pacer struct {
 	rate    func() int64    // bytes per second; 0 if the scrub is off
 	busy    func() bool
 	checked *atomic.Int64 // bytes read
-	debt    time.Duration // rest that is still due
+	debt    time.Duration // pause that is still due
 }
 
-// rest returns how long to rest after a read of n bytes that took the time took.
+// rest returns how long to pause after a read of n bytes that took the given time.
 func rest(n int, took time.Duration, rate int64, busy bool) time.Duration {
 	if busy {
 		rate = max(1, rate/busyFactor)
@@ -61,7 +61,7 @@ func (p *pacer) before() error {
 	return p.ctx.Err()
 }
 
-// after rests after a read.
+// after pauses after a read.
 func (p *pacer) after(n int, took time.Duration) error {
 	p.checked.Add(int64(n))
 	rate := p.rate()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Request is the state of the requests to check a topic, or everything, at once. Requests have
-// ascending tickets. One walk over the files serves all requests that were made before the walk
-// began.
+// Request is the state of the requests for an immediate check of a topic, or of everything. The
+// tickets of requests ascend. One walk over the files serves all requests that were made before the
+// walk began.
 type Request struct {
 	// Topic is empty for everything that the broker keeps at rest.
 	Topic string `json:"topic,omitempty"`
@@ -25,7 +25,7 @@ type Request struct {
 	Finished time.Time `json:"finished,omitzero"`
 }
 
-// Annotated is the broker's last request by the annotation heartwood.dev/scrub-now.
+// Annotated is the broker's last request that was made by the annotation heartwood.dev/scrub-now.
 type Annotated struct {
 	Topic  string `json:"topic,omitempty"`
 	Value  string `json:"value"`
@@ -40,8 +40,8 @@ func (r *Request) serve(now time.Time) {
 	r.Served, r.Running, r.Last, r.Finished = r.Running, 0, nil, now
 }
 
-// Requested returns the state after a request to check a topic, or everything if topic is empty,
-// and the ticket of the request.
+// Requested returns the state after a request for an immediate check of a topic, or of everything
+// if topic is empty. It also returns the ticket of the request.
 func (s State) Requested(topic string) (State, int64) {
 	s.Tickets++
 	index, found := s.request(topic)
@@ -53,8 +53,8 @@ func (s State) Requested(topic string) (State, int64) {
 	return s, s.Tickets
 }
 
-// Annotate returns the state after a request by annotation. Each value is requested once. Without a
-// value, there is no request.
+// Annotate returns the state after a request by annotation. Each value of the annotation causes one
+// request; an empty value causes none.
 func (s State) Annotate(topic, value string) State {
 	known := s.Annotated
 	if value == "" || known != nil && known.Topic == topic && known.Value == value {
@@ -65,7 +65,8 @@ func (s State) Annotate(topic, value string) State {
 	return s
 }
 
-// request returns the index of a topic's requests, or the index at which they have to be inserted.
+// request returns the index of a topic's requests, or the index at which they would have to be
+// inserted.
 func (s State) request(topic string) (index int, found bool) {
 	return slices.BinarySearchFunc(s.Requests, topic,
 		func(r Request, topic string) int { return strings.Compare(r.Topic, topic) })
@@ -117,7 +118,7 @@ func (s State) served(targets []Target, now time.Time) State {
 	return s
 }
 
-// begins reports whether a walk may begin. If so, a list of all existing targets is needed.
+// begins reports whether a walk may begin. If so, the caller must list all existing targets.
 func (s State) begins() bool {
 	running := false
 	for i := range s.Requests {

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// rewrite makes the owners of damaged files that belong to no segment write them again, checks the
-// files, and records the result. log is nil for the files of the data directory. A file that no
-// owner can write remains damaged; otherwise the target is checked again later.
+// rewrite makes the owners of damaged files that belong to no segment rewrite these files, checks
+// the files, and records the result. log is nil for the files of the data directory. A file that no
+// owner can rewrite remains damaged; otherwise the target is checked again later.
 func (s *Scrubber) rewrite(log *logstore.Log, t Target, places []inspect.Damage) {
 	var written []string
 	again := false
@@ -32,7 +32,7 @@ func (s *Scrubber) rewrite(log *logstore.Log, t Target, places []inspect.Damage)
 	}
 }
 
-// rewriteFile makes the owner of a file write the file again from its state in memory.
+// rewriteFile makes the owner of a file rewrite it from the owner's state in memory.
 func (s *Scrubber) rewriteFile(log *logstore.Log, t Target, name string) error {
 	switch {
 	case log != nil:

@@ -24,8 +24,8 @@ const (
 	// saveInterval is the interval at which the state is written. A restart repeats at most the
 	// checks of one interval.
 	saveInterval = 10 * time.Second
-	// listInterval is the time for which a list of targets is used. A target that was removed since
-	// then is skipped.
+	// listInterval is the maximum age of a list of targets. A target that was removed after the list
+	// was created is skipped.
 	listInterval = time.Minute
 	// retryDelay is the delay after a check that failed for a reason other than damage.
 	retryDelay = 10 * time.Second
@@ -88,7 +88,7 @@ type Scrubber struct {
 	state    State
 	found    int64    // number of targets in which this process has found damage
 	targets  []Target // as last listed by Run; never modified
-	suspects []Target // arguments of Recheck that Run has not taken yet
+	suspects []Target // true if the next step begins a round
 
 	// Only Run uses the following fields.
 	listed     time.Time
@@ -137,7 +137,7 @@ func (s *Scrubber) Configure(settings Settings) {
 	s.wake()
 }
 
-// wake makes Run evaluate what is due.
+// wake makes Run check again what is due.
 func (s *Scrubber) wake() {
 	select {
 	case s.changed <- struct{}{}:
@@ -145,7 +145,7 @@ func (s *Scrubber) wake() {
 	}
 }
 
-// Request requests that a topic, or everything if topic is empty, is checked at once. It returns
+// Request requests an immediate check of a topic, or of everything if topic is empty. It returns
 // the ticket of the request; see State.Requests. It fails with ErrOff if the scrub is off.
 func (s *Scrubber) Request(topic string) (ticket int64, err error) {
 	if s.settings.Load().Interval == 0 {
@@ -159,9 +159,9 @@ func (s *Scrubber) Request(topic string) (ticket int64, err error) {
 	return ticket, nil
 }
 
-// Annotate makes the request of the annotation heartwood.dev/scrub-now. Each value is requested
-// once, even across restarts. If the scrub is off, the request remains until the scrub is turned
-// on.
+// Annotate makes the request of the annotation heartwood.dev/scrub-now. Each value of the
+// annotation causes one request, even across restarts. If the scrub is off, the request remains
+// until the scrub is turned on.
 func (s *Scrubber) Annotate(topic, value string) {
 	s.update(func(state State) State { return state.Annotate(topic, value) })
 	s.wake()

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// settled is the age from which on a modification time identifies the content of a file. At a
-	// lower age, another write may get the same time, because the clock of file systems is coarse.
+	// settled is the minimum age at which a modification time identifies the content of a file. Before
+	// that, another write may get the same time, because the clocks of file systems are coarse.
 	settled = 2 * time.Second
 	// smallMax is the size of the largest file that is compared with its digest.
 	smallMax = 64 << 20
 )
 
-// digest represents the content of a small file when this process last read the file. Most small
-// files are text without a checksum, so a file may still be well-formed after a flipped bit. A
-// write changes the modification time; a flipped bit does not.
+// digest represents the content of a small file when this process last read it. Most small files
+// are text without a checksum, so a file may still be well-formed after a bit flip. A write changes
+// the modification time; a bit flip does not.
 type digest struct {
 	modified time.Time
 	size     int64
@@ -43,8 +43,9 @@ type knownContent func(name string) (content []byte, ok bool)
 // nothingKnown is the knownContent of a directory without an owner.
 func nothingKnown(string) ([]byte, bool) { return nil, false }
 
-// compareSmallFiles compares the small files in a directory with their known content, or else with
-// their digests, and records new digests for files that were written since.
+// compareSmallFiles compares the small files in a directory with their known content or, if the
+// content is not known, with their digests. It records new digests for files that were written
+// since the last comparison.
 func (s *Scrubber) compareSmallFiles(dir string, known knownContent) (places []inspect.Damage,
 	err error) {
 	entries, err := s.opts.FS.ReadDir(dir)
@@ -86,7 +87,7 @@ func hasDigest(name string) bool {
 }
 
 // compareSmallFile returns a description of the damage if the content of a file differs from the
-// known content, or from its digest although the file has not been written since.
+// known content or, although the file has not been written since, from its digest.
 func (s *Scrubber) compareSmallFile(path string, known knownContent) (problem string, err error) {
 	before, err := s.opts.FS.Stat(path)
 	if err != nil || before.Size() > smallMax {
@@ -96,8 +97,9 @@ func (s *Scrubber) compareSmallFile(path string, known knownContent) (problem st
 	if err != nil {
 		return "", err
 	}
-	// The owner is asked after the file was read, and its answer waits until a write is complete. So
-	// the file is only older than the answer, and then has changed afterwards.
+	// Ask the owner only after the file was read; its answer waits until a running write is complete.
+	// So the content that was read is at most as new as the answer. If it is older, the file has
+	// changed since it was read.
 	want, isKnown := known(filepath.Base(path))
 	after, err := s.opts.FS.Stat(path)
 	if err != nil || !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
@@ -140,7 +142,7 @@ func (s *Scrubber) checkPartition(log *logstore.Log) ([]inspect.Damage, error) {
 		places = append(places, inspect.Damage{File: filepath.Join(log.Dir(), name),
 			Problem: fmt.Sprintf("the file contains %v, and the log has %v", file, memory)})
 	}
-	// At this point the files are well-formed, or already among the places of damage.
+	// At this point the files are well-formed, or are already in the list of damage.
 	topic, err := datadir.ReadTopicID(s.files, log.Dir())
 	if err == nil && topic != (datadir.TopicID{}) && topic != log.TopicID() {
 		differs(datadir.PartitionFile, topic, log.TopicID())

@@ -46,8 +46,8 @@ type Damaged struct {
 	Repaired time.Time `json:"repaired,omitzero"`
 }
 
-// State is a broker's state of its scrub, which the file scrub stores. It is a value: its methods
-// change no slice that an earlier copy shares.
+// State is the state of a broker's scrub, stored in the file named scrub. It is a value: its
+// methods change no slice that an earlier copy shares.
 type State struct {
 	Version int `json:"version"`
 	// Began is the start of the current round, or of the last round if Complete is true; zero
@@ -65,11 +65,11 @@ type State struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Damaged contains the targets with damage, in the order of a round.
 	Damaged []Damaged `json:"damaged,omitempty"`
-	// Repaired contains the last repairs, the newest last.
+	// Repaired contains the most recent repairs, newest last.
 	Repaired []Damaged `json:"repaired,omitempty"`
 	// Tickets is the ticket of the last request.
 	Tickets int64 `json:"tickets,omitempty"`
-	// Requests contains the requests to check at once, sorted by topic.
+	// Requests contains the requests for immediate checks, sorted by topic.
 	Requests []Request `json:"requests,omitempty"`
 	// Annotated is the last request by annotation; nil before the first such request.
 	Annotated *Annotated `json:"annotated,omitempty"`
@@ -135,15 +135,14 @@ func (s State) Anew() State {
 	return s
 }
 
-// damaged returns the index of a target in Damaged, or the index at which the target has to be
+// damaged returns the index of a target in Damaged, or the index at which it would have to be
 // inserted.
 func (s State) damaged(t Target) (index int, found bool) {
 	return slices.BinarySearchFunc(s.Damaged, t,
 		func(d Damaged, t Target) int { return d.compare(t) })
 }
 
-// Checked returns the state after a target was checked. A target without places of damage is
-// healthy.
+// Checked returns the state after a target was checked. A target without damage is intact.
 func (s State) Checked(t Target, places []inspect.Damage, now time.Time) State {
 	index, found := s.damaged(t)
 	s.Damaged = slices.Clone(s.Damaged)

@@ -287,8 +287,8 @@ func (s *Segment) scan(size, position int64,
 // with a memory limit of one gigabyte allocate two gigabytes at every start.
 const unverifiedBytesMax = 16 << 20
 
-// checksummedFrom is the position in a batch from which on the checksum covers the bytes: the first
-// byte after the checksum field (docs/format/segment.md).
+// checksummedFrom is the position in a batch at which the checksummed bytes begin: the first byte
+// after the checksum field (docs/format/segment.md).
 const checksummedFrom = 21
 
 // verifyLarge verifies the checksum of the batch of size bytes at position, block by block. It uses

@@ -109,7 +109,7 @@ func (sum Summary) view() (v view, ok bool) {
 		last: sum.LastIndexed}
 	v.times = entries[TimeEntry]{written: int(timeBytes / TimeEntryBytes)}
 	if v.times.written > 0 {
-		// The last entry is the entry that Seal has added for the largest timestamp.
+		// The last entry is the one that Seal has added for the largest timestamp.
 		v.times.last = TimeEntry{Timestamp: sum.MaxTimestamp,
 			Relative: int32(sum.MaxTimestampOffset - sum.Base)}
 	}

@@ -58,8 +58,7 @@ func (p Batch) CheckCRC() error {
 	return nil
 }
 
-// crcEnd is the position in a batch after the checksum field, from which on the checksum covers the
-// bytes.
+// crcEnd is the position after the checksum field of a batch, at which the checksummed bytes begin.
 const crcEnd = 21
 
 // DecompressedBytesMax is the maximum decompressed size of a produced batch, unless its topic

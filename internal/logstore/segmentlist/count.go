@@ -14,8 +14,8 @@ import (
 type appendedCount struct{ records, bytes atomic.Int64 }
 
 // AddLocked adds a batch that was just appended; size is the size of the segment including the
-// batch. It stops counting if the batches before it were not counted, because an earlier process
-// appended them or the segment was truncated. The caller holds the lock of the log.
+// batch. It stops counting if earlier batches were not counted, either because an earlier process
+// appended them or because the segment was truncated. The caller holds the lock of the log.
 func (c *appendedCount) AddLocked(size int64, b record.Parts) {
 	if size-int64(b.SizeBytes()) != c.bytes.Load() {
 		c.bytes.Store(-1)

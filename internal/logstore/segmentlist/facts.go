@@ -15,7 +15,7 @@ import (
 type Facts struct {
 	counts atomic.Pointer[countsFact]
 	codec  atomic.Pointer[compress.Codec]
-	// dead is nil, or contains a value with read unset, if the .dead file was not read yet.
+	// While the .dead file was not read yet, dead is nil or points to a value with read unset.
 	// ForgetDead stores a new value. The compare-and-swap of a goroutine that has read the old file
 	// then fails.
 	dead atomic.Pointer[deadFact]

@@ -26,7 +26,7 @@ type Handle struct {
 	Doomed atomic.Bool
 	logger *slog.Logger
 	// Damaged is set when damage was found in the batches. Readers then verify the checksum of each
-	// batch before the batch leaves the broker.
+	// batch before they return the batch.
 	Damaged atomic.Bool
 	// verifiedEnd is the result of VerifiedEnd.
 	verifiedEnd atomic.Int64
@@ -54,18 +54,18 @@ func NewHandle(s *segment.Segment, logger *slog.Logger) *Handle {
 	return h
 }
 
-// SetUnverified states that an earlier process has written the batches, and that this process has
-// not verified their checksums.
+// SetUnverified marks the batches as written by an earlier process, and as not verified by this
+// process.
 func (h *Handle) SetUnverified() { h.verifiedEnd.Store(0) }
 
-// SetVerified states that this process has verified the checksum of every batch.
+// SetVerified marks the checksum of every batch as verified by this process.
 func (h *Handle) SetVerified() { h.verifiedEnd.Store(math.MaxInt64) }
 
-// VerifiedEnd returns a position in the data file. This process has written the batches below the
-// position, or has verified their checksums.
+// VerifiedEnd returns the position in the data file below which this process has written the
+// batches or has verified their checksums.
 func (h *Handle) VerifiedEnd() int64 { return h.verifiedEnd.Load() }
 
-// Verified states that this process has verified the batches in a range of positions. A range that
+// Verified marks the batches in a range of positions as verified by this process. A range that
 // begins above VerifiedEnd has no effect: sequential reads raise VerifiedEnd, other reads are
 // verified again.
 func (h *Handle) Verified(from, end int64) {
@@ -126,9 +126,8 @@ func (h *Handle) Successor() *Handle {
 	return next
 }
 
-// AwaitReaders waits until only h refers to its predecessor, but at most for the given time. It
-// reports whether only h refers to the predecessor. The predecessor must no longer be in a current
-// list.
+// AwaitReaders waits, at most for the given time, until only h refers to its predecessor, and
+// reports whether this is the case. The predecessor must no longer be in a current list.
 func (h *Handle) AwaitReaders(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -23,8 +23,8 @@ import (
 //
 // The cleaner's goroutine builds a sidecar after its segment is sealed, either from the spool that
 // appends have filled or by scanning the segment. The build holds no lock that an append needs. The
-// sidecar receives its final name under Log.maintain. If a swap replaces the segment, the sidecar
-// therefore never appears beside the data of the new segment.
+// sidecar receives its final name under Log.maintain. So if a swap replaces the segment, the
+// sidecar never appears beside the data of the new segment.
 type Set struct {
 	log      Source
 	fs       vfs.FS
@@ -84,7 +84,7 @@ func New(log Source, fsys vfs.FS, dir string, logger *slog.Logger, maintain, mu 
 
 // Enable makes a compacted log collect the keys of records that are appended afterwards. It is
 // called for each new config. If the salt cannot be read, the log collects no keys, and passes fail
-// until the next start.
+// until a later call of Enable reads it.
 func (s *Set) Enable(compacted bool) {
 	if !compacted || s.Salt.Load() != nil {
 		return
@@ -126,9 +126,9 @@ func (s *Set) saveSalt() error {
 	return s.writeSalt()
 }
 
-// RewriteSalt replaces a damaged file of the salt by the salt in memory. If there is none, the log
-// is not compacted, and RewriteSalt removes the file: if the log is compacted later, its sidecars
-// are built with another salt. The caller holds Log.maintain.
+// RewriteSalt replaces a damaged salt file by one with the salt in memory. If no salt is in memory,
+// the log is not compacted, and RewriteSalt removes the file: if the log is compacted later, its
+// sidecars are built with another salt. The caller holds Log.maintain.
 func (s *Set) RewriteSalt() error {
 	s.savingSalt.Lock()
 	defer s.savingSalt.Unlock()
@@ -142,8 +142,8 @@ func (s *Set) RewriteSalt() error {
 	return s.fs.SyncDir(s.dir)
 }
 
-// KnownSalt returns the content that the file of the salt has, unless something other than this
-// process has changed it. ok is false if the file is not written yet.
+// KnownSalt returns the content that this process last read from the salt's file or wrote to it. ok
+// is false if the file is not written yet.
 func (s *Set) KnownSalt() (content []byte, ok bool) {
 	s.savingSalt.Lock()
 	defer s.savingSalt.Unlock()

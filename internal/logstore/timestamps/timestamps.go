@@ -149,9 +149,9 @@ func (s Search) Largest() (result Result, ok bool, err error) {
 	return result, ok, nil
 }
 
-// latest returns the record with the largest timestamp among the segment's records at or above
-// from. If several records have this timestamp, it returns the first one. largest is the largest
-// timestamp in the segment.
+// latest returns the record with the largest timestamp among the segment's records at offset from
+// or later. If several records have this timestamp, it returns the first one. largest is the
+// largest timestamp in the segment.
 func latest(h *segmentlist.Handle, largest, from int64) (result Result, ok bool,
 	err error) {
 	if h.Base() < from {
@@ -167,17 +167,16 @@ func latest(h *segmentlist.Handle, largest, from int64) (result Result, ok bool,
 	case err != nil:
 		return result, false, err
 	case header.Count() == 0:
-		// Cleaning has removed all records of this batch, and the batch's header has kept the
-		// timestamp.
+		// Cleaning has removed all records of this batch, but its header has kept the timestamp.
 		return latestByHeaders(h, from)
 	}
 	return latestRecord(segmentlist.Batch{Handle: h, Header: header}, from)
 }
 
-// latestByHeaders returns the same as latest, even if no record at or above from has the segment's
-// largest timestamp. It reads the header of each batch from that offset on. It reads the records of
-// at most two batches: the batch that begins below from, and the batch with the largest timestamp
-// in its header.
+// latestByHeaders returns the same as latest, even if no record at offset from or later has the
+// segment's largest timestamp. It reads the header of each batch from that offset on, and the
+// records of at most two batches: the batch that begins below that offset, and the batch with the
+// largest timestamp in its header.
 func latestByHeaders(h *segmentlist.Handle, from int64) (result Result, ok bool,
 	err error) {
 	position, err := h.Position(from)
@@ -211,8 +210,8 @@ func latestByHeaders(h *segmentlist.Handle, from int64) (result Result, ok bool,
 	return latestRecord(best, from)
 }
 
-// latestRecord returns the record with the largest timestamp among the batch's records at or above
-// from. If several records have this timestamp, it returns the first one.
+// latestRecord returns the record with the largest timestamp among the batch's records at offset
+// from or later. If several records have this timestamp, it returns the first one.
 func latestRecord(b segmentlist.Batch, from int64) (result Result, ok bool, err error) {
 	for r, err := range b.Records() {
 		switch {

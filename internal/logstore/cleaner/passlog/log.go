@@ -227,8 +227,8 @@ func (f *Filter) selects(p *report.PartitionPass) bool {
 		(f.Before == 0 || p.ID < f.Before) && (!f.Running || p.Ended == nil)
 }
 
-// List returns at most Limit passes, the newest first, and reports whether there are more. The
-// reports of running passes contain no sums.
+// List returns up to Limit passes, newest first, and whether there are more. The totals of a
+// running pass are not filled in.
 func (l *Log) List(f Filter) (passes []report.PartitionPass, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
