@@ -15,7 +15,7 @@ var ErrNotEnoughBrokers = errors.New("not enough brokers")
 type Broker struct {
 	ID   int32  // unique within a call of Assign or Fit
 	Rack string // "" if unknown; all brokers without a rack form one rack
-	// Cordoned is set if the broker gets new replicas only if there are too few other brokers
+	// Cordoned is set if the broker gets new replicas only when there are too few other brokers
 	// (KIP-1066). The broker keeps its replicas.
 	Cordoned bool
 	// Full is set if the broker's volume is almost full. The broker keeps its replicas and gets no new
@@ -23,8 +23,8 @@ type Broker struct {
 	Full bool
 }
 
-// open returns the brokers that are not cordoned. If they are fewer than the replicas, it returns
-// all brokers, and the method assign prefers those that are not cordoned.
+// open returns the brokers that are not cordoned. If there are fewer of them than replicas, it
+// returns all brokers; assign then prefers those that are not cordoned.
 func open(brokers []Broker, replicas int) []Broker {
 	others := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Cordoned })
 	if len(others) < replicas {
@@ -33,8 +33,8 @@ func open(brokers []Broker, replicas int) []Broker {
 	return others
 }
 
-// withSpace returns the brokers that can get new replicas. If they are fewer than the replicas, it
-// returns an error that wraps ErrNotEnoughBrokers.
+// withSpace returns the brokers that can get new replicas. If there are fewer of them than
+// replicas, it returns an error that wraps ErrNotEnoughBrokers.
 func withSpace(brokers []Broker, replicas int) ([]Broker, error) {
 	free := slices.DeleteFunc(slices.Clone(brokers), func(b Broker) bool { return b.Full })
 	switch {
@@ -48,16 +48,15 @@ func withSpace(brokers []Broker, replicas int) ([]Broker, error) {
 	return free, nil
 }
 
-// Assign assigns the replicas of new partitions to brokers. The parameter existing is the number of
-// partitions that the topic already has, and count is the number of new partitions. Each partition
-// has the given number of replicas, the preferred leader first. The parameter load contains the
-// number of replicas that each broker already holds, by broker id. Assign spreads a partition's
-// replicas across racks.
+// Assign assigns the replicas of new partitions to brokers. existing is the number of partitions
+// that the topic already has, and count is the number of new partitions. Each partition has the
+// given number of replicas, the preferred leader first. load maps broker ids to the number of
+// replicas that the brokers already have. Assign spreads a partition's replicas across racks.
 //
-// The result contains a list of distinct broker ids for each new partition. The parameters existing
-// and count must not be negative; load may be nil. Assign does not modify load: before another
-// call, the caller must add the result to load. Assign returns an error if replicas < 1, and
-// ErrNotEnoughBrokers if replicas exceeds the number of brokers that are not Full.
+// The result contains a list of distinct broker ids for each new partition. existing and count must
+// not be negative; load may be nil. Assign does not modify load: before another call, the caller
+// must add the result to load. Assign returns an error if replicas < 1, and ErrNotEnoughBrokers if
+// replicas exceeds the number of brokers that are not Full.
 //
 // The algorithm is greedy: it assigns each partition without regard to the following partitions. It
 // needs about count * replicas * brokers * replicas comparisons.
@@ -84,8 +83,8 @@ type candidate struct {
 	Broker
 	load  int // number of replicas before this call
 	held  int // number of replicas assigned by this call
-	leads int // number of partitions of this call whose preferred leader is this broker
-	order int // the broker's position in the order that breaks ties, 0 to n-1; see newAssigner
+	leads int // number of partitions in this call whose preferred leader is this broker
+	order int // position of the broker in the order that breaks ties, 0 to n-1; see newAssigner
 }
 
 // cordoned returns 1 if the broker is cordoned, and 0 otherwise.
@@ -104,10 +103,10 @@ type assigner struct {
 
 // newAssigner sorts the brokers by id and sets each broker's order. The broker at which the order
 // starts depends on the total load and on the number of existing partitions. With a fixed start,
-// one broker would lead all topics that have one partition and a replica on every broker, because
-// the loads would always be equal. scatter computes the start from the total load. With a simple
-// rotation (total modulo n) and 2 replicas on 4 brokers, the same two brokers would always be the
-// leaders.
+// one broker would lead all topics with one partition and a replica on every broker, because the
+// loads would always be equal. scatter computes the start from the total load. With a simple
+// rotation (total modulo n) and 2 replicas on 4 brokers, the leaders would always be the same two
+// brokers.
 func newAssigner(brokers []Broker, load map[int32]int, existing int) *assigner {
 	a := &assigner{}
 	total := 0
@@ -134,7 +133,8 @@ func scatter(x uint64) uint64 {
 
 // assign chooses the brokers of one partition, one after the other. It chooses each broker from a
 // rack with the fewest replicas of this partition, and within that rack prefers brokers that are
-// not cordoned. The last criterion, order, differs for each broker, so the choice is always unique.
+// not cordoned. The last criterion, order, is different for each broker, so the choice is always
+// unique.
 func (a *assigner) assign(replicas int) []int32 {
 	var chosen []*candidate
 	racks := map[string]int{}
@@ -143,9 +143,8 @@ func (a *assigner) assign(replicas int) []int32 {
 			return cmp.Or(
 				cmp.Compare(racks[x.Rack], racks[y.Rack]),
 				cmp.Compare(x.cordoned(), y.cordoned()),
-				// Compare the numbers of replicas assigned by this call before the earlier loads. Otherwise a
-				// new, empty broker would receive all partitions of the next topic, with all of the topic's
-				// traffic.
+				// Compare the replicas assigned by this call before the earlier loads. Otherwise a new, empty
+				// broker would receive all partitions of the next topic, and all of the topic's traffic.
 				cmp.Compare(x.held, y.held),
 				cmp.Compare(x.load, y.load),
 				cmp.Compare(x.order, y.order),
@@ -159,7 +158,7 @@ func (a *assigner) assign(replicas int) []int32 {
 }
 
 // leaderFirst returns the ids of a partition's brokers. The first is the broker that is the
-// preferred leader of the fewest partitions of this call. The leaders assigned by earlier calls are
+// preferred leader of the fewest partitions in this call. The leaders assigned by earlier calls are
 // unknown, because load contains only numbers of replicas.
 func leaderFirst(chosen []*candidate) []int32 {
 	slices.SortStableFunc(chosen, func(x, y *candidate) int {

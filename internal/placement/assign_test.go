@@ -156,7 +156,7 @@ func (c cluster) check(assigned [][]int32) string {
 	return c.checkRemainder(held)
 }
 
-// checkRemainder checks that only the brokers with the smallest load hold one replica more than
+// checkRemainder checks that only the brokers with the smallest load have one more replica than
 // others.
 func (c cluster) checkRemainder(held map[int32]int) string {
 	for a := range held {
@@ -175,9 +175,9 @@ func spread(counts map[int32]int) int {
 	return slices.Max(values) - slices.Min(values)
 }
 
-// TestManySmallTopicsAreBalanced assigns 400 topics with one partition, one after the other, and
-// updates the load as the operator does. The brokers must hold equal numbers of replicas, and lead
-// similar numbers of partitions.
+// TestManySmallTopicsAreBalanced checks that, after 400 topics with one partition have been
+// assigned one after the other, the brokers have the same number of replicas, and lead similar
+// numbers of partitions. The load is updated as in the operator.
 func TestManySmallTopicsAreBalanced(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}
 	for replicas := 1; replicas <= 4; replicas++ {

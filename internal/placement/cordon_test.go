@@ -6,7 +6,8 @@ import (
 )
 
 // TestCordonedBrokersGetNoReplicas checks that cordoned brokers keep their replicas, and get none
-// from new partitions or from a larger number of replicas, unless the other brokers do not suffice.
+// when partitions are added or the number of replicas is increased, unless there are too few other
+// brokers.
 func TestCordonedBrokersGetNoReplicas(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1, Cordoned: true}, {ID: 2}, {ID: 3}}
 	assigned, err := Assign(brokers, nil, 0, 20, 3)
@@ -31,8 +32,8 @@ func TestCordonedBrokersGetNoReplicas(t *testing.T) {
 	}
 }
 
-// TestCordonedBrokersGetOnlyTheRest checks that, if there are too few other brokers, each of them
-// gets a replica of each partition, as far as racks permit.
+// TestCordonedBrokersGetOnlyTheRest checks that, if there are too few brokers that are not
+// cordoned, each of them gets a replica of each partition, as far as racks permit.
 func TestCordonedBrokersGetOnlyTheRest(t *testing.T) {
 	for name, racks := range map[string][]string{
 		"no racks":         {"", "", "", "", "", ""},

@@ -14,25 +14,24 @@ type Options struct {
 	// AllowUnclean allows unclean elections (Kafka's unclean.leader.election.enable).
 	AllowUnclean bool
 	// PreferLeader makes Decide move leadership back to the preferred leader, which is the first
-	// replica. The caller should set it only after the preferred leader has been stable for a while,
+	// replica. The caller should set it only after the preferred leader has been stable for some time,
 	// because each move makes every client refresh its metadata.
 	PreferLeader bool
 	// ReplicaIncarnation is the incarnation id for replicas that this decision adds. It must be a new,
 	// unique id. See Partition.ReplicaIncarnations.
 	ReplicaIncarnation string
-	// AcceptedDataLoss is a user's consent to continue with the records of one disk, even if the disk
-	// lacks acknowledged records. It is a value of DataLossConsent, or only a directory id; the disk
-	// with this id has then replaced the disk of an in-sync replica. It is empty if no user has
-	// consented.
+	// AcceptedDataLoss is a user's consent to continue with the records on one disk, even if the disk
+	// lacks acknowledged records. It is either a DataLossConsent, or only a directory id if the disk
+	// with this id has replaced the disk of an in-sync replica. It is empty if no user has consented.
 	AcceptedDataLoss string
 }
 
 // DataLossConsent returns the consent to continue with the records of one disk, even if the disk
 // lacks acknowledged records. id is the disk's directory id. If the disk does not exist yet,
 // because it will replace a lost volume, id is the UID of the lost volume's PersistentVolumeClaim.
-// The consent contains the leader epoch, and each election starts another leader epoch. So the
-// consent is valid for one election only, even if several volumes of a claim are lost one after the
-// other.
+// The consent contains the leader epoch, and each election starts a new leader epoch. So the
+// consent is valid for one election only, even if several volumes of a claim are lost in
+// succession.
 func DataLossConsent(id string, leaderEpoch int32) string {
 	return fmt.Sprintf("%s@%d", id, leaderEpoch)
 }
@@ -47,24 +46,24 @@ func ConsentedID(consent string, leaderEpoch int32) string {
 	return id
 }
 
-// Decision is the state of a partition that Decide returns.
+// Decision is the result of Decide: the new state of a partition.
 type Decision struct {
 	Partition
-	// Unclean is true if this decision elected a leader that is not proved to have every acknowledged
+	// Unclean is true if this decision elected a leader that is not known to have every acknowledged
 	// record. Either all in-sync replicas have returned from an unclean stop, or the topic or a user
 	// has accepted the loss of records.
 	Unclean bool
 	// Awaited and Lost are set only if the partition has no leader. Awaited contains the in-sync
-	// replicas for which the partition waits. Lost contains the in-sync replicas whose records are
-	// lost, because they returned with another disk or without their log.
+	// replicas for which the partition is waiting. Lost contains the in-sync replicas whose records
+	// are lost, because they returned with another disk or without their log.
 	Awaited, Lost []int32
 }
 
 // Decide elects a partition's leader, and decides the partition's leader epoch, ISR and replicas.
-// It decides by the states of the brokers; a broker that is missing in brokers is down. Decide is
-// pure and idempotent: if it is applied to its own result, it changes nothing. The operator and the
-// metadata store of `heartwood dev` change these fields only by Decide or Retire. It decides in
-// this order:
+// It decides on the basis of the brokers' states; a broker that is missing in brokers is down.
+// Decide is pure and idempotent: if it is applied to its own result, it changes nothing. The
+// operator and the metadata store of `heartwood dev` change these fields only with Decide or
+// Retire. It decides in this order:
 //  1. Replicas: the brokers of Target are added to the replicas. Once all brokers of Target are in
 //     sync, the other replicas are removed. A broker that becomes a replica gets a new incarnation
 //     id.
@@ -87,7 +86,7 @@ func Decide(p Partition, brokers map[int32]BrokerState, options Options) Decisio
 	e.updateISR()
 	e.completeReassignment()
 	leader, epoch := e.chooseLeader()
-	// An unclean election may have elected the only broker of the target.
+	// An unclean election may have elected the target's only broker.
 	e.completeReassignment()
 	e.recordLeader(leader, epoch)
 	return e.decision()
@@ -114,9 +113,9 @@ type election struct {
 	unclean   bool
 }
 
-// addTargetReplicas adds the brokers of the target to the replicas. It also adds members of the ISR
-// that are not replicas, for example because a user has overwritten the replicas. These members
-// must remain replicas until others have their records.
+// addTargetReplicas adds the brokers of the target to the replicas. It also adds ISR members that
+// are not replicas, for example because a user has overwritten the replicas. They must remain
+// replicas until others have their records.
 func (e *election) addTargetReplicas() {
 	target := e.Target
 	if len(target) == 0 {
@@ -167,23 +166,23 @@ func (e *election) initializeISR() {
 type memberState int
 
 const (
-	// memberDown is a member that is down or cannot be observed. It may return with all records.
+	// memberDown means that the member is down or cannot be observed. It may return with all records.
 	memberDown memberState = iota
-	// memberReplaced is a member that is up with another disk, or that has lost its log. Its records
+	// memberReplaced means that the member is up with another disk, or has lost its log. Its records
 	// are lost.
 	memberReplaced
-	// memberUnclean is a member that is up with its disk after an unclean stop. It may lack records
-	// that had not been synced.
+	// memberUnclean means that the member is up with its disk after an unclean stop. It may lack
+	// records that had not been synced.
 	memberUnclean
-	// memberUnknown is a member with the recorded broker epoch. It is unknown whether its broker is
-	// running.
+	// memberUnknown means that the member has the recorded broker epoch, but it is unknown whether its
+	// broker is running.
 	memberUnknown
-	// memberIntact is a member that is up and has lost no record.
+	// memberIntact means that the member is up and has lost no record.
 	memberIntact
 )
 
 // state returns the state of an ISR member. If the directory id of the broker or of the member is
-// unknown, state assumes that the disk is the same.
+// unknown, the disk is assumed to be the same.
 func (e *election) state(m InSyncReplica) memberState {
 	b := e.brokers[m.Broker]
 	switch {
@@ -207,7 +206,7 @@ func (e *election) state(m InSyncReplica) memberState {
 }
 
 // RecordsLost reports whether every member of an ISR is up with another disk or has lost its log.
-// No member can then return with the records, so a partition without a leader stays offline until
+// Then no member can return with the records, so a partition without a leader stays offline until
 // an unclean election.
 func RecordsLost(isr []InSyncReplica, brokers map[int32]BrokerState) bool {
 	e := election{brokers: brokers}
@@ -218,7 +217,7 @@ func RecordsLost(isr []InSyncReplica, brokers map[int32]BrokerState) bool {
 // updateISR updates the broker epochs of intact members and removes other members; see Decide. It
 // removes members only if an intact member remains that is not leaving. A member of unknown
 // liveness does not suffice, because it may be down. If all brokers stop gracefully, no intact
-// member remains, so all replicas are still members at the next start.
+// member remains, so all of them are still members at the next start.
 func (e *election) updateISR() {
 	remains := false
 	for i, m := range e.ISR {
@@ -242,8 +241,8 @@ func (e *election) updateISR() {
 	})
 }
 
-// completeReassignment removes the replicas that are not in the target, if all brokers of the
-// target can be elected cleanly.
+// completeReassignment removes the replicas that are not in the target, provided that all brokers
+// of the target can be elected cleanly.
 func (e *election) completeReassignment() {
 	if e.Target == nil {
 		return
@@ -260,8 +259,8 @@ func (e *election) completeReassignment() {
 		func(id int32, _ string) bool { return !slices.Contains(e.Replicas, id) })
 }
 
-// preference returns the replicas in the order in which an election considers them, with the
-// replicas in the target first. A broker may occur twice.
+// preference returns the replicas in the order in which an election considers them: first the
+// replicas in the target, then all replicas. A broker may occur twice.
 func (e *election) preference() []int32 {
 	return slices.Concat(e.Target, e.Replicas)
 }
@@ -283,8 +282,8 @@ func (e *election) mayLead(id int32) bool {
 }
 
 // candidate returns the replica that a clean election would elect, as an index into order, or -1 if
-// there is none. It prefers a replica whose address is least stale. For a new partition it ignores
-// stale addresses, because the partition has no clients yet.
+// there is none. It prefers a replica whose address is least stale. It ignores stale addresses if
+// the partition is new, because such a partition has no clients yet.
 func (e *election) candidate(order []int32) int {
 	first := slices.IndexFunc(order, e.mayLead)
 	if first < 0 || e.LeaderEpoch == 0 || first == 0 && e.options.PreferLeader {
@@ -307,7 +306,7 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 	holds := isMember && e.state(present) >= memberUnknown
 	toPreferred := e.options.PreferLeader && index == 0 && e.state(present) == memberIntact
 	switch {
-	case holds && index < 0: // the leader may be leaving, but no broker can succeed it
+	case holds && index < 0: // the leader may be leaving, but has no possible successor
 		return e.Leader, present.Epoch
 	case holds && !e.brokers[e.Leader].Leaving && !toPreferred:
 		return e.Leader, present.Epoch
@@ -322,10 +321,10 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 // the only member of the ISR. Records that only other replicas have are lost.
 //
 // A member that has returned from an unclean stop with its own disk may lack records that it had
-// not synced. It is elected once every other member has also returned, from an unclean stop or with
-// another disk: then no member is known to have more records. The last leader is preferred, because
-// its log probably has the most records. While another member is down or leaving, the partition
-// waits for this member, because it may return with all records. A topic (AllowUnclean) or a user
+// not synced. It is elected once every other member has also returned, either from an unclean stop
+// or with another disk: then no member is known to have more records. The last leader is preferred,
+// because its log probably has the most records. While another member is down or leaving, the
+// partition waits for it, because it may return with all records. A topic (AllowUnclean) or a user
 // (AcceptedDataLoss) can choose not to wait.
 func (e *election) electUnclean() (leader int32, epoch int64) {
 	for _, eligible := range []func(id int32) bool{e.dataLossAccepted, e.allUnclean(true),
@@ -355,9 +354,9 @@ func (e *election) dataLossAccepted(id int32) bool {
 	if m, ok := e.member(id); ok && e.state(m) == memberReplaced && !m.LostLog() &&
 		e.options.AcceptedDataLoss == directory {
 		// AcceptedDataLoss contains the new disk's id, so it does not apply to a later replacement. The
-		// user has accepted only the loss of this broker's old disk. A member whose disk was not replaced
-		// may still have the records, so the consent applies only if the disks of all members were
-		// replaced.
+		// user has accepted only the loss of this broker's old disk. A member whose disk has not been
+		// replaced may still have the records, so the consent applies only if the disks of all members
+		// have been replaced.
 		return !slices.ContainsFunc(e.ISR,
 			func(m InSyncReplica) bool { return e.state(m) != memberReplaced })
 	}
@@ -365,8 +364,9 @@ func (e *election) dataLossAccepted(id int32) bool {
 }
 
 // allUnclean returns a function that reports whether a broker is a member that has returned from an
-// unclean stop, if every other member has also returned, from an unclean stop or with another disk.
-// See electUnclean. If lastLeader is true, the broker must also have the disk of the last leader.
+// unclean stop, provided that every other member has also returned, from an unclean stop or with
+// another disk. See electUnclean. If lastLeader is true, the broker must also have the last
+// leader's disk.
 func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
 	return func(id int32) bool {
 		m, ok := e.member(id)
@@ -383,8 +383,9 @@ func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
 }
 
 // allowedMember reports whether a broker is a member that has returned from an unclean stop, and
-// whose election the topic allows. Such a member precedes other replicas: it lacks at most the
-// records that it had not synced, whereas another replica lacks all records since it left the ISR.
+// that the topic allows to be elected. Such a member is preferred to other replicas: it lacks at
+// most the records that it had not synced, whereas another replica lacks all records since it left
+// the ISR.
 func (e *election) allowedMember(id int32) bool {
 	m, ok := e.member(id)
 	return ok && e.state(m) == memberUnclean && e.allowed(id)
@@ -393,7 +394,7 @@ func (e *election) allowedMember(id int32) bool {
 // allowed reports whether the topic allows the unclean election of a broker. A broker with a
 // replaced disk can be elected only if no other replica is available. No broker can be elected
 // while a member is intact (but leaving) or of unknown liveness: the partition waits, because these
-// states last only a moment.
+// states last only briefly.
 func (e *election) allowed(id int32) bool {
 	if !e.options.AllowUnclean || slices.ContainsFunc(e.ISR,
 		func(m InSyncReplica) bool { return e.state(m) >= memberUnknown }) {
@@ -410,10 +411,10 @@ func (e *election) allowed(id int32) bool {
 	})
 }
 
-// recordLeader sets the leader in the result. It starts another leader epoch if the leader is
-// another broker or has another broker epoch. It also starts one if the leader has found later
-// leader epochs in its log (FoundEpoch), for example after the metadata were lost and created
-// again. The new leader epoch is above all of these epochs, so that no epoch is used twice.
+// recordLeader sets the leader in the result. It starts a new leader epoch if the leader is another
+// broker or has another broker epoch. It also does so if the leader has found later leader epochs
+// in its log (FoundEpoch), for example after the metadata were lost and created again. The new
+// leader epoch is higher than all of these epochs, so that no epoch is used twice.
 func (e *election) recordLeader(leader int32, epoch int64) {
 	last, known := InSyncReplica{}, false
 	for _, m := range e.before.ISR {

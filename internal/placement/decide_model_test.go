@@ -11,11 +11,12 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// TestDecideKeepsAcknowledgedRecords simulates five brokers and one partition with random steps.
-// Brokers shut down, are killed, and return. They lose unsynced writes, their logs or their disks,
-// and are observed as down although they run. Meanwhile leaders accept writes, based on the last
-// metadata image that they have received. After each step, Decide runs, and its result is checked
-// against the simulated logs: it must satisfy the guarantees in doc.go.
+// TestDecideKeepsAcknowledgedRecords checks that, in a simulation of five brokers and one partition
+// with random steps, the results of Decide satisfy the guarantees in doc.go. Brokers shut down, are
+// killed, and return. They lose unsynced writes, their logs or their disks, and are observed as
+// down although they run. Meanwhile leaders accept writes, based on the last metadata image that
+// they have received. Decide runs after each step, and its result is checked against the simulated
+// logs.
 func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
 	acknowledged, elections, unclean, accepted := 0, 0, 0, 0
 	for seed := range seed.Sequence(t, 600) {
@@ -35,7 +36,7 @@ func TestDecideKeepsAcknowledgedRecords(t *testing.T) {
 	t.Logf("%d writes acknowledged, %d elections, %d of them unclean, %d with an accepted loss",
 		acknowledged, elections, unclean, accepted)
 	if _, alone := seed.Single(t); alone || testing.Short() {
-		return // a few seeds are not enough to reach every state
+		return // a few seeds are too few to reach every state
 	}
 	if acknowledged < 500 || elections < 500 || unclean < 100 || accepted < 10 {
 		t.Error("got too few acknowledged writes, elections or unclean elections to cover the guarantees")
@@ -161,7 +162,7 @@ func (s *simulation) stop(id int32, a *simulatedBroker) string {
 		return "nothing"
 	}
 	a.running, a.Leaving = false, false
-	a.Liveness = Liveness(s.random.IntN(2)) // becomes Down or Unknown
+	a.Liveness = Liveness(s.random.IntN(2)) // set to Down or Unknown
 	how := s.random.IntN(11)
 	switch {
 	case how >= 8:
@@ -195,7 +196,7 @@ func (s *simulation) start(id int32, a *simulatedBroker) string {
 	return fmt.Sprintf("broker %d starts with broker epoch %d", id, a.Epoch)
 }
 
-// receive gives a broker the present image. The broker discards a log of another incarnation,
+// receive gives a broker the current image. The broker discards a log of another incarnation,
 // unless it leads or is in sync.
 func (s *simulation) receive(id int32, a *simulatedBroker) {
 	a.image = s.partition
@@ -219,7 +220,7 @@ func (s *simulation) receive(id int32, a *simulatedBroker) {
 	}
 }
 
-// leads reports whether a broker considers itself the leader, by its last image.
+// leads reports whether a broker considers itself the leader according to its last image.
 func (s *simulation) leads(id int32, a *simulatedBroker) bool {
 	return a.running && a.image.Leader == id && !a.unreported(id) &&
 		slices.ContainsFunc(a.image.ISR,
@@ -227,7 +228,7 @@ func (s *simulation) leads(id int32, a *simulatedBroker) bool {
 }
 
 // mayFetch reports whether an ISR member, in the recorded broker epoch, fetches from a leader in
-// this step. It sometimes returns false at random, as if the member were late.
+// this step. It sometimes returns false at random, as if the member were slow.
 func (s *simulation) mayFetch(m InSyncReplica, leader *simulatedBroker) bool {
 	follower := s.brokers[m.Broker]
 	if !follower.running || follower.Epoch != m.Epoch {
@@ -240,7 +241,7 @@ func (s *simulation) mayFetch(m InSyncReplica, leader *simulatedBroker) bool {
 }
 
 // write appends a record to the log of a broker that considers itself the leader, and lets
-// followers fetch it. The record is acknowledged if every ISR member in the leader's image has
+// followers fetch the record. It is acknowledged if every ISR member in the leader's image has
 // fetched it, in the member's broker epoch in that image.
 func (s *simulation) write(id int32, a *simulatedBroker) string {
 	if !s.leads(id, a) {
@@ -260,7 +261,7 @@ func (s *simulation) write(id int32, a *simulatedBroker) string {
 		s.fetch(s.brokers[m.Broker], a)
 	}
 	// If unclean elections are allowed, a replaced leader that still runs can acknowledge records that
-	// are lost. Such records are not checked.
+	// are then lost. Such records are not checked.
 	if all && (!s.options.AllowUnclean || a.image.LeaderEpoch == s.partition.LeaderEpoch) {
 		s.acknowledged[s.writes] = true
 	}
@@ -312,7 +313,7 @@ func (s *simulation) states() map[int32]BrokerState {
 	return known
 }
 
-// decide runs Decide as the operator does, applies the decision and checks it. It returns a
+// decide runs Decide as the operator does, and applies and checks the decision. It returns a
 // description of a violated guarantee, or "".
 func (s *simulation) decide() string {
 	s.before = s.partition.clone()
@@ -327,8 +328,8 @@ func (s *simulation) decide() string {
 	if fault := s.shape(d); fault != "" {
 		return fault
 	}
-	// Some of the running brokers, chosen at random, receive the new image at once. The others keep
-	// their older image.
+	// Some of the running brokers, chosen at random, receive the new image at once. The others keep an
+	// older image.
 	for id, a := range s.brokers {
 		if a.running && s.random.IntN(3) > 0 {
 			s.receive(int32(id), a)

@@ -238,8 +238,8 @@ func TestDecideReassigns(t *testing.T) {
 	}
 }
 
-// TestMemberThatIsNotAReplica checks a partition whose replicas a user has overwritten. The leader,
-// broker 0, is not among them. It must lead until the new replica has its records.
+// TestMemberThatIsNotAReplica checks that the leader, broker 0, continues to lead until the new
+// replica has its records, although a user has overwritten the partition's replicas.
 func TestMemberThatIsNotAReplica(t *testing.T) {
 	p := led("0", "0")
 	p.Replicas = []int32{1}
@@ -361,9 +361,9 @@ func TestMemberIsFencedAfterAnUncleanRestart(t *testing.T) {
 	}
 }
 
-// TestChangeISRMayOmitFencedMembers checks proposals for an ISR in which broker 1 is fenced. A
-// leader's proposal can be based on the ISR with or without fenced members, but must include all
-// other members. UnfencedISR includes the leader even if it is fenced.
+// TestChangeISRMayOmitFencedMembers checks that a leader's proposal can be based on the ISR with or
+// without fenced members, here broker 1, but must include all other members. UnfencedISR includes
+// the leader even if it is fenced.
 func TestChangeISRMayOmitFencedMembers(t *testing.T) {
 	crashed := BrokerState{Liveness: Up, Epoch: 2, CleanEpoch: -1, Directory: "d1"}
 	brokers := map[int32]BrokerState{0: up(0), 1: crashed, 2: up(2)}
@@ -390,8 +390,8 @@ func TestChangeISRMayOmitFencedMembers(t *testing.T) {
 	}
 }
 
-// TestDecideGivesNewReplicasAnIncarnationID checks that a replica that a decision adds gets the id
-// in the decision's Options, and that a remaining replica keeps its id.
+// TestDecideGivesNewReplicasAnIncarnationID checks that a replica added by a decision gets the
+// incarnation id in the decision's Options, and that a remaining replica keeps its id.
 func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 	brokers := map[int32]BrokerState{0: up(0), 1: up(1), 2: up(2), 3: up(3)}
 	decide := func(p Partition, target, id string) Partition {
@@ -416,7 +416,7 @@ func TestDecideGivesNewReplicasAnIncarnationID(t *testing.T) {
 	p := decide(Partition{Replicas: []int32{0, 1, 2}, Leader: NoLeader}, "", "new")
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
 
-	p = decide(p, "013", "reassign") // adds broker 3; broker 2 remains a replica until 3 is in sync
+	p = decide(p, "013", "reassign") // broker 2 remains a replica until broker 3 is in sync
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new", 3: "reassign"})
 	p = decide(p, "012", "cancel") // all brokers of the target are in sync, so broker 3 is removed
 	want(p, map[int32]string{0: "new", 1: "new", 2: "new"})
@@ -449,7 +449,7 @@ func TestConsentedID(t *testing.T) {
 }
 
 // TestLoseLog checks that a report of a lost log removes the replica from the ISR, unless the
-// report is outdated. If that replica is the last ISR member, it can be elected only after a user's
+// report is outdated. If the replica is the last ISR member, it can be elected only with a user's
 // consent for this leader epoch.
 func TestLoseLog(t *testing.T) {
 	member := func(id int32) InSyncReplica {

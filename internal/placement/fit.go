@@ -9,16 +9,16 @@ import (
 
 // Fit changes existing assignments so that each partition has the given number of replicas, all of
 // them on the given brokers. It is used when a topic's number of replicas has changed, or when
-// brokers will be removed: the caller then passes only the remaining brokers. The parameter current
-// contains the present assignments. The parameter load contains the number of replicas on each
-// broker, including the replicas in current; Fit does not modify load.
+// brokers will be removed: the caller then passes only the remaining brokers. current contains the
+// current assignments. load contains the number of replicas on each broker, including the replicas
+// in current; Fit does not modify load.
 //
 // Fit moves as few replicas as possible. It keeps a replica on a remaining broker unless the
 // partition has too many replicas. In that case it first removes replicas that share a rack with
-// other replicas of the partition, and among those the replica on the broker with the most
-// replicas. Fit assigns a new replica to a rack with the fewest replicas of the partition, and in
-// that rack to the broker with the fewest replicas. A cordoned broker gets a replica only if there
-// is no other broker. If Fit keeps the first replica, that replica remains the first.
+// other replicas of the partition and, among those, the replica on the broker with the most
+// replicas. A new replica goes to a rack with the fewest replicas of the partition and, in that
+// rack, to the broker with the fewest replicas. A cordoned broker gets a replica only if there is
+// no other broker. If Fit keeps the first replica, it remains the first.
 //
 // Fit does not move a replica only because a new broker has few replicas: only the assignment of
 // new partitions balances the cluster (see Assign). Fit returns ErrNotEnoughBrokers if replicas >
@@ -31,14 +31,14 @@ func Fit(brokers []Broker, load map[int32]int, current [][]int32, replicas int) 
 // Disks contains additional inputs of FitDisks. The zero value has no effect.
 type Disks struct {
 	Bytes []int64 // size of each partition in bytes; nil if unknown
-	// Free contains the number of bytes that new replicas may add on each broker. FitDisks subtracts
-	// the bytes of the replicas that it assigns. A broker without an entry has no limit.
+	// Free contains the number of bytes that new replicas may occupy on each broker. FitDisks
+	// subtracts the bytes of the replicas that it assigns. A broker without an entry has no limit.
 	Free map[int32]int64
 }
 
 // FitDisks is like Fit, but among the brokers of a rack it prefers those whose disks have space for
-// the new replica. If no broker has space, FitDisks assigns the replica nevertheless, and an entry
-// of disks.Free becomes negative.
+// the new replica. If no broker has space, it assigns the replica nevertheless, and an entry of
+// disks.Free becomes negative.
 func FitDisks(brokers []Broker, load map[int32]int, current [][]int32, replicas int,
 	disks Disks) ([][]int32, error) {
 	if replicas < 1 || replicas > len(brokers) {
@@ -76,11 +76,11 @@ func FitDisks(brokers []Broker, load map[int32]int, current [][]int32, replicas 
 type fitter struct {
 	brokers map[int32]Broker
 	load    map[int32]int // number of replicas on each broker, after the changes so far
-	// leads contains, for each broker, the number of partitions whose first replica it has, after the
-	// changes so far.
+	// leads contains, for each broker, the number of partitions of which it has the first replica,
+	// after the changes so far.
 	leads map[int32]int
 	free  map[int32]int64 // see Disks
-	bytes int64           // size of the present partition
+	bytes int64           // size of the current partition
 }
 
 // lacksSpace reports whether too few brokers can get a partition's new replicas.
@@ -117,8 +117,7 @@ func (f *fitter) fit(current []int32, replicas int) []int32 {
 			f.free[id] -= f.bytes
 		}
 	}
-	// The preferred leader was removed. The broker that is first in the fewest partitions becomes the
-	// new one.
+	// The preferred leader was removed. The broker that is first in the fewest partitions replaces it.
 	if kept[0] != current[0] {
 		first := slices.MinFunc(kept, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(f.leads[a], f.leads[b]), cmp.Compare(a, b))
@@ -143,9 +142,9 @@ func (f *fitter) removable(kept []int32) int32 {
 	})
 }
 
-// best returns the broker for a new replica. The broker must not hold another replica of the
-// partition. The last criterion is the broker id, so the result does not depend on the order of the
-// map.
+// best returns the broker for a new replica. The broker must not have another replica of the
+// partition. The last criterion is the broker id, so that the result does not depend on the order
+// of the map.
 func (f *fitter) best(kept []int32) int32 {
 	racks := f.racks(kept)
 	free := slices.DeleteFunc(slices.Collect(maps.Keys(f.brokers)),
@@ -165,7 +164,7 @@ func (f *fitter) best(kept []int32) int32 {
 	})
 }
 
-// overfull returns 1 if a broker's disk lacks space for the present partition, and 0 otherwise.
+// overfull returns 1 if a broker's disk lacks space for the current partition, and 0 otherwise.
 func (f *fitter) overfull(id int32) int {
 	if free, limited := f.free[id]; limited && free < f.bytes {
 		return 1

@@ -59,9 +59,9 @@ func count(load map[int32]int, assigned [][]int32) {
 	}
 }
 
-// TestFitMovesAsFewReplicasAsPossible removes random brokers from a cluster, or changes the number
-// of replicas. Fit must keep as many replicas as possible, and its result must not depend on the
-// order of the brokers.
+// TestFitMovesAsFewReplicasAsPossible checks that, after random brokers have been removed or the
+// number of replicas has changed, Fit keeps as many replicas as possible, and its result does not
+// depend on the order of the brokers.
 func TestFitMovesAsFewReplicasAsPossible(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 3))
@@ -103,8 +103,8 @@ func TestFitMovesAsFewReplicasAsPossible(t *testing.T) {
 	}
 }
 
-// checkFit checks the new assignment of one partition. It returns a description of the fault, or
-// "".
+// checkFit checks the new assignment of one partition. It returns a description of what is wrong
+// with it, or "".
 func checkFit(remaining []Broker, before, after []int32, replicas int) string {
 	rack, racks, used := map[int32]string{}, map[string]bool{}, map[string]bool{}
 	for _, b := range remaining {
@@ -128,7 +128,7 @@ func checkFit(remaining []Broker, before, after []int32, replicas int) string {
 		}
 	}
 	// New replicas must use racks that the kept replicas do not use. Kept replicas may share a rack,
-	// as they did before the call.
+	// as before the call.
 	least := min(len(racks), len(keptRacks)+max(replicas-possible, 0), replicas)
 	switch {
 	case len(after) != replicas:
@@ -144,7 +144,7 @@ func checkFit(remaining []Broker, before, after []int32, replicas int) string {
 	return ""
 }
 
-// TestDrainedReplicasAreBalanced removes one of four brokers. Fit must distribute its replicas
+// TestDrainedReplicasAreBalanced checks that Fit distributes the replicas of a removed broker
 // evenly over the other three.
 func TestDrainedReplicasAreBalanced(t *testing.T) {
 	brokers := []Broker{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// full returns n brokers. The volumes of the brokers with the given ids are almost full.
+// full returns n brokers, of which those with the given ids have volumes that are almost full.
 func full(n int, ids ...int32) []Broker {
 	brokers := make([]Broker, n)
 	for i := range brokers {

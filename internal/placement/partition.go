@@ -11,16 +11,17 @@ import (
 // NoLeader is the value of Partition.Leader if there is no leader, as in Kafka's Metadata API.
 const NoLeader int32 = -1
 
-// Partition contains the state of a partition that this package decides. It is immutable: Decide
-// and ChangeISR return another Partition, which shares no slices or maps with their argument.
+// Partition contains the part of a partition's state on which this package decides. It is
+// immutable: Decide and ChangeISR return another Partition, which shares no slices or maps with
+// their argument.
 //
 // Invariants of a returned Partition: the ids in Replicas are distinct. ISR is a subset of
 // Replicas, with distinct brokers. Leader is NoLeader or a member of ISR. ISR is empty only before
 // the first election. The keys of ReplicaIncarnations are the ids in Replicas.
 type Partition struct {
 	Replicas []int32 // brokers that have a log of the partition, the preferred leader first
-	// Target is the assignment after the present reassignment, the preferred leader first; nil if
-	// no reassignment is in progress.
+	// Target is the assignment after the current reassignment, the preferred leader first; nil if no
+	// reassignment is in progress.
 	Target []int32
 	// ReplicaIncarnations contains the replicas' incarnation ids, by broker id. A broker that is
 	// removed from Replicas and added again gets another id, and discards the log of its earlier
@@ -28,7 +29,7 @@ type Partition struct {
 	ReplicaIncarnations map[int32]string
 	Leader              int32 // NoLeader if the partition is offline
 	// LeaderEpoch grows whenever Leader changes, even to NoLeader, and whenever the leader's broker
-	// epoch changes. So a previous leader that still runs has an outdated leader epoch.
+	// epoch changes. So a previous leader that is still running has an outdated leader epoch.
 	LeaderEpoch int32
 	// UnprovenEpoch is the latest leader epoch that began with an unclean election; 0 if there was
 	// none. A replica whose latest leader epoch is earlier may have records above the start offset of
@@ -41,8 +42,8 @@ type Partition struct {
 	// LeaderDirectory is the directory id of the disk of the latest leader; "" if unknown. It is kept
 	// when the leader goes down.
 	LeaderDirectory string
-	// FoundEpoch is the latest leader epoch in the leader's log, if the leader has reported that this
-	// epoch is later than LeaderEpoch; nil otherwise. The next election starts a later leader epoch.
+	// FoundEpoch is the latest leader epoch in the leader's log, if the leader has reported that it is
+	// later than LeaderEpoch; nil otherwise. The next election starts an even later leader epoch.
 	FoundEpoch *int32
 }
 
@@ -55,19 +56,19 @@ type InSyncReplica struct {
 }
 
 // lostDirectory is the directory id of a member that has lost its log. No disk has this id, and no
-// broker has epoch 0. So versions that do not know LostLog treat the disk as replaced.
+// broker has epoch 0. So versions that do not know LostLog regard the disk as replaced.
 const lostDirectory = "lost"
 
 // LostLog reports whether the member has lost its log; see LoseLog.
 func (m InSyncReplica) LostLog() bool { return m.Epoch == 0 && m.Directory == lostDirectory }
 
 // LoseLog returns the partition after a report that a replica has lost records: its log is missing,
-// damaged or an older one (ADR 0315). The caller must write the result by compare-and-swap.
-// incarnation is the lost log's incarnation id. If this id is not recorded, LoseLog changes
-// nothing: the loss is already known, or the log belongs to another replica. It does not change a
-// new partition either, because a new partition has no records. Otherwise the replica gets the
-// incarnation id next, which must be new and unique. So the replica discards the rest of its log
-// before it becomes a follower, and a repeated report has no effect.
+// damaged or outdated (ADR 0315). The caller must write the result by compare-and-swap. incarnation
+// is the lost log's incarnation id. If this is not the replica's recorded id, LoseLog changes
+// nothing: the loss is already known, or the log belongs to another replica. A new partition is not
+// changed either, because it has no records. Otherwise the replica gets the incarnation id next,
+// which must be new and unique. So the replica discards the rest of its log before it becomes a
+// follower, and a repeated report has no effect.
 //
 // If the replica leads, the partition loses its leader. The replica is removed from the ISR,
 // because the other members have every acknowledged record. If there is no other member, the
@@ -91,32 +92,33 @@ func LoseLog(p Partition, broker int32, incarnation, next string) Partition {
 	return p
 }
 
-// Fenced reports whether it is proved that the process with the member's broker epoch has exited,
+// Fenced reports whether it is certain that the process with the member's broker epoch has exited,
 // and not gracefully. The proof is that the broker has a later epoch on the same disk: two
 // processes never use a disk at the same time. A later epoch on another disk does not prove that
-// the process has exited. No later election treats a member that is recorded with this broker epoch
-// as intact. An earlier election may have done so, because b can be newer than the recorded member
-// that the caller knows. So the leader removes the member by an ISR change, at once (ADR 0253).
+// the process has exited. No later election regards a member that is recorded with this broker
+// epoch as intact. An earlier election may have done so, because b can be newer than the recorded
+// member that the caller knows. So the leader immediately removes the member with an ISR change
+// (ADR 0253).
 func (m InSyncReplica) Fenced(b BrokerState) bool {
 	return b.Epoch > m.Epoch && b.CleanEpoch != m.Epoch && m.Directory != "" &&
 		m.Directory == b.Directory
 }
 
-// Liveness is the caller's knowledge of whether a broker is running.
+// Liveness is what the caller knows about whether a broker is running.
 type Liveness int
 
 const (
-	// Down is the liveness of a broker that has stopped, was killed, or never existed.
+	// Down means that the broker has stopped, was killed, or never existed.
 	Down Liveness = iota
-	// Unknown is the liveness of a broker that is proved neither up nor down. Such a broker remains
-	// the leader of its partitions and a member of its ISRs, but is not elected and not added to ISRs.
+	// Unknown means that the broker is known to be neither up nor down. Such a broker remains the
+	// leader of its partitions and a member of its ISRs, but is not elected and not added to ISRs.
 	Unknown
-	// Up is the liveness of a broker that is running.
+	// Up means that the broker is running.
 	Up
 )
 
-// BrokerState is the state of a broker that an election considers. The zero value represents a
-// broker that was never observed.
+// BrokerState is what an election considers about a broker. The zero value represents a broker that
+// has never been observed.
 type BrokerState struct {
 	Liveness Liveness
 	Epoch    int64 // broker epoch of the running or last observed process
@@ -125,9 +127,9 @@ type BrokerState struct {
 	CleanEpoch int64
 	Directory  string // directory id of the broker's disk; "" if unknown
 	Leaving    bool   // true if the broker is in controlled shutdown and must not become a leader
-	// AddressStaleFor is the remaining time in which clients may still use the broker's previous
-	// address; 0 if all clients have the current address. Among eligible replicas, an election chooses
-	// one with the smallest value.
+	// AddressStaleFor is how much longer clients may still use the broker's previous address; 0 if all
+	// clients have the current address. Among eligible replicas, an election chooses one with the
+	// smallest value.
 	AddressStaleFor time.Duration
 }
 
@@ -138,7 +140,7 @@ var ErrConflict = errors.New("the ISR has changed")
 // Proposal is a leader's request to change the ISR (KIP-497, KIP-903).
 type Proposal struct {
 	LeaderEpoch int32
-	From        []int32 // the ISR that the leader knows and wants to change, in any order
+	From        []int32 // ISR that the leader knows and wants to change, in any order
 	To          []InSyncReplica
 	// ReplicaIncarnations contains the incarnation ids of the members in To, as the leader knows them.
 	ReplicaIncarnations map[int32]string
@@ -198,7 +200,7 @@ func (p Partition) UnfencedISR(brokers map[int32]BrokerState) []InSyncReplica {
 		func(m InSyncReplica) bool { return m.Broker != p.Leader && m.Fenced(brokers[m.Broker]) })
 }
 
-// clone returns a copy that shares no slices or maps with p, except values that are never modified.
+// clone returns a copy that shares with p no slices or maps except those that are never modified.
 func (p Partition) clone() Partition {
 	p.Replicas, p.Target, p.ISR = slices.Clone(p.Replicas), slices.Clone(p.Target),
 		slices.Clone(p.ISR)

@@ -9,9 +9,10 @@ type Stop struct {
 	MinISR   int     // value of min.insync.replicas, at least 1
 }
 
-// MayStop reports whether the partition still serves producers with acks=all while the given broker
-// is stopped, because enough replicas on other brokers are in sync. A replica that is not in sync
-// may be stopped, unless the partition has too few in-sync replicas and waits for it.
+// MayStop reports whether the partition continues to serve producers with acks=all while the given
+// broker is stopped, because enough replicas on other brokers are in sync. A broker with a replica
+// that is not in sync may be stopped, unless the partition has too few in-sync replicas and waits
+// for it.
 //
 // MayStop requires at most as many in-sync replicas on other brokers as there are other replicas.
 // So a partition with a single replica permits every stop. A partition that needs all its replicas

@@ -4,12 +4,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Claim is the volume claim of a broker that runs or will run.
+// Claim is the volume claim of a broker that is running or will run.
 type Claim struct {
 	Broker int32
 	Name   string
 	Class  string // name of the StorageClass; "" if the claim has none
-	// Bound is true if the claim has a volume. Kubernetes grows only claims with a volume.
+	// Bound is true if the claim has a volume. Kubernetes expands only claims with a volume.
 	Bound     bool
 	Requested resource.Quantity
 	Capacity  resource.Quantity // capacity of the claim's volume; zero while it has none
@@ -17,22 +17,22 @@ type Claim struct {
 	// request.
 	Asked *resource.Quantity
 	// FileSystemPending is true if the volume has grown, but its file system grows only when a pod
-	// mounts it (condition FileSystemResizePending). With many drivers, the file system grows while
-	// the pod runs.
+	// mounts it (condition FileSystemResizePending). With many drivers, the file system also grows
+	// while the pod is running.
 	FileSystemPending bool
 	// Replaced is true if a claim with another StorageClass will replace this claim.
 	Replaced bool
-	// ResizeError is the message of condition ControllerResizeError or NodeResizeError, or says that
+	// ResizeError is the message of condition ControllerResizeError or NodeResizeError, or states that
 	// the driver has stopped trying.
 	ResizeError string
 }
 
-// Expansion is the permission of a StorageClass to expand its volumes.
+// Expansion states whether a StorageClass allows the expansion of its volumes.
 type Expansion int
 
 const (
-	// Unknown means that the operator has no permission to read the StorageClass. The API server then
-	// refuses growth that the class does not allow.
+	// Unknown means that the operator has no permission to read the StorageClass. The API server
+	// rejects an expansion that the class does not allow.
 	Unknown Expansion = iota
 	// Allowed means that allowVolumeExpansion is true.
 	Allowed
@@ -40,17 +40,19 @@ const (
 	Forbidden
 )
 
-// step is the amount by which a reduced request must exceed the capacity. Kubernetes accepts a
-// lower request only if it is above the capacity, and drivers round up to their own unit.
+// step is the minimum amount by which a reduced request must exceed the capacity. Kubernetes
+// accepts a lower request only if it is above the capacity, and drivers round up to their own unit.
 var step = resource.MustParse("1Mi")
 
 // Next returns the size that the operator must request. It returns false if the request must not
 // change.
 //
-//   - A volume that is too small grows, unless the operator has requested this size before. In that
-//     case, a user has lowered the request since, to recover from a growth that failed.
-//   - If the size is lowered, a growth that the operator has requested is withdrawn, provided that
-//     it has not happened yet. A request that a user has raised remains.
+//   - A volume that is too small is expanded, unless the operator has requested this size before.
+//     In
+//     that case, a user has since lowered the request to recover from a failed expansion.
+//   - If the size is lowered, an expansion that the operator has requested is withdrawn, provided
+//     that
+//     it has not happened yet. A request that a user has raised is kept.
 func (c Claim) Next(size resource.Quantity) (resource.Quantity, bool) {
 	switch {
 	case !c.Bound:
@@ -68,7 +70,7 @@ func (c Claim) Next(size resource.Quantity) (resource.Quantity, bool) {
 	return next, next.Cmp(c.Requested) < 0
 }
 
-// ours reports whether the present request comes from the operator, or from a user who has lowered
+// ours reports whether the current request was made by the operator, or by a user who has lowered
 // the operator's request.
 func (c Claim) ours() bool { return c.Asked != nil && c.Asked.Cmp(c.Requested) >= 0 }
 
@@ -86,8 +88,8 @@ func (c Claim) lowered(size resource.Quantity) bool {
 // resizing reports whether the volume is smaller than the claim requests.
 func (c Claim) resizing() bool { return c.Bound && c.Capacity.Cmp(c.Requested) < 0 }
 
-// withdrawn reports whether the operator withdraws a growth beyond size. The growth was requested
-// by the operator, and has not enlarged the volume yet.
+// withdrawn reports whether the operator withdraws an expansion beyond size that it has requested
+// and that has not enlarged the volume yet.
 func (c Claim) withdrawn(size resource.Quantity) bool {
 	return c.resizing() && c.Requested.Cmp(size) > 0 && c.Capacity.Cmp(size) <= 0 && c.ours()
 }

@@ -17,16 +17,16 @@ type Verdict struct {
 	Message string
 }
 
-// State is the state of a LogCluster's claims after the operator has requested their growth.
+// State is the state of a LogCluster's claims after the operator has requested their expansion.
 type State struct {
 	Size     resource.Quantity // spec.storage.size
 	Claims   []Claim           // by broker id
 	Refusals map[int32]Refusal // by broker id
-	// Restarts contains the brokers that are being restarted to let their file systems grow.
+	// Restarts contains the brokers that are being restarted so that their file systems grow.
 	Restarts map[int32]bool
 }
 
-// Verdict describes the most severe state of any claim, and what to do.
+// Verdict describes the most severe state of any claim, and what to do about it.
 func (s State) Verdict() Verdict {
 	for _, describe := range []func(State) Verdict{State.cannotExpand, State.notLowered, State.failed,
 		State.lowered, State.pending, State.larger} {
@@ -67,7 +67,7 @@ func (s State) cannotExpand() Verdict {
 		largest(s.Claims), s.Size.String())}
 }
 
-// largest returns the largest capacity of the claims.
+// largest returns the largest capacity among the claims.
 func largest(claims []Claim) string {
 	var largest resource.Quantity
 	for _, c := range claims {
@@ -78,8 +78,8 @@ func largest(claims []Claim) string {
 	return largest.String()
 }
 
-// notLowered describes growths that the operator cannot withdraw, because Kubernetes does not allow
-// it.
+// notLowered describes expansions that the operator cannot withdraw, because Kubernetes does not
+// allow it.
 func (s State) notLowered() Verdict {
 	found := s.filter(func(c Claim) bool {
 		return c.Requested.Cmp(s.Size) > 0 && s.Refusals[c.Broker].Message != ""
@@ -123,8 +123,8 @@ func (s State) failed() Verdict {
 		strings.TrimSuffix(s.problem(first), "."), largest(s.Claims), first.Name)}
 }
 
-// problem returns the reason why a claim has not grown, or "" if nothing failed. It does not cover
-// a StorageClass that forbids growth.
+// problem returns the reason why a claim has not been expanded, or "" if nothing failed. It does
+// not cover a StorageClass that forbids expansion.
 func (s State) problem(c Claim) string {
 	if refusal, ok := s.Refusals[c.Broker]; ok {
 		return refusal.Message
@@ -208,7 +208,7 @@ func (s State) larger() Verdict {
 		first.Capacity.String(), first.Name)}
 }
 
-// others describes the number of claims, besides the first one, that are in the same state.
+// others describes how many claims, besides the first one, are in the same state.
 func others(found []Claim) string {
 	if len(found) == 1 {
 		return ""

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// capacityPercent is the share of a disk up to which moves can fill it. It does not apply to moves
-	// with Move.Anyway.
+	// capacityPercent is the maximum disk usage, in percent, that moves may cause. It does not apply
+	// to moves with Move.Anyway.
 	capacityPercent = 80
 	// rejectPercent is the default of spec.storage.pressure.reject.
 	rejectPercent = 92
-	// leadersMax is the maximum number of preferred leaders that are changed per minute. Each change
-	// makes clients refresh their metadata.
+	// leadersMax is the maximum number of changes of preferred leaders per minute. Each change makes
+	// clients refresh their metadata.
 	leadersMax = 60
 )
 
@@ -31,7 +31,8 @@ func (d *decider) cluster() balance.Cluster {
 		partition := balance.Partition{Topic: p.Topic, Index: p.Index, Bytes: p.Bytes,
 			Replicas: slices.Clone(p.Assigned), Fixed: p.Fixed || p.reassigning()}
 		if rates {
-			partition.Rate = max(0, p.Rate) >> 10 // rates below 1 KiB/s are no load, but would cause moves
+			// rates below 1 KiB/s are insignificant, but would cause moves
+			partition.Rate = max(0, p.Rate) >> 10
 		}
 		_, partition.KeepLeader = d.run().Led[p.Key()]
 		partitions = append(partitions, partition)
@@ -52,13 +53,13 @@ func (d *decider) options(o balance.Options) balance.Options {
 	return o
 }
 
-// capacity returns the size of a broker's volume. It prefers the measured size.
+// capacity returns the size of a broker's volume, preferably the measured size.
 func (d *decider) capacity(id int32) int64 { return capacity(d.Cluster, id) }
 
 // used returns the number of bytes in use on a broker's volume.
 func (d *decider) used(id int32) int64 { return inUse(d.Cluster, id, d.Used[id]) }
 
-// known returns the number of bytes of each broker's replicas in the input.
+// known returns the number of bytes that each broker's replicas in the input occupy.
 func (d *decider) known() map[int32]int64 {
 	known := map[int32]int64{}
 	for i := range d.Partitions {
@@ -69,8 +70,8 @@ func (d *decider) known() map[int32]int64 {
 	return known
 }
 
-// ratesKnown reports whether the rates of all partitions with a leader are known. Otherwise rates
-// are not balanced, because an unknown rate must not count as 0.
+// ratesKnown reports whether the rates of all partitions with a leader are known. If not, rates are
+// not balanced, because an unknown rate must not count as 0.
 func (d *decider) ratesKnown() bool {
 	return !slices.ContainsFunc(d.Partitions,
 		func(p Partition) bool { return p.Leader >= 0 && p.Rate < 0 })
@@ -114,7 +115,7 @@ func (d *decider) advance() {
 }
 
 // drainedDown describes a broker in spec.drain that is down, if there is one. While the drain is
-// blocked, such a broker is treated like any other: no move begins while the broker is down.
+// blocked, such a broker is treated like any other: no move begins while it is down.
 func (d *decider) drainedDown() string {
 	for _, id := range d.Drained.Requested {
 		if d.Down[id] {
@@ -124,7 +125,7 @@ func (d *decider) drainedDown() string {
 	return ""
 }
 
-// wait sets the phase of a run that must not begin any move now.
+// wait sets the phase of a run that must not begin any move at present.
 func (d *decider) wait(why string) {
 	run := d.run()
 	run.Passes = nil
@@ -172,7 +173,7 @@ func (d *decider) describeRemaining() string {
 
 // plan returns the remaining moves. A run that only drains brokers makes no other moves. Any other
 // run first makes the moves for balance. If no such moves remain but the brokers in spec.drain
-// still hold replicas, plan uses Options.DrainOnly, which can use balance.Cluster.AnywayPercent.
+// still have replicas, plan uses Options.DrainOnly, which allows balance.Cluster.AnywayPercent.
 func (d *decider) plan() balance.Plan {
 	cluster := d.cluster()
 	if d.run().Trigger != v1alpha1.TriggerDrain {
@@ -212,7 +213,7 @@ func (d *decider) selectMoves(plan balance.Plan) (waits string) {
 	return waits
 }
 
-// selection counts the resources that the moves in progress use.
+// selection tracks what the moves in progress use.
 type selection struct {
 	*decider
 	sends, receives map[int32]int
@@ -222,7 +223,7 @@ type selection struct {
 	passes          map[string]time.Time
 }
 
-// occupy counts a reassignment in progress.
+// occupy accounts for a reassignment in progress.
 func (s *selection) occupy(p *Partition) {
 	if !p.reassigning() {
 		return
@@ -300,8 +301,8 @@ func (d *decider) end(phase v1alpha1.RebalancePhase, message string) {
 	}
 }
 
-// total computes the total number of bytes, and estimates the run's end. Without a plan, a decision
-// keeps the previous total.
+// total computes the total number of bytes, and estimates the end of the run. A decision without a
+// plan keeps the previous total.
 func (d *decider) total() {
 	run := d.run()
 	if run.StartTime == nil {

@@ -22,8 +22,8 @@ func (m *model) crowded() (n int) {
 	return n
 }
 
-// racked returns a model of 4 brokers in racks a, b, a and b. Each partition has a replica in each
-// rack.
+// racked returns a model with 4 brokers in racks a, b, a and b. Each partition has a replica in
+// each rack.
 func racked(t *testing.T) *model {
 	m := newModel(t, 1, 4, 40)
 	m.racks = map[int32]string{0: "a", 1: "b", 2: "a", 3: "b", 4: "a", 5: "b"}
@@ -38,7 +38,7 @@ func racked(t *testing.T) *model {
 	return m
 }
 
-// TestDrainAnywayKeepsTheLimitsOfOtherMoves checks that the annotation changes neither runs without
+// TestDrainAnywayKeepsTheLimitsOfOtherMoves checks that the annotation affects neither runs without
 // a drain nor moves of replicas that are not blocked.
 func TestDrainAnywayKeepsTheLimitsOfOtherMoves(t *testing.T) {
 	m := racked(t)
@@ -56,8 +56,8 @@ func TestDrainAnywayKeepsTheLimitsOfOtherMoves(t *testing.T) {
 	}
 }
 
-// TestDrainOfTheOnlyBrokerOfARackIsBlocked checks that this drain is blocked, because the replicas
-// would share racks, which requires consent.
+// TestDrainOfTheOnlyBrokerOfARackIsBlocked checks that the drain of the only broker of a rack is
+// blocked, because the replicas would have to share racks, which requires consent.
 func TestDrainOfTheOnlyBrokerOfARackIsBlocked(t *testing.T) {
 	m := newModel(t, 1, 4, 20)
 	m.racks = map[int32]string{0: "a", 1: "b", 2: "c", 3: "a"}
@@ -80,9 +80,9 @@ func TestDrainOfTheOnlyBrokerOfARackIsBlocked(t *testing.T) {
 	}
 }
 
-// TestDrainAnywayMovesBlockedReplicas drains a broker whose only other broker in the rack is
-// cordoned, so the replicas must move to the other rack. Without the annotation, the drain is
-// blocked.
+// TestDrainAnywayMovesBlockedReplicas checks that, with the annotation, replicas on a drained
+// broker move to the other rack if the only other broker in their rack is cordoned. Without the
+// annotation, the drain is blocked.
 func TestDrainAnywayMovesBlockedReplicas(t *testing.T) {
 	m := racked(t)
 	m.cluster.Spec.Drain, m.cluster.Spec.Cordoned = []int32{1}, []int32{3}

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// reclaimablePercent is the reclaimable share of a partition above which the cleaner cleans the
-	// partition before a copy.
+	// reclaimablePercent is the reclaimable percentage of a partition above which the cleaner cleans
+	// the partition before a copy.
 	reclaimablePercent = 30
-	// cleanerWaitMax is the maximum time for which a move waits for the cleaner to remove garbage.
+	// cleanerWaitMax limits how long a move waits for the cleaner to remove garbage.
 	cleanerWaitMax = 10 * time.Minute
-	// passWaitMax is the maximum time for which a move waits for passes on the broker that loses the
-	// replica. If a partition has many updates, the next pass can begin before the broker reports
-	// again. The partition would then always be reported as being cleaned.
+	// passWaitMax limits how long a move waits for passes on the broker that loses the replica. If a
+	// partition has many updates, the next pass may begin before the broker reports again. The
+	// partition would then always be reported as being cleaned.
 	passWaitMax = 6 * time.Hour
 )
 
@@ -32,8 +32,8 @@ func (s *selection) awaitCleaner(p *Partition, m balance.Move) string {
 		return ""
 	}
 	run := s.run()
-	// The number of cleans is limited, because new garbage accumulates between a clean and a much
-	// later move.
+	// The number of partitions to clean is limited, because new garbage accumulates between a pass and
+	// a much later move.
 	if s.cleans[m.To]++; s.cleans[m.To] > 2*s.limit {
 		return "Further partitions follow."
 	}

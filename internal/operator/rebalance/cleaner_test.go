@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// copies makes a decision. It returns the number of copies that begin.
+// copies makes a decision, and returns the number of copies that begin.
 func (m *model) copies() (n int, d Decision) {
 	in := m.input()
 	d = Decide(in)
@@ -25,12 +25,12 @@ func (m *model) copies() (n int, d Decision) {
 	return n, d
 }
 
-// TestMoveWaitsForARunningPass checks that a copy does not begin while the broker that loses the
-// replica cleans it. If the pass does not end, the copy begins after passWaitMax.
+// TestMoveWaitsForARunningPass checks that a copy does not begin while the cleaner is rewriting the
+// replica on the broker that loses it. If the pass does not end, the copy begins after passWaitMax.
 func TestMoveWaitsForARunningPass(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		m := scaled(t)
-		for i := range m.all { // all brokers clean, including the one that loses the replica
+		for i := range m.all { // all brokers run passes, including the one that loses the replica
 			m.all[i].Cleaning = m.all[i].Assigned
 		}
 		began := m.now

@@ -15,7 +15,7 @@ import (
 
 const (
 	// runTolerance is the maximum deviation of the brokers from the mean after a run, in percent. It
-	// is less than triggerTolerance, so the next run is not due at once.
+	// is smaller than triggerTolerance, so that the next run is not due at once.
 	runTolerance = 5
 	// triggerTolerance is the deviation of a broker from the mean at which a run begins, in percent.
 	triggerTolerance = 10
@@ -23,8 +23,8 @@ const (
 	interval = 15 * time.Second
 	// checkInterval is the time between two checks of policy Continuous.
 	checkInterval = 5 * time.Minute
-	// forgetAfter is the time after which a decided assignment that is not in the cache yet is
-	// dropped. A user or another controller has then assigned the partition.
+	// forgetAfter is how long a decided assignment may be missing in the cache before it is dropped. A
+	// user or another controller has then assigned the partition.
 	forgetAfter = 30 * time.Second
 )
 
@@ -39,7 +39,7 @@ type decider struct {
 	planned int64
 }
 
-// Decide makes a decision: it returns the next actions.
+// Decide makes a decision: it returns the actions to take next.
 func Decide(in Input) Decision {
 	d := newDecider(in)
 	d.progress()
@@ -92,8 +92,8 @@ func newDecider(in Input) *decider {
 	return d
 }
 
-// progress removes the completed moves from the run. If the cache does not contain a decided
-// assignment yet, this assignment replaces the one in the input.
+// progress removes completed moves from the run. If the cache does not contain a decided assignment
+// yet, this assignment replaces the one in the input.
 func (d *decider) progress() {
 	run := d.run()
 	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
@@ -111,7 +111,7 @@ func (d *decider) progress() {
 				d.Partitions[i].Assigned = target.Replicas
 				return false
 			}
-			exists = false // the partition is no longer a move of this run
+			exists = false // the partition is no longer part of this run
 		}
 		if exists && d.Partitions[i].reassigning() {
 			return false
@@ -139,7 +139,8 @@ func (d *decider) drained() Drained {
 	if d.Obstacle != "" {
 		state.Waits = d.Obstacle
 		if run := d.run(); run.Phase == v1alpha1.RebalanceBlocked && state.Remaining > 0 {
-			state.Obstacle = run.Message // kept, because a plan would require the unknown state
+			// kept, because a new plan would require information that is unknown
+			state.Obstacle = run.Message
 		}
 		return state
 	}
@@ -154,8 +155,8 @@ func (d *decider) drained() Drained {
 	return state
 }
 
-// describeBlocked describes why brokers cannot be drained. Its example is the first replica that
-// cannot leave.
+// describeBlocked describes why brokers cannot be drained. It names the first replica that cannot
+// leave as an example.
 func (d *decider) describeBlocked(cluster balance.Cluster, blocked []balance.Blocked) string {
 	first := blocked[0]
 	partition := cluster.Partitions[first.Partition]
@@ -194,8 +195,8 @@ func (d *decider) trigger() {
 		if d.mustCancel(request) {
 			d.cancel()
 		} else if requested && run.Phase != v1alpha1.RebalanceCancelling {
-			// The run in progress already does what the annotation requests. The annotation becomes its
-			// trigger, so the annotation determines when the run ends.
+			// The run in progress already does what the annotation requests. Make the annotation its
+			// trigger, so that the annotation determines when the run ends.
 			run.Request, run.Trigger = request, v1alpha1.TriggerManual
 		}
 		return
@@ -273,9 +274,9 @@ func (d *decider) cancel() {
 	run.Brokers = d.Cluster.Spec.Brokers
 }
 
-// takeBack reverts those moves of a cancelled run that have copied less than half of the bytes, or
-// whose target is down. A later decision handles moves whose progress is unknown. Other brokers can
-// be down.
+// takeBack reverts the moves of a cancelled run that have copied less than half of their bytes, or
+// whose target is down. Moves whose progress is unknown are left to a later decision. Other brokers
+// may be down.
 func (d *decider) takeBack() {
 	run := d.run()
 	run.Moving = slices.DeleteFunc(run.Moving, func(key string) bool {
@@ -294,8 +295,8 @@ func (d *decider) takeBack() {
 	})
 }
 
-// progressUnknown reports whether the size of a partition, or of one of its new replicas, can be
-// unknown because the broker is down or has not reported the size.
+// progressUnknown reports whether the size of a partition, or of one of its new replicas, may be
+// unknown because a broker is down or has not reported the size.
 func (d *decider) progressUnknown(p *Partition) bool {
 	return p.Leader < 0 || slices.ContainsFunc(append(p.adding(), p.Leader),
 		func(id int32) bool { return d.Down[id] || d.Silent[id] })

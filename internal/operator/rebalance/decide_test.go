@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// scaled returns a model with two new brokers, in which no run has begun.
+// scaled returns a model with two new brokers. No run has begun.
 func scaled(t *testing.T) *model {
 	m := newModel(t, 1, 3, 30)
 	m.step()
@@ -91,8 +91,8 @@ func TestPolicyContinuousChecksRarely(t *testing.T) {
 	}
 }
 
-// TestBlockedDrainMovesNothing checks that a drain that would overfill disks is blocked, and that
-// the condition gives the reason. With the annotation, the drain begins.
+// TestBlockedDrainMovesNothing checks that a drain that would fill disks too far is blocked, and
+// that the condition states the reason. With the annotation, the drain must begin.
 func TestBlockedDrainMovesNothing(t *testing.T) {
 	m := newModel(t, 3, 3, 30)
 	need := int64(0) // required bytes on each of the two other brokers
@@ -116,7 +116,7 @@ func TestBlockedDrainMovesNothing(t *testing.T) {
 	if m.bytes(0) != 0 {
 		t.Errorf("broker 0 has %d bytes", m.bytes(0))
 	}
-	// Even with the annotation, no disk is filled so far that its broker refuses records.
+	// Even with the annotation, no disk is filled so far that its broker rejects records.
 	m = newModel(t, 3, 3, 30)
 	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationDrainAnyway: "true"}
 	m.cluster.Spec.Storage.Size = *resource.NewQuantity(need*100/95, resource.BinarySI)
@@ -128,7 +128,7 @@ func TestBlockedDrainMovesNothing(t *testing.T) {
 }
 
 // TestGarbageIsCleanedBeforeItMoves checks that a partition with much garbage is cleaned before it
-// moves. It moves even if the cleaner never cleans it.
+// moves, and that it moves even if the cleaner never cleans it.
 func TestGarbageIsCleanedBeforeItMoves(t *testing.T) {
 	for _, cleans := range []bool{true, false} {
 		m := scaled(t)
@@ -168,7 +168,7 @@ func TestGarbageIsCleanedBeforeItMoves(t *testing.T) {
 
 // TestPolicyManualCancelsARun checks that policy Manual cancels a run that no user has requested,
 // even if the annotation has the value of an earlier run. If a user requests a run while this run
-// is in progress, the run continues.
+// is in progress, it must continue.
 func TestPolicyManualCancelsARun(t *testing.T) {
 	for _, requested := range []bool{false, true} {
 		m := newModel(t, 5, 3, 60)

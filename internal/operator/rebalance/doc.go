@@ -3,9 +3,9 @@
 // performs its I/O.
 //
 // A trigger (v1alpha1.RebalanceTrigger) begins a run. The run ends when the plan has no moves left.
-// Each decision makes a new plan from the present assignments, in which moves in progress count as
-// completed. It begins the first moves of the plan, as many as the limits allow. So a run needs no
-// stored plan: after a restart of the operator, it continues from the LogCluster's status.
+// Each decision makes a new plan from the current assignments, in which moves in progress count as
+// completed. It begins as many of the plan's first moves as the limits allow. So no plan has to be
+// stored: after a restart of the operator, the run continues from the LogCluster's status.
 //
 // Invariants:
 //  1. A broker receives at most spec.rebalance.concurrentPerBroker replicas at a time, and sends as

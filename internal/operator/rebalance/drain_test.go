@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// blockedDrain returns a model in which broker 1 cannot be drained, because every second partition
+// blockedDrain returns a model in which broker 1 cannot be drained, because every other partition
 // has replicas on all brokers.
 func blockedDrain(t *testing.T) *model {
 	m := newModel(t, 1, 3, 10)
@@ -25,7 +25,7 @@ func blockedDrain(t *testing.T) *model {
 	return m
 }
 
-// TestNoRunCarriesOutABlockedDrain checks that runs with other triggers treat brokers whose drain
+// TestNoRunCarriesOutABlockedDrain checks that runs with other triggers treat a broker whose drain
 // is blocked as cordoned.
 func TestNoRunCarriesOutABlockedDrain(t *testing.T) {
 	m := newModel(t, 1, 3, 13)
@@ -54,7 +54,7 @@ func TestNoRunCarriesOutABlockedDrain(t *testing.T) {
 	if now := m.input().Held[1]; now != held || m.run.Request != "a" {
 		t.Errorf("%d of %d replicas are left, the run is %+v", now, held, m.run.RebalanceStatus)
 	}
-	// While the broker is down, runs must neither copy to it nor make it a leader.
+	// While the broker is down, a run must neither copy to it nor make it a leader.
 	m.cluster.Annotations[v1alpha1.AnnotationRebalance] = "b"
 	in := m.input()
 	in.Down = map[int32]bool{1: true}
@@ -65,8 +65,8 @@ func TestNoRunCarriesOutABlockedDrain(t *testing.T) {
 	}
 }
 
-// TestBlockedDrainStaysBlocked checks that an obstacle, which prevents a plan, does not change a
-// blocked drain. After the drain is withdrawn, the phase is Idle.
+// TestBlockedDrainStaysBlocked checks that a blocked drain stays blocked, with the same message, if
+// an obstacle prevents planning. Once the drain is withdrawn, the phase must be Idle.
 func TestBlockedDrainStaysBlocked(t *testing.T) {
 	m := blockedDrain(t)
 	message := m.until(v1alpha1.RebalanceBlocked).Drained.Obstacle
@@ -87,8 +87,8 @@ func TestBlockedDrainStaysBlocked(t *testing.T) {
 	}
 }
 
-// TestDrainEndsWhenNothingRemains checks that the run of a drain waits for a reassignment in
-// progress, and for an entry that cannot be parsed. No second run begins.
+// TestDrainEndsWhenNothingRemains checks that the run for a drain waits for a reassignment in
+// progress, and for an entry that cannot be parsed, and that no second run begins.
 func TestDrainEndsWhenNothingRemains(t *testing.T) {
 	m := newModel(t, 1, 4, 10)
 	m.step()
@@ -119,7 +119,7 @@ func TestDrainEndsWhenNothingRemains(t *testing.T) {
 	m.until(v1alpha1.RebalanceDone) // the reassignment continues
 }
 
-// TestDeadBrokerIsDrained checks the drain of a broker that is down and does not report. Its
+// TestDeadBrokerIsDrained checks that a broker that is down and does not report can be drained. Its
 // replicas are copied from their leaders.
 func TestDeadBrokerIsDrained(t *testing.T) {
 	m := newModel(t, 5, 4, 20)
@@ -149,7 +149,7 @@ func TestDeadBrokerIsDrained(t *testing.T) {
 	}
 }
 
-// TestFullBrokersGetNoReplicas checks that no replicas move to brokers that refuse records, or to
+// TestFullBrokersGetNoReplicas checks that no replicas move to brokers that reject records, or to
 // brokers whose disks are filled by other files, such as the records of deleted topics.
 func TestFullBrokersGetNoReplicas(t *testing.T) {
 	for name, fill := range map[string]func(m *model, in *Input, id int32){
@@ -191,8 +191,8 @@ func TestFullBrokersGetNoReplicas(t *testing.T) {
 	}
 }
 
-// TestCancelWithoutSizes checks a cancel while sizes can be unknown: only moves to brokers that are
-// down are reverted. While the LogCluster is paused, no move is reverted.
+// TestCancelWithoutSizes checks that, if sizes may be unknown, a cancelled run reverts only moves
+// to brokers that are down. While the LogCluster is paused, it must revert no move.
 func TestCancelWithoutSizes(t *testing.T) {
 	m := scaled(t)
 	for range 3 {
@@ -243,8 +243,8 @@ func TestCancelWithoutSizes(t *testing.T) {
 	}
 }
 
-// TestCancelWhileAnotherBrokerIsDown checks that moves between brokers that are up and have
-// reported are reverted. The other moves wait, because their progress is unknown.
+// TestCancelWhileAnotherBrokerIsDown checks that a cancelled run reverts moves between brokers that
+// are up and have reported. The other moves must wait, because their progress is unknown.
 func TestCancelWhileAnotherBrokerIsDown(t *testing.T) {
 	for name, missing := range map[string]func(in *Input){
 		"down": func(in *Input) {

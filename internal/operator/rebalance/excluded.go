@@ -9,15 +9,17 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// excluded contains the brokers that need replicas for balance but do not get them, sorted.
+// excluded contains the brokers that need replicas for balance but cannot get them. Both lists are
+// sorted.
 type excluded struct {
-	full     []int32 // brokers that refuse records, or whose disks would become too full
+	full     []int32 // brokers that reject records, or whose disks would become too full
 	cordoned []int32 // brokers in spec.cordoned
 }
 
-// excluded returns the brokers that get replicas in a plan without cordons and with unlimited
-// disks. It is called if the plan for balance has no moves. The potential of the plan does not show
-// this, because it is also above 0 if the partitions are too large to be balanced.
+// excluded returns the brokers that would get replicas in a plan without cordons and with unlimited
+// disks. It is called if the plan for balance has no moves. The potential of that plan does not
+// provide this information, because it is also above 0 if the partitions are too large to be
+// balanced.
 func (d *decider) excluded() (e excluded) {
 	cluster := d.cluster()
 	for i := range cluster.Brokers {
@@ -38,7 +40,7 @@ func (d *decider) excluded() (e excluded) {
 		switch {
 		case slices.Contains(d.Cluster.Spec.Cordoned, m.To):
 			e.cordoned = append(e.cordoned, m.To)
-		// Only a limit can have prevented the first move of this plan.
+		// If the first move of this plan was not possible before, only a limit can have prevented it.
 		case i == 0, full[m.To], limit > 0 && d.used(m.To)+d.Partitions[m.Partition].Bytes > limit:
 			e.full = append(e.full, m.To)
 		}
@@ -67,8 +69,8 @@ func (e excluded) describe(percent int64) string {
 
 // finish ends a run whose plan has no moves, or makes it wait. The run waits if a new broker
 // without replicas is excluded, because no other run would fill this broker. It also waits for disk
-// space if it has made no move. Otherwise the run ends. The reason is that on full disks the last
-// moves to new brokers may never fit, and that a cordon of old brokers can last for long.
+// space if it has not made any move. Otherwise the run ends, because on full disks the last moves
+// to new brokers may never fit, and a cordon of old brokers can last for a long time.
 func (d *decider) finish() {
 	run := d.run()
 	if run.Trigger == v1alpha1.TriggerDrain {
@@ -93,8 +95,8 @@ func (d *decider) finish() {
 	}
 }
 
-// begins returns the moves that justify a new run: a broker deviates from the mean by more than
-// triggerTolerance.
+// begins returns the moves that justify a new run, because a broker deviates from the mean by more
+// than triggerTolerance.
 func (d *decider) begins(cluster balance.Cluster) balance.Plan {
 	return balance.New(cluster, d.options(balance.Options{TolerancePercent: triggerTolerance}))
 }

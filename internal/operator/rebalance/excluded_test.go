@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// fill sets the measured use of the new brokers' disks.
+// fill sets the measured usage of the new brokers' disks.
 func (m *model) fill(percent int32) {
 	m.cluster.Status.Brokers = nil
 	for _, id := range []int32{3, 4} {
@@ -35,7 +35,7 @@ func (m *model) waits(message string) {
 }
 
 // TestRunThatFullDisksPreventWaits checks that a run that cannot proceed because of full disks
-// waits and names the full brokers. It continues when they have space.
+// waits and names the full brokers, and continues once they have space.
 func TestRunThatFullDisksPreventWaits(t *testing.T) {
 	m := scaled(t)
 	m.fill(82)
@@ -48,8 +48,8 @@ func TestRunThatFullDisksPreventWaits(t *testing.T) {
 	m.settled()
 }
 
-// TestWaitingRunDrainsAnyway checks that a run that waits for space does not prevent a drain for
-// which the user has set the annotation.
+// TestWaitingRunDrainsAnyway checks that a run that is waiting for space does not prevent a drain
+// for which the user has set the annotation.
 func TestWaitingRunDrainsAnyway(t *testing.T) {
 	m := scaled(t)
 	m.fill(90)
@@ -65,8 +65,8 @@ func TestWaitingRunDrainsAnyway(t *testing.T) {
 	}
 }
 
-// TestRunNamesCordonedBrokers checks that a run waits while new brokers are cordoned. If only
-// cordoned old brokers prevent further moves, the run ends.
+// TestRunNamesCordonedBrokers checks that a run waits while new brokers are cordoned, but ends if
+// only cordoned old brokers prevent further moves.
 func TestRunNamesCordonedBrokers(t *testing.T) {
 	m := scaled(t)
 	m.cluster.Spec.Cordoned = []int32{3, 4}

@@ -10,7 +10,7 @@ import (
 // holdPrefix is the beginning of the text that hold adds to a message.
 const holdPrefix = "No run begins while the annotation "
 
-// pauses describes the pause that stops the run in progress, and how to end this pause.
+// pauses describes the annotation that pauses the run in progress, and how to remove it.
 func (d *decider) pauses() string {
 	return "The annotation " + v1alpha1.AnnotationPaused + " pauses the run. " +
 		d.removal(v1alpha1.AnnotationPaused)
@@ -38,8 +38,8 @@ func (d *decider) removal(annotation string) string {
 		d.Cluster.Namespace, d.Cluster.Name, annotation)
 }
 
-// hold adds a text to the last run's message if an annotation prevents the next run and this run is
-// due. Otherwise the last run's message would be the only explanation.
+// hold adds a text to the last run's message if an annotation prevents a run that is due. Otherwise
+// the last run's message would be the only explanation.
 func (d *decider) hold() {
 	run := d.run()
 	held := d.held()
@@ -52,7 +52,7 @@ func (d *decider) hold() {
 	}
 }
 
-// due reports whether a run would begin without annotations that prevent it.
+// due reports whether a run would begin if no annotation prevented it.
 func (d *decider) due() bool {
 	run := d.run()
 	request := d.Cluster.Annotations[v1alpha1.AnnotationRebalance]
@@ -66,7 +66,7 @@ func (d *decider) due() bool {
 	}
 }
 
-// requests reports whether the annotation's value requests another run than the last one.
+// requests reports whether the annotation's value requests a run other than the last one.
 func (d *decider) requests(value string) bool {
 	return value != "" && value != v1alpha1.RebalanceCancel && value != d.run().Request
 }

@@ -7,8 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// cancelled returns a model whose run was cancelled. The annotation that cancelled the run is still
-// set.
+// cancelled returns a model whose run was cancelled. The annotation that cancelled it is still set.
 func cancelled(t *testing.T) *model {
 	m := newModel(t, 1, 3, 30)
 	m.cluster.Namespace, m.cluster.Name = "kafka", "demo"
@@ -26,7 +25,7 @@ func cancelled(t *testing.T) *model {
 const removeCancel = "kubectl annotate logcluster -n kafka demo heartwood.dev/rebalance-"
 
 // TestAnnotationCancelIsNamedWhileARunIsDue checks that the message names the annotation while it
-// prevents a due run. When the annotation is removed, new brokers get replicas.
+// prevents a run that is due. When the annotation is removed, new brokers must get replicas.
 func TestAnnotationCancelIsNamedWhileARunIsDue(t *testing.T) {
 	m := cancelled(t)
 	m.cluster.Spec.Brokers = 5
@@ -53,8 +52,8 @@ func TestAnnotationCancelIsNamedWhileARunIsDue(t *testing.T) {
 	}
 }
 
-// TestHeldDrainNamesTheAnnotation checks that the message names the annotation that holds up a
-// drain, even while a broker is down or the LogCluster is paused.
+// TestHeldDrainNamesTheAnnotation checks that the message names the annotation that delays a drain,
+// even while a broker is down or the LogCluster is paused.
 func TestHeldDrainNamesTheAnnotation(t *testing.T) {
 	m := cancelled(t)
 	m.cluster.Spec.Drain = []int32{1}

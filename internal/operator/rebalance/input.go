@@ -11,18 +11,18 @@ import (
 // Input contains everything that a decision depends on.
 type Input struct {
 	Now time.Time
-	// Cluster is the LogCluster. Of its status, only the brokers' volumes are used.
+	// Cluster is the LogCluster. Only the brokers' volumes are used from its status.
 	Cluster *v1alpha1.LogCluster
 	Run     Run // state after the last decision
 	// Racks contains the racks of brokers, if known.
 	Racks map[int32]string
-	// Used is the number of bytes of all replicas on each broker.
+	// Used is the total size of all replicas on each broker, in bytes.
 	Used       map[int32]int64
 	Partitions []Partition
 	// Held is the number of partitions that have a replica on each broker, or are assigned to it. It
 	// includes partitions that are not in Partitions, such as partitions without a state.
 	Held map[int32]int
-	// Retained is the number of deleted topics' retained partitions with a replica on a broker in
+	// Retained is the number of retained partitions of deleted topics with a replica on a broker in
 	// spec.drain. They do not move.
 	Retained int
 	// Invalid contains partitions whose entries cannot be parsed, sorted.
@@ -36,8 +36,8 @@ type Input struct {
 	Obstacle string
 }
 
-// Run is the state of the present run, or of the last run. After a restart of the operator, only
-// its status remains.
+// Run is the state of the current or last run. After a restart of the operator, only its status
+// remains.
 type Run struct {
 	v1alpha1.RebalanceStatus
 	// Targets are the decided assignments of the partitions in Moving. They replace the assignments in
@@ -70,7 +70,7 @@ type Partition struct {
 	Topic    string // name of the Topic resource
 	Index    int32
 	Assigned []int32 // assigned brokers, preferred leader first
-	// Replicas are the brokers that hold a replica. During a reassignment, the brokers of the previous
+	// Replicas are the brokers that have a replica. During a reassignment, the brokers of the previous
 	// assignment come first.
 	Replicas []int32
 	Leader   int32
@@ -106,10 +106,10 @@ func (p *Partition) adding() (brokers []int32) {
 	return brokers
 }
 
-// origin returns the assignment before the present reassignment.
+// origin returns the assignment before the current reassignment.
 func (p *Partition) origin() []int32 { return p.Replicas[:min(len(p.Replicas), len(p.Assigned))] }
 
-// copied returns the number of bytes that the smallest of the new replicas has.
+// copied returns the size in bytes of the smallest of the new replicas.
 func (p *Partition) copied() int64 {
 	fewest := int64(-1)
 	for _, id := range p.adding() {
@@ -146,7 +146,7 @@ type Drained struct {
 	Retained  int // Input.Retained
 	// Obstacle is the reason why replicas cannot leave, and what to do; "" if they can leave.
 	Obstacle string
-	// Waits is the reason why the drain waits: Input.Obstacle, or an annotation that prevents all
+	// Waits is the reason why the drain is waiting: Input.Obstacle, or an annotation that prevents all
 	// runs.
 	Waits string
 }

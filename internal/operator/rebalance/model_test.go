@@ -30,7 +30,7 @@ type model struct {
 
 const mib = 1 << 20
 
-// newModel returns a LogCluster whose partitions have 10 to 100 MiB and two replicas.
+// newModel returns a LogCluster whose partitions have two replicas of 10 to 100 MiB.
 func newModel(t *testing.T, seed uint64, brokers, partitions int) *model {
 	m := &model{t: t, random: rand.New(rand.NewPCG(seed, 2)),
 		now:     time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC),
@@ -65,7 +65,7 @@ func (m *model) input() Input {
 	return in
 }
 
-// step makes a decision, checks it, and advances the time by 15 s.
+// step makes a decision, checks it, and advances the clock by 15 s.
 func (m *model) step() Decision {
 	m.t.Helper()
 	d := Decide(m.input())
@@ -182,8 +182,8 @@ func (m *model) settled(without ...int32) {
 }
 
 // TestScalingBalancesOnce checks that adding brokers begins one run, that the run ends, and that no
-// other run follows. A restart of the operator in the middle, after which only the status remains,
-// changes nothing.
+// other run follows. A restart of the operator during the run, after which only the status remains,
+// must not change this.
 func TestScalingBalancesOnce(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -228,8 +228,9 @@ func TestScalingBalancesOnce(t *testing.T) {
 	}
 }
 
-// TestDrainEmptiesABroker checks that all replicas leave a drained broker with a middle id, and
-// that the broker stays empty. The other brokers only receive its replicas; nothing else moves.
+// TestDrainEmptiesABroker checks that all replicas leave a drained broker, whose id is neither the
+// lowest nor the highest, and that the broker stays empty. Only its replicas must move to the other
+// brokers.
 func TestDrainEmptiesABroker(t *testing.T) {
 	m := newModel(t, 7, 4, 60)
 	m.step()
@@ -243,7 +244,7 @@ func TestDrainEmptiesABroker(t *testing.T) {
 	if d := m.step(); d.Drained.Remaining != 0 || d.Run.Phase != v1alpha1.RebalanceDone {
 		t.Errorf("after the drain: %+v", d)
 	}
-	// Once the broker is removed from spec.drain, it is filled again on request.
+	// After the broker has been removed from spec.drain, it is filled again on request.
 	m.cluster.Spec.Drain = nil
 	m.cluster.Annotations = map[string]string{v1alpha1.AnnotationRebalance: "1"}
 	m.until(v1alpha1.RebalanceMoving)
@@ -251,8 +252,8 @@ func TestDrainEmptiesABroker(t *testing.T) {
 	m.settled()
 }
 
-// TestCancelTakesBackMoves checks that no move begins after a cancel. Moves that have copied less
-// than half of their bytes are reverted; the others are completed.
+// TestCancelTakesBackMoves checks that no move begins after a cancellation. Moves that have copied
+// less than half of their bytes must be reverted; the others must be completed.
 func TestCancelTakesBackMoves(t *testing.T) {
 	for seed := range uint64(20) {
 		m := newModel(t, seed, 3, 60)

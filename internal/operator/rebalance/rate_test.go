@@ -37,8 +37,9 @@ func TestRateIsSmoothed(t *testing.T) {
 	}
 }
 
-// TestLeadersSettle checks that the leaders settle after new brokers are filled, with a constant or
-// noisy load. A partition cannot be measured in the round in which its leader has changed.
+// TestLeadersSettle checks that leaders stop changing some time after new brokers have been filled,
+// with a constant or a noisy load. The rate of a partition cannot be measured in the round in which
+// its leader changes.
 func TestLeadersSettle(t *testing.T) {
 	for _, noise := range []float64{0, 0.3} {
 		for _, policy := range []v1alpha1.RebalancePolicy{v1alpha1.RebalanceOnScale,

@@ -9,11 +9,11 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// PlanInput returns the input of a plan for a LogCluster's brokers. For each broker, known contains
+// PlanInput returns the planner's input for a LogCluster's brokers. For each broker, known contains
 // the number of bytes of its replicas among the partitions, and used the number of bytes of all its
-// replicas. Bytes on a volume beyond known, for example of retained partitions, cannot be moved.
-// Partitions with replicas on brokers that are being removed are fixed, because the assignment
-// controller moves them.
+// replicas. Bytes on a volume in excess of known, for example of retained partitions, cannot be
+// moved. Partitions with replicas on brokers that are being removed are fixed, because the
+// assignment controller moves them.
 func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used map[int32]int64,
 	partitions []balance.Partition) balance.Cluster {
 	in := balance.Cluster{Partitions: partitions}
@@ -42,14 +42,13 @@ func PlanInput(cluster *v1alpha1.LogCluster, racks map[int32]string, known, used
 	return in
 }
 
-// CapacityPercent returns the share of a disk up to which moves can fill it, except moves with
-// Move.Anyway.
+// CapacityPercent returns the maximum disk usage, in percent, for moves without Move.Anyway.
 func CapacityPercent(cluster *v1alpha1.LogCluster) int64 {
 	return min(capacityPercent, anywayPercent(cluster))
 }
 
-// RemovalPercent returns the share of a disk up to which the replicas of removed brokers can fill
-// it.
+// RemovalPercent returns the maximum disk usage, in percent, for moving the replicas of removed
+// brokers.
 func RemovalPercent(cluster *v1alpha1.LogCluster) int64 {
 	if DrainsAnyway(cluster) {
 		return anywayPercent(cluster)
@@ -57,8 +56,8 @@ func RemovalPercent(cluster *v1alpha1.LogCluster) int64 {
 	return CapacityPercent(cluster)
 }
 
-// anywayPercent returns the share of a disk up to which moves with Move.Anyway can fill it. At this
-// share, the broker still accepts records.
+// anywayPercent returns the maximum disk usage, in percent, for moves with Move.Anyway. It is just
+// below the usage at which the broker rejects records.
 func anywayPercent(cluster *v1alpha1.LogCluster) int64 { return rejectsAt(cluster) - 1 }
 
 // DrainsAnyway reports whether the annotation relaxes two limits: a blocked drain or removal of
@@ -67,9 +66,9 @@ func DrainsAnyway(cluster *v1alpha1.LogCluster) bool {
 	return cluster.Annotations[v1alpha1.AnnotationDrainAnyway] == "true"
 }
 
-// FreeSpace returns the number of bytes that new replicas can add to a broker's volume, up to
-// CapacityPercent. It is negative if the volume is fuller. used is the number of bytes of the
-// present replicas. If the volume's size is unknown, FreeSpace returns math.MaxInt64.
+// FreeSpace returns how many bytes new replicas may add to a broker's volume, up to
+// CapacityPercent. It is negative if the usage is higher than that. used is the number of bytes of
+// the current replicas. If the volume's size is unknown, FreeSpace returns math.MaxInt64.
 func FreeSpace(cluster *v1alpha1.LogCluster, broker int32, used int64) int64 {
 	size := capacity(cluster, broker)
 	if size == 0 {
@@ -78,10 +77,10 @@ func FreeSpace(cluster *v1alpha1.LogCluster, broker int32, used int64) int64 {
 	return size/100*CapacityPercent(cluster) - inUse(cluster, broker, used)
 }
 
-// Free returns the number of bytes that replicas of removed brokers can add to a broker's volume,
-// up to RemovalPercent. They can always add 1 % of the volume's size, which is the precision of the
-// measurement, unless the broker's cleaner already reclaims space. used is the number of bytes of
-// the present replicas. If the volume's size is unknown, limited is false.
+// Free returns how many bytes replicas of removed brokers may add to a broker's volume, up to
+// RemovalPercent. They may always add 1 % of the volume's size, which is the precision of the
+// measurement, unless the broker's cleaner is already reclaiming space. used is the number of bytes
+// of the current replicas. If the volume's size is unknown, limited is false.
 func Free(cluster *v1alpha1.LogCluster, broker int32, used int64) (free int64, limited bool) {
 	size := capacity(cluster, broker)
 	free = size/100*RemovalPercent(cluster) - inUse(cluster, broker, used)
@@ -92,14 +91,14 @@ func Free(cluster *v1alpha1.LogCluster, broker int32, used int64) (free int64, l
 	return free, size > 0
 }
 
-// Percent returns the used share of a broker's volume, in percent, after added bytes were written
-// to it.
+// Percent returns the usage of a broker's volume, in percent, after a number of bytes has been
+// added.
 func Percent(cluster *v1alpha1.LogCluster, broker int32, used, added int64) int64 {
 	size := max(1, capacity(cluster, broker)/100)
 	return (inUse(cluster, broker, used) + added + size - 1) / size
 }
 
-// rejectsAt returns the percentage at which a broker begins to refuse records.
+// rejectsAt returns the disk usage, in percent, at which a broker begins to reject records.
 func rejectsAt(cluster *v1alpha1.LogCluster) int64 {
 	if p := cluster.Spec.Storage.Pressure; p != nil && p.Reject != nil {
 		return int64(*p.Reject)
@@ -107,7 +106,7 @@ func rejectsAt(cluster *v1alpha1.LogCluster) int64 {
 	return rejectPercent
 }
 
-// volume returns a broker's volume, or nil if the volume was not measured.
+// volume returns a broker's volume, or nil if the volume has not been measured.
 func volume(cluster *v1alpha1.LogCluster, id int32) *v1alpha1.BrokerVolume {
 	for i := range cluster.Status.Brokers {
 		if b := &cluster.Status.Brokers[i]; b.ID == id && b.Volume != nil &&
@@ -118,7 +117,7 @@ func volume(cluster *v1alpha1.LogCluster, id int32) *v1alpha1.BrokerVolume {
 	return nil
 }
 
-// capacity returns the size of a broker's volume. It prefers the measured size.
+// capacity returns the size of a broker's volume, preferably the measured size.
 func capacity(cluster *v1alpha1.LogCluster, id int32) int64 {
 	if v := volume(cluster, id); v != nil {
 		return v.TotalBytes
@@ -127,7 +126,7 @@ func capacity(cluster *v1alpha1.LogCluster, id int32) int64 {
 }
 
 // inUse returns the number of bytes in use on a broker's volume. The measured number includes other
-// files, but the sizes of replicas, whose sum is used, are more recent.
+// files, but used, the sum of the replicas' sizes, is more recent.
 func inUse(cluster *v1alpha1.LogCluster, id int32, used int64) int64 {
 	if v := volume(cluster, id); v != nil {
 		return max(used, v.TotalBytes/100*int64(v.UsedPercent))

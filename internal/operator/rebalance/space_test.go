@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// TestPlanInput checks that a plan uses measured volumes where they are known, including other
-// files on them. Partitions on removed brokers are left to the assignment controller.
+// TestPlanInput checks that a plan uses the measured sizes of volumes where they are known,
+// including other files. Partitions on removed brokers are left to the assignment controller.
 func TestPlanInput(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{}
 	cluster.Spec.Brokers = 3

@@ -9,23 +9,23 @@ import (
 )
 
 // speedInterval is the minimum time over which a run's speed is measured. Brokers report once per
-// interval, so no progress may be visible in a shorter time.
+// interval, so a shorter time may show no progress.
 const speedInterval = 2 * interval
 
-// etaMax is the longest time for which an end is estimated. After the first bytes of a run, the
-// speed can be so low that the remaining time does not fit into a Duration.
+// etaMax is the longest remaining time that is reported. After the first bytes of a run, the speed
+// can be so low that the remaining time does not fit into a Duration.
 const etaMax = 30 * 24 * time.Hour
 
 // Speed is the speed at which a run copies.
 type Speed struct {
-	Rate Rate // zero value while nothing is copied
+	Rate Rate // zero if nothing is being copied
 	// At is the time of the last measurement, and Bytes is BytesDone at that time.
 	At    time.Time
 	Bytes int64
 }
 
-// after returns the speed after further bytes were copied. While nothing is copied, for example
-// during a wait for the window, the speed is unknown. Its measurement then starts again.
+// after returns the speed after further bytes have been copied. While nothing is copied, for
+// example during a wait for the window, the speed is unknown; its measurement then starts again.
 func (s Speed) after(now time.Time, bytes int64) Speed {
 	since := now.Sub(s.At)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestETAIgnoresWaits checks that the estimated end depends only on the speed while bytes move.
-// While no bytes move, there is no estimate.
+// TestETAIgnoresWaits checks that the estimated end depends only on the speed while bytes are being
+// copied, and that there is no estimate while none are.
 func TestETAIgnoresWaits(t *testing.T) {
 	m := newModel(t, 1, 3, 400)
 	m.step()
@@ -43,7 +43,8 @@ func TestETAIgnoresWaits(t *testing.T) {
 	}
 }
 
-// TestETAIsAbsentIfItIsFar checks that there is no estimate after a run's first few bytes.
+// TestETAIsAbsentIfItIsFar checks that there is no estimate after only the first few bytes of a
+// run.
 func TestETAIsAbsentIfItIsFar(t *testing.T) {
 	m := newModel(t, 1, 3, 400)
 	m.step()
@@ -59,7 +60,7 @@ func TestETAIsAbsentIfItIsFar(t *testing.T) {
 	}
 }
 
-// TestETAIsAbsentWhileMovesStall checks that there is no estimate while replicas in progress
+// TestETAIsAbsentWhileMovesStall checks that there is no estimate while the replicas being copied
 // receive no bytes.
 func TestETAIsAbsentWhileMovesStall(t *testing.T) {
 	m := newModel(t, 1, 3, 400)

@@ -16,8 +16,7 @@ import (
 // certificatesDir is the mount path of Secret <cluster>-brokers-tls.
 const certificatesDir = "/etc/heartwood/certificates"
 
-// dataDir is the mount path of a broker's volume. It is the only directory to which the broker can
-// write.
+// dataDir is the mount path of a broker's volume, the only directory to which the broker can write.
 const dataDir = "/data"
 
 // Image returns the brokers' image: spec.image or, by default, the operator's own image. With the
@@ -57,7 +56,7 @@ func container(cluster *v1alpha1.LogCluster, settings Settings) corev1.Container
 
 // arguments returns the arguments for the command heartwood broker (cmd/heartwood/broker.go). The
 // broker derives its id from the number at the end of the pod's name. The kubelet replaces $(NAME)
-// by the container's environment variable NAME.
+// with the value of the container's environment variable NAME.
 //
 // The broker advertises the host name of its own pod to clients. An address shared by all brokers
 // would not suffice, because clients must connect to the leader of each partition. Brokers connect
@@ -94,8 +93,8 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 	return arguments
 }
 
-// plainListener reports whether a LogCluster has a single listener that its port fully describes,
-// as in images of earlier versions.
+// plainListener reports whether a LogCluster has a single listener that can be described by its
+// port alone, as in images of earlier versions.
 func plainListener(cluster *v1alpha1.LogCluster) bool {
 	all := cluster.Spec.Listeners.OrDefault()
 	return len(all) == 1 && all[0].Name == v1alpha1.DefaultListenerName && internal(&all[0]) &&
@@ -103,8 +102,8 @@ func plainListener(cluster *v1alpha1.LogCluster) bool {
 		all[0].MaxAuthenticationFailures == nil
 }
 
-// listenersArgument returns the listeners as JSON. The JSON contains only the fields that brokers
-// use, so changes of other fields do not restart the brokers. The kubelet replaces $$ by $.
+// listenersArgument returns the listeners as JSON. It contains only the fields that brokers use, so
+// that changes of other fields do not restart the brokers. The kubelet replaces $$ with $.
 func listenersArgument(cluster *v1alpha1.LogCluster) string {
 	var all []v1alpha1.Listener
 	for _, l := range cluster.Spec.Listeners.OrDefault() {
@@ -141,7 +140,7 @@ func volumeMounts(cluster *v1alpha1.LogCluster) []corev1.VolumeMount {
 }
 
 // volumes returns the volumes of a broker's pod, except its data volume. Certificates are mounted
-// from a Secret. So a broker has them even if it starts while the API server is unavailable.
+// from a Secret, so that a broker has them even if it starts while the API server is unavailable.
 func volumes(cluster *v1alpha1.LogCluster) []corev1.Volume {
 	if !cluster.Spec.Secured() {
 		return nil
@@ -181,7 +180,7 @@ func probe(cluster *v1alpha1.LogCluster, path string, periodSeconds,
 
 // hungSeconds is the time between SIGTERM and SIGKILL for a broker that has failed its liveness
 // probe. Such a broker does not answer HTTP requests, so it would rarely stop within stopSeconds.
-// Until the broker is killed, its clients wait on their open connections.
+// Until it is killed, its clients wait on their open connections.
 const hungSeconds = 5
 
 // liveness returns the probe that restarts a broker that hangs.

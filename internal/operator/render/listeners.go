@@ -22,8 +22,8 @@ func internal(listener *v1alpha1.Listener) bool {
 	return listener.Type == v1alpha1.ListenerInternal || listener.Type == ""
 }
 
-// internalPorts returns the Service ports of the listeners of type Internal. If there is no such
-// listener, it returns the ports of all listeners, because a Service needs a port.
+// internalPorts returns the Service ports of the listeners of type Internal. If there is none, it
+// returns the ports of all listeners, because a Service needs at least one port.
 func internalPorts(cluster *v1alpha1.LogCluster) []corev1.ServicePort {
 	var ports, all []corev1.ServicePort
 	for _, listener := range cluster.Spec.Listeners.OrDefault() {
@@ -84,9 +84,9 @@ func BrokerServiceName(cluster, listener string, broker int32) string {
 	return fmt.Sprintf("%s-%s-%d", cluster, listener, broker)
 }
 
-// listenerService renders a Service of a listener. A connection from outside goes to a broker on
-// the node that the connection reaches. So brokers see the clients' addresses, and no connection is
-// forwarded between nodes.
+// listenerService renders a Service of a listener. A connection from outside the Kubernetes cluster
+// goes to a broker on the node at which it arrives. So brokers see the clients' addresses, and no
+// connection is forwarded between nodes.
 func listenerService(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	name string) *corev1.Service {
 	service := bootstrapService(cluster)
@@ -106,7 +106,8 @@ func listenerService(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	return service
 }
 
-// EndpointInput contains the inputs of a broker's advertised address, except for the listener.
+// EndpointInput contains the information, besides the listener, that determines a broker's
+// advertised address.
 type EndpointInput struct {
 	Broker  int32
 	Service *corev1.Service // Service of the broker and listener; nil if it does not exist
@@ -139,8 +140,8 @@ func Endpoint(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// nodeHost returns the node address that clients outside the Kubernetes cluster can most likely
-// reach.
+// nodeHost returns the node address that is most likely reachable for clients outside the
+// Kubernetes cluster.
 func nodeHost(addresses []corev1.NodeAddress) string {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalDNS, corev1.NodeExternalIP,
 		corev1.NodeInternalIP} {

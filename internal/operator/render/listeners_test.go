@@ -51,9 +51,9 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestBrokersReadNamedSecretsOnly checks that the brokers' Role grants only reading of named
-// Secrets. Access to all Secrets of a namespace would give each broker the passwords of all users
-// (CVE-2025-66623 of Strimzi). The permission to create Secrets would give it the tokens of all
+// TestBrokersReadNamedSecretsOnly checks that the brokers' Role permits only reading Secrets that
+// it names. Access to all Secrets in a namespace would give each broker the passwords of all users
+// (CVE-2025-66623 in Strimzi). The permission to create Secrets would give it the tokens of all
 // ServiceAccounts.
 func TestBrokersReadNamedSecretsOnly(t *testing.T) {
 	want := []string{"safe-brokers-tls", "safe-scram-0", "safe-scram-1", "safe-scram-admin"}

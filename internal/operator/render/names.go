@@ -14,10 +14,10 @@ import (
 )
 
 // portHTTP is the port of a broker's HTTP server for metrics, health checks and reports. It is
-// constant, because the operator connects to it (HTTPAddress).
+// fixed, because the operator connects to it (HTTPAddress).
 const portHTTP = v1alpha1.HTTPPort
 
-// Names of ports and of the volume.
+// These are the names of ports and of the volume.
 const (
 	portNamePeers = "peers"
 	// The chart's PodMonitor selects the HTTP port by one of these names. With TLS, the port has the
@@ -47,7 +47,7 @@ func Bootstrap(cluster *v1alpha1.LogCluster) string {
 	return serviceBootstrap(cluster, &cluster.Spec.Listeners.OrDefault()[0])
 }
 
-// BootstrapServiceName returns the name of the Service behind the address that Bootstrap returns.
+// BootstrapServiceName returns the name of the Service that has the address returned by Bootstrap.
 func BootstrapServiceName(cluster string) string { return bootstrapName(cluster) }
 
 // ContainerName is the name of the container in a broker's pod.
@@ -64,7 +64,7 @@ func HTTPAddress(cluster, namespace string, broker int32) string {
 func HeadlessName(cluster string) string  { return cluster + "-brokers" }
 func bootstrapName(cluster string) string { return cluster + "-bootstrap" }
 
-// BootstrapServices returns the names of the Services with which clients reach any broker at a
+// BootstrapServices returns the names of the Services through which clients reach any broker at a
 // listener.
 func BootstrapServices(cluster *v1alpha1.LogCluster, listener string) []string {
 	return []string{bootstrapName(cluster.Name), listenerServiceName(cluster.Name, listener)}
@@ -76,12 +76,12 @@ func listenerServiceName(cluster, listener string) string {
 	return cluster + "-" + listener + "-bootstrap"
 }
 
-// bootstrapMax is the maximum number of brokers in a listener's bootstrap addresses, unless the
-// listener is of type Internal.
+// bootstrapMax is the maximum number of brokers in the bootstrap addresses of a listener that is
+// not of type Internal.
 const bootstrapMax = 3
 
 // ListenerBootstrap returns a listener's bootstrap addresses, host:port,.... For type Internal,
-// this is the address of the Service. For other types, it is the addresses that brokers have
+// this is the Service's address. For other types, these are the addresses that brokers have
 // published in their Leases, or "" if there are none yet.
 func ListenerBootstrap(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener,
 	leases []coordinationv1.Lease) string {
@@ -112,7 +112,7 @@ func ListenerCertificateName(cluster, listener string) string {
 	return cluster + "-listener-" + listener + "-tls"
 }
 
-// AdvertisedHost returns a broker's advertised host, in which {id} is replaced.
+// AdvertisedHost returns a broker's advertised host, in which {id} is replaced with the broker id.
 func AdvertisedHost(host string, broker int32) string {
 	return strings.ReplaceAll(host, "{id}", strconv.Itoa(int(broker)))
 }
@@ -125,15 +125,15 @@ func portKafka(cluster *v1alpha1.LogCluster) int32 {
 // caller may modify the map.
 func Selector(cluster *v1alpha1.LogCluster) map[string]string { return selector(cluster) }
 
-// ClaimLabels returns the labels that the volume claims of all brokers have. The caller may modify
-// the map.
+// ClaimLabels returns the labels that are common to the volume claims of all brokers. The caller
+// may modify the map.
 func ClaimLabels() map[string]string {
 	labels := selector(&v1alpha1.LogCluster{})
 	delete(labels, labelInstance)
 	return labels
 }
 
-// ClaimCluster returns the name of the LogCluster to whose brokers a volume claim belongs.
+// ClaimCluster returns the name of the LogCluster to whose broker a volume claim belongs.
 func ClaimCluster(claim metav1.Object) string { return claim.GetLabels()[labelInstance] }
 
 // labelInstance is the label on volume claims and pods that contains the LogCluster's name.

@@ -10,11 +10,11 @@ import (
 )
 
 // networkPolicy renders the brokers' NetworkPolicy. It has an effect only if the network plugin of
-// the Kubernetes cluster enforces it. It admits the following connections. To a listener: from the
-// listener's allowFrom (by default from everywhere), and from brokers and the operator. To the HTTP
-// port: from the operator, from brokers, from the chart's console and from http.allowFrom. To the
-// peer port: from brokers and the operator. Connections from the broker's node, such as probes, are
-// not subject to NetworkPolicies.
+// the Kubernetes cluster enforces it. It allows connections to a listener from the listener's
+// allowFrom (by default from everywhere), and from brokers and the operator. It allows connections
+// to the HTTP port from the operator, from brokers, from the chart's console and from
+// http.allowFrom. It allows connections to the peer port from brokers and the operator. Connections
+// from the broker's node, such as probes, are not subject to NetworkPolicies.
 func networkPolicy(cluster *v1alpha1.LogCluster, settings Settings) *networkingv1.NetworkPolicy {
 	own := []networkingv1.NetworkPolicyPeer{
 		{PodSelector: &metav1.LabelSelector{MatchLabels: selector(cluster)}},
@@ -23,7 +23,7 @@ func networkPolicy(cluster *v1alpha1.LogCluster, settings Settings) *networkingv
 	var rules []networkingv1.NetworkPolicyIngressRule
 	for _, listener := range cluster.Spec.Listeners.OrDefault() {
 		from := sources(listener.AllowFrom)
-		if len(from) > 0 { // brokers and the operator also use the first listener
+		if len(from) > 0 { // brokers and the operator also connect to the first listener
 			from = append(from, own...)
 		}
 		rules = append(rules, ingress(listener.Port, from))
@@ -48,7 +48,7 @@ func networkPolicy(cluster *v1alpha1.LogCluster, settings Settings) *networkingv
 	}
 }
 
-// ingress returns a rule for one port. If from is empty, the rule admits all sources.
+// ingress returns a rule for one port. If from is empty, the rule allows all sources.
 func ingress(port int32,
 	from []networkingv1.NetworkPolicyPeer) networkingv1.NetworkPolicyIngressRule {
 	return networkingv1.NetworkPolicyIngressRule{

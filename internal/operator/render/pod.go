@@ -11,14 +11,14 @@ import (
 // has this id.
 const userID = 65532
 
-// stopSeconds is the time for a broker's controlled shutdown, after which Kubernetes kills the
+// stopSeconds is how long a broker's controlled shutdown may take before Kubernetes kills the
 // broker. In this time, the broker transfers leadership (at most a third of the time), completes
 // requests, and syncs and closes its logs. If the broker is killed, it loses no synced records. But
 // its next start takes longer, and its replicas are not in sync until they have caught up.
 const stopSeconds = 60
 
-// rackKeyDefault is the default of spec.rackKey. The CRD specifies the same default. The constant
-// is used for LogClusters to which no API server has added defaults.
+// rackKeyDefault is the default of spec.rackKey, as in the CRD. The constant is used for
+// LogClusters to which no API server has added defaults.
 const rackKeyDefault = "topology.kubernetes.io/zone"
 
 // podTemplate renders a broker's pod. It satisfies the restricted profile of the Pod Security
@@ -55,7 +55,7 @@ func podTemplate(cluster *v1alpha1.LogCluster, settings Settings) corev1.PodTemp
 
 // spread returns constraints that spread brokers across racks and nodes as far as possible. They
 // never prevent scheduling, unless zones is Required, because two brokers on one node are better
-// than a broker with a pending pod.
+// than a pending pod.
 func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 	rackKey := cluster.Spec.RackKey
 	if rackKey == "" {

@@ -9,10 +9,10 @@ import (
 )
 
 // PodDisruptionBudget returns the brokers' budget. It allows the eviction of one broker at a time,
-// and of none while partitions are under-replicated. The reason is that a pod is ready before its
-// replicas have caught up, so successive drains of two nodes would make both in-sync replicas
-// unavailable. A pod that is not ready can always be evicted. The budget sets maxUnavailable
-// instead of minAvailable: with a single broker, minAvailable 1 would block every node drain.
+// and of none while partitions are under-replicated: a pod is ready before its replicas have caught
+// up, so draining two nodes in succession would make both in-sync replicas unavailable. A pod that
+// is not ready can always be evicted. The budget sets maxUnavailable instead of minAvailable: with
+// a single broker, minAvailable 1 would block every node drain.
 func PodDisruptionBudget(cluster *v1alpha1.LogCluster,
 	settings Settings) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{

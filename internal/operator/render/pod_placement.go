@@ -11,7 +11,7 @@ import (
 )
 
 // placePod applies spec.pod to the pod template. The operator's labels take precedence, because
-// Services and the StatefulSet select the pods by them.
+// Services and the StatefulSet use them to select the pods.
 func placePod(template *corev1.PodTemplateSpec, pod *v1alpha1.Pod) {
 	if pod == nil {
 		return
@@ -60,7 +60,7 @@ func podAnnotations(cluster *v1alpha1.LogCluster, settings Settings) map[string]
 
 // memoryLimit returns the environment variable that makes Go's garbage collector run more often
 // when the broker approaches its memory limit. The value is nine tenths of the limit, because the
-// kernel also counts memory outside of Go's heap. Without this variable, garbage alone can exceed
+// kernel also counts memory outside Go's heap. Without this variable, garbage alone could exceed
 // the limit.
 func memoryLimit(spec *v1alpha1.Resources) []corev1.EnvVar {
 	if spec == nil {

@@ -6,12 +6,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Settings are inputs of the rendering that the operator determines and a LogCluster does not
-// contain.
+// Settings are inputs of the rendering that the operator determines and that are not in the
+// LogCluster.
 type Settings struct {
 	Image string // operator's own image, the default of spec.image
 	// Brokers is the number of running brokers. It exceeds spec.brokers while brokers that are to be
-	// removed still hold replicas. If it is smaller than spec.brokers, spec.brokers applies.
+	// removed still have replicas. If it is smaller than spec.brokers, spec.brokers applies.
 	Brokers int32
 	// RestartRequest is an annotation of the pod template. A new value requests a restart of all
 	// brokers.

@@ -33,7 +33,7 @@ func minimal() *v1alpha1.LogCluster {
 	}
 }
 
-// full returns a LogCluster in which every field that package render uses differs from its default.
+// full returns a LogCluster in which every field that this package uses differs from its default.
 func full() *v1alpha1.LogCluster {
 	return &v1alpha1.LogCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "logs"},
@@ -135,7 +135,7 @@ func TestRenderingIsDeterministic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 20 { // enough rounds to detect a dependency on map order
+	for range 20 { // enough rounds to detect a dependency on the order of a map
 		again, err := yaml.Marshal(Cluster(full(), settings))
 		if err != nil {
 			t.Fatal(err)
@@ -220,8 +220,8 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 }
 
 // TestReadOnlyAdminRestrictsTheRole checks that with adminApi ReadOnly a broker has no permission
-// to change or delete Topics, or to change PartitionSets and the LogCluster. It is still allowed to
-// create Topics, such as __consumer_offsets.
+// to change or delete Topics, or to change PartitionSets and the LogCluster. It must still be
+// allowed to create Topics, such as __consumer_offsets.
 func TestReadOnlyAdminRestrictsTheRole(t *testing.T) {
 	verbs := func(admin v1alpha1.AdminAPI, resource string) (all []string) {
 		cluster := full()

@@ -69,7 +69,7 @@ func role(cluster *v1alpha1.LogCluster, settings Settings) *rbacv1.Role {
 // LogUsers. For Kafka's admin clients they create LogUsers and change their ACLs and quotas, within
 // the policy in config/admission/logusers.yaml. Brokers can read only the Secrets that are named
 // here, and cannot create Secrets: by creating a Secret of type
-// kubernetes.io/service-account-token, a broker would get the token of any ServiceAccount in the
+// kubernetes.io/service-account-token, a broker could obtain the token of any ServiceAccount in the
 // namespace. A request to list or watch needs the Secret's name as a field selector.
 func securityRules(cluster *v1alpha1.LogCluster, settings Settings) []rbacv1.PolicyRule {
 	heartwood := []string{v1alpha1.GroupVersion.Group}

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// bootstrapService renders the Service behind the clients' bootstrap address. It forwards a
+// bootstrapService renders the Service with the clients' bootstrap address. It forwards a
 // connection to any ready broker.
 func bootstrapService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	return &corev1.Service{

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// brokersService renders the headless Service that gives each broker its own host name, which
-// brokers advertise to clients. A broker's host name resolves even while the broker is not ready,
-// because other brokers and the operator connect to the broker before clients do.
+// brokersService renders the headless Service that gives each broker its own host name, which the
+// broker advertises to clients. The host name resolves even while the broker is not ready, because
+// other brokers and the operator connect to the broker before clients do.
 func brokersService(cluster *v1alpha1.LogCluster) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},

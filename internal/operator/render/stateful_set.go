@@ -18,8 +18,8 @@ const storageSizeDefault = "10Gi"
 // statefulSet renders the brokers' StatefulSet, with one pod and one volume per broker id. Pods
 // start in parallel, because a broker can start without other brokers. The operator decides when a
 // pod gets the latest template (see package rollout), and then deletes the pod. When the cluster is
-// scaled down, volumes are always kept (WhenScaled), because some of their records may have no
-// other copy.
+// scaled down, volumes are always kept (WhenScaled), because they may contain the only copy of some
+// records.
 func statefulSet(cluster *v1alpha1.LogCluster, settings Settings) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
@@ -58,7 +58,7 @@ func SameClaims(a, b *appsv1.StatefulSet) bool {
 func volumeClaim(cluster *v1alpha1.LogCluster) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		// Volume claim templates are immutable, so their labels must never change.
+		// Volume claim templates are immutable, so these labels must never change.
 		ObjectMeta: metav1.ObjectMeta{Name: volumeData, Labels: selector(cluster)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TLSRoute is the kind of the Gateway API that forwards TLS connections by their server name.
+// TLSRoute is the Gateway API kind that forwards TLS connections based on their server name.
 var TLSRoute = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1",
 	Kind: "TLSRoute"}
 

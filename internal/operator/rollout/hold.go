@@ -1,6 +1,6 @@
 package rollout
 
-// Hold is the reason why the restart of a serving broker must wait, apart from the state of other
+// Hold is the reason why the restart of a serving broker must wait, other than the state of other
 // brokers and of replicas.
 type Hold int
 
@@ -16,10 +16,10 @@ const (
 	VersionSkew
 )
 
-// Terms are a LogCluster's conditions for restarts that a new template causes.
+// Terms are a LogCluster's conditions for restarts that are caused by a new template.
 type Terms struct {
 	Approved bool // true if the latest template is approved, or needs no approval
-	Inside   bool // true if the present time is in the window, or there is no window
+	Inside   bool // true if the current time is in the window, or there is no window
 }
 
 // Hold returns the reason why a broker's restart must wait. A restart that a user has requested for

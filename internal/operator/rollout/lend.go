@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Loan is a second replica of a partition with one replica. It keeps the partition available while
-// the broker of the partition's own replica is restarted.
+// Loan is a temporary second replica of a partition with one replica. It keeps the partition
+// available while the broker with the partition's own replica is restarted.
 type Loan struct {
 	Partition string
-	Home      int32 // broker of the partition's own replica
-	Host      int32 // broker of the lent replica
+	Home      int32 // broker with the partition's own replica
+	Host      int32 // broker with the lent replica
 	// Left is the number of bytes that the lent replica has not copied yet.
 	Left int64
 }
@@ -27,10 +27,10 @@ type Single struct {
 type Host struct {
 	Receives bool  // permission to receive replicas
 	Leaves   bool  // true if all replicas must leave the broker
-	Free     int64 // number of bytes that replicas can add to its volume
+	Free     int64 // number of bytes that replicas may add to its volume
 }
 
-// Lending contains the present loans, and the partitions and brokers for further loans.
+// Lending contains the current loans, and the partitions and brokers for further loans.
 type Lending struct {
 	Loans   []Loan
 	Singles []Single
@@ -51,7 +51,7 @@ const (
 	UnknownSize
 )
 
-// LendingDecision contains the loans that begin and end.
+// LendingDecision contains the loans that begin and that end.
 type LendingDecision struct {
 	Begin, End []Loan
 	// Lender is the broker whose partitions have loans, or will have them, before it restarts; -1 if
@@ -61,7 +61,7 @@ type LendingDecision struct {
 	Partition string // partition to which no replica can be lent, if there is an obstacle
 }
 
-// Lend returns the loans that begin and end, after the decision of Next about restarts.
+// Lend returns the loans that begin and that end, given the decision of Next about restarts.
 //
 // A loan begins when only partitions with one replica prevent the restart of a broker, and no other
 // broker is being restarted. All loans of a broker begin together. If one of them cannot begin,
@@ -69,9 +69,9 @@ type LendingDecision struct {
 // loans, no other broker gets loans.
 //
 // A loan ends when its home serves again and is settled. It also ends when the restart of its home
-// is no longer due: the update was reverted, or must wait for an approval or a window. If its host
-// must lose all replicas, the loan ends, and a new loan begins on another host. A loan does not end
-// while its home is down, because then only the host has the records.
+// is no longer due, because the update was reverted, or must wait for approval or for a window. If
+// all replicas must leave its host, the loan ends, and a new loan begins on another host. A loan
+// does not end while its home is down, because then only the host has the records.
 func Lend(s State, l Lending, next Decision) LendingDecision {
 	d := LendingDecision{Lender: -1}
 	if !s.Observed {
@@ -115,7 +115,7 @@ func (s State) ends(loan Loan, hosts []Host) bool {
 }
 
 // lenders returns the brokers whose restarts wait for loans. If one of them already has loans,
-// lenders returns only this broker.
+// lenders returns only that broker.
 func (s State) lenders(loans []Loan) (ids []int32) {
 	for _, id := range s.outdated() {
 		if s.Brokers[id].Hold != NoHold {
@@ -131,7 +131,7 @@ func (s State) lenders(loans []Loan) (ids []int32) {
 	return ids
 }
 
-// loansOf returns the loans that a broker needs in addition to its present loans.
+// loansOf returns the loans that a broker needs in addition to its current loans.
 func (s State) loansOf(home int32, present []Loan, l Lending) (begin []Loan,
 	obstacle LendingObstacle, partition string) {
 	c := chooser{State: s, hosts: slices.Clone(l.Hosts), count: make([]int, len(l.Hosts))}
@@ -140,7 +140,7 @@ func (s State) loansOf(home int32, present []Loan, l Lending) (begin []Loan,
 	}
 	singles := slices.DeleteFunc(slices.Clone(l.Singles),
 		func(single Single) bool { return single.Home != home })
-	// Large partitions come first, because they find space less easily.
+	// Place large partitions first, because it is harder to find space for them.
 	slices.SortFunc(singles, func(a, b Single) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Partition, b.Partition))
 	})

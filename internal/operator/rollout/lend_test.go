@@ -118,13 +118,13 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// lendingModel simulates rolling updates with partitions of one replica, during which the
-// requirements change: restarts become due, are reverted or held up, and brokers are cordoned or
-// drained.
+// lendingModel simulates rolling updates with partitions of one replica while the circumstances
+// change: restarts become due, are reverted or held up, and brokers are cordoned or drained.
 type lendingModel struct {
 	*simulation
 	random *rand.Rand
-	homes  []int32        // home of each partition with one replica; these are the last partitions
+	// home of each partition with one replica; these partitions are the last ones
+	homes  []int32
 	loans  map[int32]Loan // loans by index in homes
 	ending map[int32]bool // loans that end when their home is in sync
 	hosts  []Host
@@ -209,7 +209,7 @@ func (m *lendingModel) complete() {
 	}
 }
 
-// disturb makes a random change of the requirements.
+// disturb makes a random change of the circumstances.
 func (m *lendingModel) disturb() {
 	id := m.random.IntN(len(m.state.Brokers))
 	b := &m.state.Brokers[id]
@@ -225,9 +225,9 @@ func (m *lendingModel) disturb() {
 	}
 }
 
-// TestLendingKeepsSingleReplicasAvailable simulates rolling updates with partitions of one replica.
-// Each of these partitions must always have an in-sync replica on a live broker. In the end, every
-// broker has been restarted, and each partition has its replica on its original broker.
+// TestLendingKeepsSingleReplicasAvailable checks that, during simulated rolling updates, each
+// partition with one replica always has an in-sync replica on a live broker. In the end, every
+// broker must have been restarted, and each partition must have its replica on its original broker.
 func TestLendingKeepsSingleReplicasAvailable(t *testing.T) {
 	for seed := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(seed, 3))

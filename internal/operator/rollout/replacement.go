@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Volumes describes the volumes that must be replaced, and the brokers that keep theirs.
+// Volumes describes which brokers' volumes must be replaced, and why brokers keep theirs.
 type Volumes struct {
 	// Replace contains the brokers whose volumes must be replaced by volumes of another StorageClass.
 	// The value is true if the broker's claim has no volume yet.
 	Replace map[int32]bool
-	// Outside contains the brokers that are in no ISR and hold no retained records.
+	// Outside contains the brokers that are in no ISR and have no retained records.
 	Outside map[int32]bool
 	// Retained contains deleted topics' partitions whose records are retained.
 	Retained []Partition
@@ -24,9 +24,9 @@ const (
 	NoReason Why = iota
 	// NotInSync means that a replica of the partition, on any broker, is not in sync.
 	NotInSync
-	// OnlyReplica means that the partition has no other in-sync replica.
+	// OnlyReplica means that the partition has no in-sync replica on another broker.
 	OnlyReplica
-	// RetainedRecords means that the broker holds records of a deleted topic, which no other broker
+	// RetainedRecords means that the broker has records of a deleted topic, which no other broker
 	// would copy to the replacement volume.
 	RetainedRecords
 	// TooFewInSync means that without the broker the partition would have too few in-sync replicas.
@@ -34,8 +34,8 @@ const (
 )
 
 // NextVolume returns the next step of the replacement of volumes, after the decision about
-// restarts. With phase Restart, the broker can be stopped and its volume replaced. Outdated is the
-// number of brokers whose volumes must be replaced.
+// restarts. With phase Restart, the broker can be stopped and its volume replaced.
+// Decision.Outdated is the number of brokers whose volumes must be replaced.
 //
 // A claim without a volume is replaced at once if its broker does not run, because nothing is lost.
 // Every other replacement requires that no restart is pending, that all brokers are ready and
@@ -100,9 +100,9 @@ func (s State) order(set map[int32]bool) (ids []int32) {
 	return ids
 }
 
-// mayDiscard reports whether the volume of the broker for which restarts wait can be replaced: the
-// broker does not run and is in no ISR, its volume must be replaced, and all other brokers are
-// ready, settled and in sync.
+// mayDiscard reports whether the volume of the broker for which restarts are waiting can be
+// replaced: the broker does not run and is in no ISR, its volume must be replaced, and all other
+// brokers are ready, settled and in sync.
 func (s State) mayDiscard(restart Decision, v Volumes) bool {
 	_, replace := v.Replace[restart.Broker]
 	if !replace || !v.Outside[restart.Broker] || restart.Outdated > 0 {
@@ -116,8 +116,8 @@ func (s State) mayDiscard(restart Decision, v Volumes) bool {
 	return s.notInSync(restart.Broker) == ""
 }
 
-// notInSync returns the smallest name of a partition with an out-of-sync replica on any broker
-// other than except; "" if there is none.
+// notInSync returns the first name, in alphabetical order, of a partition with an out-of-sync
+// replica on a broker other than except; "" if there is none.
 func (s State) notInSync(except int32) string {
 	return smallest(s.Partitions, func(p *Partition) bool {
 		return slices.ContainsFunc(p.Replicas, func(id int32) bool {
@@ -142,7 +142,8 @@ func (s State) keeps(broker int32, retained []Partition) (name string, why Why) 
 	return s.Blocking(broker), TooFewInSync
 }
 
-// smallest returns the smallest name of the matching partitions, or "" if no partition matches.
+// smallest returns the first name, in alphabetical order, of the matching partitions, or "" if
+// there are none.
 func smallest(all []Partition, matches func(*Partition) bool) (name string) {
 	for i := range all {
 		if matches(&all[i]) {
@@ -153,14 +154,14 @@ func smallest(all []Partition, matches func(*Partition) bool) (name string) {
 }
 
 // Stopping is the state of a broker whose volume must be replaced and whose pod is being deleted.
-// The pod remains until Release, so the broker cannot start again with the old volume.
+// The pod is kept until Release, so that the broker cannot start again with the old volume.
 type Stopping struct {
 	// Wanted is true if the claim exists, is not being deleted, and must be replaced.
 	Wanted  bool
 	Stopped bool // true if the broker's process has exited
 	Forced  bool // true if the pod was deleted without waiting for its processes
 	InISR   bool // true if the broker is in any ISR
-	Expired bool // true if the broker has been stopped and in an ISR for too long
+	Expired bool // true if the broker has been stopped for too long while it is in an ISR
 }
 
 // Action is the next action for a broker that is stopping.
@@ -171,16 +172,15 @@ const (
 	Wait Action = iota
 	// Discard means that the claim must be deleted, and then the pod released.
 	Discard
-	// Release means that the pod must be released, and that the broker then starts with the present
-	// claim.
+	// Release means that the pod must be released. The broker then starts with the current claim.
 	Release
 )
 
 // Next returns the next action. Before the caller discards the claim, it calls Next again with a
 // value of InISR that it has read from the API server itself. The claim is deleted only when the
 // broker has exited and is in no ISR, because every acknowledged record is then on another broker.
-// Other brokers may have failed meanwhile. If this broker is the last member of an ISR when it
-// stops, it starts again with its old volume.
+// Other brokers may have failed in the meantime. If this broker is the last member of an ISR when
+// it stops, it starts again with its old volume.
 func (s Stopping) Next() Action {
 	switch {
 	case !s.Wanted, s.Forced && !s.Stopped:

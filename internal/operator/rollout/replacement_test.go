@@ -74,9 +74,9 @@ func TestNextVolume(t *testing.T) {
 	}
 }
 
-// TestReplacementKeepsACopy simulates replacements with random steps. A broker may lose its volume
-// only while all replicas of its partitions on other brokers are in sync. In the end, all volumes
-// are replaced, unless a broker has the only replica of a partition.
+// TestReplacementKeepsACopy checks that, during simulated replacements with random steps, a broker
+// loses its volume only while all replicas of its partitions on other brokers are in sync. In the
+// end, all volumes must be replaced, unless a broker has the only replica of a partition.
 func TestReplacementKeepsACopy(t *testing.T) {
 	for seed := range seed.Sequence(t, 300) {
 		random := rand.New(rand.NewPCG(seed, 1))

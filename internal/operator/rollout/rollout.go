@@ -15,13 +15,13 @@ type Broker struct {
 	Updated bool
 	Ready   bool // true if the pod is ready and not being deleted
 	// Up is true if the broker renews its Lease. If Kubernetes cannot reach a node, the node's pods
-	// are not ready although their brokers are up.
+	// are not ready, although their brokers are up.
 	Up bool
-	// Settling is true if the pod has become ready recently, so clients may still use the address of
-	// the broker's previous pod.
+	// Settling is true if the pod has become ready recently, so that clients may still use the address
+	// of the broker's previous pod.
 	Settling bool
 	Leaders  int // number of partitions that the broker leads
-	// Hold is the further reason why the restart must wait, if the broker serves.
+	// Hold is a further reason why the restart must wait, if the broker is serving.
 	Hold Hold
 }
 
@@ -53,7 +53,7 @@ const (
 	Complete Phase = iota
 	// Restart means that the broker may be restarted now.
 	Restart
-	// Waiting means that the update continues when the broker is ready and settled, or when the
+	// Waiting means that the update continues once the broker is ready and settled, or once the
 	// partition has enough in-sync replicas.
 	Waiting
 	// Held means that all restarts wait for the reason in Decision.Hold.
@@ -63,12 +63,12 @@ const (
 // Decision is the next step of a rolling update.
 type Decision struct {
 	Phase Phase
-	// Broker is the broker to restart, or the broker for which the update waits. With phase Held, it
-	// is the next broker. It is -1 with phase Complete, and while the StatefulSet controller has not
-	// observed the latest spec.
+	// Broker is the broker to restart, or the broker for which the update is waiting. With phase Held,
+	// it is the next broker. It is -1 with phase Complete, and while the StatefulSet controller has
+	// not observed the latest spec.
 	Broker int32
-	// Partition is the partition that needs Broker now, because it has too few other in-sync replicas;
-	// "" if the update waits for another reason.
+	// Partition is the partition that needs Broker now, because too few other replicas are in sync; ""
+	// if the update is waiting for another reason.
 	Partition string
 	Outdated  int // number of brokers with Updated false; 0 if Observed is false
 	Hold      Hold
@@ -130,16 +130,17 @@ func Next(s State) Decision {
 	return decision
 }
 
-// Blocking returns the name of a partition that has too few in-sync replicas without a broker; ""
-// if there is none. If there are several, it returns the smallest name, in whatever order they are.
-// The reason is that the waiting time of an update is measured for each partition name.
+// Blocking returns the name of a partition that would have too few in-sync replicas without a
+// broker; "" if there is none. If there are several, it returns the first name in alphabetical
+// order, whatever the order of the partitions, because the waiting time of an update is measured
+// per partition name.
 func (s State) Blocking(broker int32) string {
 	name, _ := s.blocking(broker)
 	return name
 }
 
-// blocking is like Blocking. single is true if the only blocking partitions have one replica and
-// can be lent another one.
+// blocking is like Blocking. single is true if all blocking partitions have one replica and can be
+// lent another one.
 func (s State) blocking(broker int32) (name string, single bool) {
 	var lendable string
 	for i := range s.Partitions {
@@ -160,7 +161,7 @@ func (s State) blocking(broker int32) (name string, single bool) {
 	return name, false
 }
 
-// smaller returns the smaller of two names. The name "" counts as none.
+// smaller returns the first of two names in alphabetical order. The name "" counts as none.
 func smaller(a, b string) string {
 	if a == "" || b != "" && b < a {
 		return b
@@ -192,7 +193,7 @@ func (b Broker) rank() int {
 }
 
 // unsettled returns a broker that has the latest template and is not ready, or a broker that is
-// settling; -1 if there is none.
+// settling; -1 if there is neither.
 func (s State) unsettled() int32 {
 	for id, b := range s.Brokers {
 		if b.Updated && !b.Ready {

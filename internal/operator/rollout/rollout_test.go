@@ -11,10 +11,23 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// parse parses a text with one letter per broker. Old template: o ready, u up but not ready, O
-// neither ready nor up, a ready and not approved, w ready and outside the window, A neither ready
-// nor up, and not approved. Latest template: n ready, m ready and settling, N not ready. The first
-// broker leads the fewest partitions.
+// parse parses a text with one letter per broker.
+// Old template:
+//
+//	'o': ready
+//	'a': ready, not approved
+//	'w': ready, outside the window
+//	'u': up, but not ready
+//	'O': neither ready nor up
+//	'A': neither ready nor up, not approved
+//
+// Latest template:
+//
+//	'n': ready
+//	'm': ready and settling
+//	'N': not ready
+//
+// The first broker leads the fewest partitions.
 func parse(text string) []Broker {
 	var all []Broker
 	for id, c := range text {
@@ -86,9 +99,9 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestBlockingPartitionIsTheSameInAnyOrder checks that the named partition does not depend on the
-// order of the partitions, which the operator gathers in random order. If the named partition
-// changed, an update that waits for the same partitions would never be stuck.
+// TestBlockingPartitionIsTheSameInAnyOrder checks that the reported partition does not depend on
+// the order of the partitions, which is random in the operator. If the reported partition changed,
+// an update that waits for the same partitions would never count as stuck.
 func TestBlockingPartitionIsTheSameInAnyOrder(t *testing.T) {
 	single := func(name string, lend bool) Partition {
 		p := partition(1, []int32{0}, []int32{0})
@@ -127,8 +140,8 @@ func TestBlockingPartitionIsTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
-// simulation is a cluster whose brokers are restarted by Next. Replicas leave the ISR while their
-// broker is down, and return some steps after the broker.
+// simulation is a cluster whose brokers are restarted according to Next. Replicas leave the ISR
+// while their broker is down, and return some steps after the broker.
 type simulation struct{ state State }
 
 func newSimulation(random *rand.Rand) *simulation {
@@ -165,7 +178,7 @@ func (s *simulation) step(random *rand.Rand) {
 	}
 }
 
-// restart stops a broker. The test fails if this makes a partition unavailable that has other
+// restart stops a broker. The test fails if this makes a partition unavailable that has several
 // replicas and does not need all of them.
 func (s *simulation) restart(t *testing.T, id int32) {
 	t.Helper()
@@ -180,8 +193,8 @@ func (s *simulation) restart(t *testing.T, id int32) {
 	}
 }
 
-// TestRollingUpdateKeepsPartitionsAvailable simulates rolling updates with random steps. It checks
-// that no restart leaves a partition with too few in-sync replicas, and that every update
+// TestRollingUpdateKeepsPartitionsAvailable checks that, during simulated rolling updates with
+// random steps, no restart leaves a partition with too few in-sync replicas, and every update
 // completes.
 func TestRollingUpdateKeepsPartitionsAvailable(t *testing.T) {
 	for seed := range seed.Sequence(t, 300) {

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// RaiseAfter is the time for which all brokers must support a higher format level before the
-	// LogCluster gets this level. During this time, the update can be reverted.
+	// RaiseAfter is how long all brokers must support a higher format level before the LogCluster gets
+	// this level. During this time, the update can be reverted.
 	RaiseAfter = 24 * time.Hour
-	// MinorsMax is the maximum number of minor releases by which brokers can be behind the operator.
+	// MinorsMax is the maximum number of minor releases by which brokers may be behind the operator.
 	MinorsMax = 2
 	// first is the format level of a LogCluster that has none yet.
 	first = 1
@@ -37,7 +37,7 @@ type Input struct {
 // Kind is the kind of a skew.
 type Kind int
 
-// The kinds of skew, from the mildest to the worst.
+// These are the kinds of skew, from the mildest to the worst.
 const (
 	// None means that the versions are compatible.
 	None Kind = iota
@@ -51,7 +51,7 @@ const (
 	Unsupported
 )
 
-// Holds reports whether other brokers must not be restarted.
+// Holds reports whether the skew forbids restarts of other brokers.
 func (k Kind) Holds() bool { return k == Ahead || k == Unsupported }
 
 // Decision is a LogCluster's format level and its skew.
@@ -59,17 +59,17 @@ type Decision struct {
 	Level   int32
 	RaiseAt time.Time // time at which the level rises if nothing changes; zero: never
 	Kind    Kind
-	Brokers []int32 // affected brokers, with Behind, Ahead and Unsupported
+	Brokers []int32 // affected brokers; only with Behind, Ahead and Unsupported
 	Message string
 }
 
 // Decide returns the format level and the skew.
 //
-// If spec.formatLevel is given, the level rises at once, up to spec.formatLevel and to the highest
-// level that all brokers support. Otherwise it rises by one at a time. It rises RaiseAfter after
-// all brokers support a higher level, and RaiseAfter after its last rise. So if brokers are updated
-// again in this time, they can still return to the version of the first update. The level never
-// decreases.
+// If spec.formatLevel is set, the level rises at once to spec.formatLevel or to the highest level
+// that all brokers support, whichever is lower. Otherwise it rises by one at a time, once all
+// brokers have supported a higher level for RaiseAfter, and not sooner than RaiseAfter after its
+// last rise. So if brokers are updated again in this time, they can still return to the version of
+// the first update. The level never decreases.
 func Decide(in Input) Decision {
 	d := Decision{Level: max(in.Level, first)}
 	supported := in.supported()
@@ -165,7 +165,7 @@ func behind(a, b string) int {
 	return minorA - minorB
 }
 
-// release returns a version's major and minor number. An example of a version is v1.4.2.
+// release returns the major and minor number of a version such as v1.4.2.
 func release(version string) (major, minor int, ok bool) {
 	numbers, prefixed := strings.CutPrefix(version, "v")
 	parts := strings.SplitN(numbers, ".", 3)

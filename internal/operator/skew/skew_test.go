@@ -67,8 +67,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestLevelIsSupportedWhenItRises checks that the level never falls, and that all brokers support
-// it when it rises.
+// TestLevelIsSupportedWhenItRises checks that the level never decreases, and that all brokers
+// support it when it rises.
 func TestLevelIsSupportedWhenItRises(t *testing.T) {
 	for seed := range seed.Sequence(t, 200) {
 		random := rand.New(rand.NewPCG(seed, 1))

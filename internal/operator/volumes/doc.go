@@ -2,8 +2,8 @@
 // continue with an empty volume. The package is pure; controllers/volumes performs its I/O.
 //
 // A broker that starts with an empty volume has the id of a broker that had records. If the volume
-// held the last copy of records, an unnoticed loss would be permanent. So a broker never uses a
-// volume other than its last one without consent. A user gives this consent for the UID of a
+// held the last copy of records, an unnoticed loss would be permanent. So without consent, a broker
+// never uses a volume other than its last one. A user gives this consent for the UID of a
 // PersistentVolumeClaim (ADR 0273). A broker without replicas needs no consent, because it has lost
 // nothing.
 //

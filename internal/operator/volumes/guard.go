@@ -10,7 +10,7 @@ import (
 // namesMax is the maximum number of partitions in a LostVolume.
 const namesMax = 5
 
-// guard finds the partitions whose last in-sync replica would be lost.
+// guard finds partitions that would lose their last in-sync replica.
 type guard struct {
 	partitions []Partition
 	brokers    map[int32]*Broker
@@ -25,8 +25,9 @@ func newGuard(in Input, causes []v1alpha1.VolumeLossCause) guard {
 	return g
 }
 
-// blocking returns the partitions whose last in-sync replica is on a broker, unless their loss is
-// accepted. topics are partitions of Topics, and retained are retained partitions. Both are sorted.
+// blocking returns the partitions whose last in-sync replica is on a broker, unless their loss has
+// been accepted. topics contains partitions of Topics, and retained contains retained partitions.
+// Both are sorted.
 func (g guard) blocking(broker int32) (topics, retained []string) {
 	for i := range g.partitions {
 		p := &g.partitions[i]
@@ -42,8 +43,8 @@ func (g guard) blocking(broker int32) (topics, retained []string) {
 	return first(topics), first(retained)
 }
 
-// last reports whether a broker holds the last in-sync replica of a partition: the broker is in the
-// ISR with its lost volume, and every other member of the ISR has lost its volume, too.
+// last reports whether a broker has the last in-sync replica of a partition: the broker is in the
+// ISR with its lost volume, and every other member of the ISR has also lost its volume.
 func (g guard) last(p *Partition, broker int32) bool {
 	member := false
 	for _, m := range p.ISR {
@@ -59,7 +60,7 @@ func (g guard) last(p *Partition, broker int32) bool {
 }
 
 // gone reports whether the records of an ISR member are lost: the member's broker has lost its
-// volume, or has continued with another volume. If a broker does not run, its volume counts as
+// volume, or has continued with another volume. If a broker is not running, its volume counts as
 // present.
 func (g guard) gone(m placement.InSyncReplica) bool {
 	b := g.brokers[m.Broker]
@@ -70,9 +71,9 @@ func (g guard) gone(m placement.InSyncReplica) bool {
 }
 
 // accepted reports whether a user has accepted the loss of a partition's records. The consent can
-// name the claim of any ISR member, because the records of all members are lost. The claim belongs
-// to the lost volume, or to a later volume that was replaced with consent. A consent that was used
-// before the member's directory was created does not count, because it concerned an earlier loss.
+// name the claim of any ISR member, because the records of all members are lost. The claim is that
+// of the lost volume, or of a later volume that was replaced with consent. A consent that was used
+// before the member's directory was created does not count, because it was for an earlier loss.
 func (g guard) accepted(p *Partition) bool {
 	return p.Accepted != "" && slices.ContainsFunc(p.ISR, func(m placement.InSyncReplica) bool {
 		b := g.brokers[m.Broker]

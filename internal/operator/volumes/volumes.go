@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Presence says whether an object exists.
+// Presence states whether an object exists.
 type Presence int
 
 // Unknown means that the operator has no permission to read the object, or that the read failed.
@@ -24,7 +24,7 @@ type Claim struct {
 	// Lost is true if Kubernetes reports that the PersistentVolume no longer exists.
 	Lost bool
 	// Volume is the presence of the claim's PersistentVolume. Node is the presence of a node that can
-	// mount it. Both are Present if the claim has no volume yet, and if the broker is up, because its
+	// mount it. Both are Present if the claim has no volume yet, or if the broker is up, because its
 	// volume is then not checked.
 	Volume, Node Presence
 }
@@ -32,11 +32,10 @@ type Claim struct {
 // Broker is the known state of a broker and its volume.
 type Broker struct {
 	ID int32
-	Up bool // true if the broker renews its Lease, or possibly renews it
-	// Unverified is true if it is not yet known whether the broker renews its Lease. Up is then true.
+	Up bool // true if the broker renews its Lease, or may be renewing it
+	// Unverified is true if it is not known yet whether the broker renews its Lease. Up is then true.
 	Unverified bool
-	// Directory is the directory id with which the broker registered last; "" before the first
-	// start.
+	// Directory is the directory id with which the broker last registered; "" before the first start.
 	Directory string
 	// Found is the directory id of another volume that the broker has found instead; "" if there is
 	// none.
@@ -50,13 +49,13 @@ type Broker struct {
 	Holds bool
 }
 
-// Partition is a partition with in-sync replicas.
+// Partition is a partition that has in-sync replicas.
 type Partition struct {
 	Name string // topic/index
 	ISR  []placement.InSyncReplica
 	// Retained is true for a partition of a deleted topic whose records are retained.
 	Retained bool
-	// Accepted is the consent to the loss of the partition's records; "" without a consent. For a lost
+	// Accepted is the consent to the loss of the partition's records; "" without consent. For a lost
 	// volume, it is a claim's UID.
 	Accepted string
 }
@@ -70,14 +69,14 @@ type Input struct {
 	Requested  []string // UIDs in annotation heartwood.dev/replace-volume
 }
 
-// Lost is a lost volume, with the actions for it.
+// Lost is a lost volume, and the actions for it.
 type Lost struct {
 	v1alpha1.LostVolume
 	// Write is the VolumeConsent that must be written into the Lease; nil if there is none.
 	Write *v1alpha1.VolumeConsent
 	// Used is the UID in Requested that has taken effect and must be removed; "" if there is none.
 	Used string
-	// Delete is true if the claim and the pod must be deleted after Write was written.
+	// Delete is true if the claim and the pod must be deleted once Write has been written.
 	Delete bool
 }
 
@@ -102,7 +101,7 @@ func (in *Input) AnyLost() bool {
 }
 
 // Decide returns the lost volumes. It does not depend on earlier decisions, so a failed step is
-// decided again.
+// simply decided again.
 func Decide(in Input) Decision {
 	d := Decision{}
 	causes := make([]v1alpha1.VolumeLossCause, len(in.Brokers))
@@ -132,17 +131,17 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// cause returns the reason why a broker's volume counts as lost, or "" if the volume is not lost. A
-// missing claim is no reason, because the StatefulSet controller creates the claim again, and the
-// broker then reports the new volume.
+// cause returns the reason why a broker's volume counts as lost, or "" if it is not lost. A missing
+// claim is no reason, because the StatefulSet controller creates the claim again, and the broker
+// then reports the new volume.
 func (b *Broker) cause() v1alpha1.VolumeLossCause {
 	switch {
 	case b.Claim.UID == "" || b.Directory == "":
 		return "" // a broker that never started has no records
 	case b.Up:
 		return ""
-	// These cases come first, because a broker that has found another volume may have lost this
-	// volume, too.
+	// Check these cases first, because a broker that has found another volume may also have lost that
+	// volume.
 	case b.Claim.Lost || b.Claim.Volume == Absent:
 		return v1alpha1.LostVolumeDeleted
 	case b.Claim.Volume == Present && b.Claim.Node == Absent:
@@ -153,19 +152,19 @@ func (b *Broker) cause() v1alpha1.VolumeLossCause {
 	return ""
 }
 
-// foundOther reports whether the broker has found a volume other than its last one, and waits. The
-// Lease of its previous process may still be valid.
+// foundOther reports whether the broker has found a volume other than its last one, and is waiting.
+// The Lease of its previous process may still be valid.
 func (b *Broker) foundOther() bool { return b.Found != "" && b.Found != b.Directory }
 
-// unknown reports whether the operator could not read the volume, or its node, of a broker that is
-// down.
+// unknown reports whether the operator could not read the volume of a broker that is down, or the
+// volume's node.
 func (b *Broker) unknown() bool {
 	return !b.Up && b.Directory != "" && b.Claim.UID != "" &&
 		(b.Claim.Volume == Unknown || b.Claim.Node == Unknown)
 }
 
-// unreadable reports whether a broker's volume may be lost but could not be checked. If the pod was
-// scheduled, its volume and node exist.
+// unreadable reports whether a broker's volume may be lost but could not be checked. If the pod has
+// been scheduled, its volume and node exist.
 func (b *Broker) unreadable() bool { return b.unknown() && b.Unscheduled }
 
 // decide returns the actions for a broker's lost volume.
@@ -176,7 +175,7 @@ func (b *Broker) decide(cause v1alpha1.VolumeLossCause, in *Input, guard guard) 
 	if cause == v1alpha1.LostNewVolume && b.Consent.Claim != "" && b.Consent.Directory == b.Found {
 		lost.Replacing = true // the broker will soon register
 		if consents {
-			lost.Used = b.Claim.UID // the UID was not removed earlier because of an error
+			lost.Used = b.Claim.UID // an error has prevented the removal of the UID
 		}
 		return lost
 	}
@@ -205,9 +204,8 @@ func (b *Broker) decide(cause v1alpha1.VolumeLossCause, in *Input, guard guard) 
 }
 
 // permitted returns the UID of the claim whose replacement an earlier consent permits, or "" if
-// there is none. If the claim must be deleted, this is the UID of this claim. If the broker has
-// found a new volume, it is the UID of an earlier claim, which was deleted and replaced by this
-// one.
+// there is none. If the claim must be deleted, this is the claim's own UID. If the broker has found
+// a new volume, it is the UID of an earlier claim that was deleted and replaced with this one.
 func (b *Broker) permitted(cause v1alpha1.VolumeLossCause) string {
 	isThis := b.Consent.Claim == b.Claim.UID
 	if b.Consent.Directory != "" || isThis == (cause == v1alpha1.LostNewVolume) {

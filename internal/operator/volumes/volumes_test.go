@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// input returns three brokers and one partition that is in sync on all of them. Broker 1 has found
+// input returns three brokers, and one partition that is in sync on all of them. Broker 1 has found
 // a new volume.
 func input() Input {
 	in := Input{}
@@ -84,7 +84,7 @@ func TestConsentIsUsedOnce(t *testing.T) {
 	if lost.Write == nil || *lost.Write != want || lost.Used != "claim-b" || lost.Delete {
 		t.Fatalf("decision %+v, want %v written", lost, want)
 	}
-	// Consents for a claim in use, or for claims that do not exist, permit nothing later.
+	// Consents for a claim in use, or for claims that do not exist, must not permit anything later.
 	if !slices.Equal(d.Unused, []string{"claim-a", "unknown"}) {
 		t.Errorf("unused %v", d.Unused)
 	}
@@ -108,7 +108,8 @@ func TestConsentIsUsedOnce(t *testing.T) {
 }
 
 // TestNothingIsReplacedWhileNotAllPartitionsAreKnown checks that no volume is replaced while
-// partitions are unknown. An unknown partition may have its only replica on the lost volume.
+// partitions are unknown, because an unknown partition may have its only replica on the lost
+// volume.
 func TestNothingIsReplacedWhileNotAllPartitionsAreKnown(t *testing.T) {
 	in := input()
 	in.Requested, in.Incomplete = []string{"claim-b"}, true
@@ -129,7 +130,8 @@ func TestNothingIsReplacedWhileNotAllPartitionsAreKnown(t *testing.T) {
 }
 
 // TestConsentIsKeptUntilTheStateOfTheBrokerIsKnown checks that a consent is kept while the broker's
-// Lease is unverified. After a restart of the operator, expired Leases are not verified yet.
+// Lease is unverified, as after a restart of the operator, when expired Leases have not been
+// verified yet.
 func TestConsentIsKeptUntilTheStateOfTheBrokerIsKnown(t *testing.T) {
 	for name, change := range map[string]func(*Broker){
 		"unverified":        func(b *Broker) { b.Up, b.Unverified, b.Found = true, true, "" },
@@ -153,7 +155,7 @@ func TestClaimIsDeletedAfterTheConsentIsWritten(t *testing.T) {
 	if lost.Write == nil || *lost.Write != consent || !lost.Delete || lost.Used != "claim-b" {
 		t.Fatalf("decision %+v", lost)
 	}
-	// An operator that was restarted before the deletion continues with it.
+	// An operator that was restarted before the deletion resumes it.
 	b.Consent, in.Requested = consent, nil
 	if lost = only(t, Decide(in)); lost.Write != nil || !lost.Delete || !lost.Replacing {
 		t.Fatalf("decision %+v", lost)
@@ -166,7 +168,7 @@ func TestClaimIsDeletedAfterTheConsentIsWritten(t *testing.T) {
 	if lost.Write == nil || *lost.Write != want || lost.Delete || !lost.Replacing {
 		t.Fatalf("decision %+v, want %v written", lost, want)
 	}
-	// The next volume is lost, too, before the broker has used it. This loss requires another consent.
+	// The next volume is also lost, before the broker has used it. This loss requires another consent.
 	b.Found, b.Claim.Volume = "", Absent
 	if lost = only(t, Decide(in)); lost.Write != nil || lost.Delete {
 		t.Fatalf("decision %+v, want none without consent", lost)
@@ -229,8 +231,9 @@ func TestLastInSyncReplicaIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestBrokerWithoutReplicasNeedsNoConsent covers claims that a user deleted on purpose while the
-// LogCluster had fewer brokers.
+// TestBrokerWithoutReplicasNeedsNoConsent checks that no consent is needed for a broker without
+// replicas, for example if a user deleted its claim on purpose while the LogCluster had fewer
+// brokers.
 func TestBrokerWithoutReplicasNeedsNoConsent(t *testing.T) {
 	in := input()
 	in.Brokers[1].Holds, in.Partitions[0].ISR = false, members(0, 2)

@@ -11,14 +11,14 @@ type Broker struct {
 	ID   int32  // unique within a Cluster
 	Rack string // "" if unknown; all brokers without a rack form one rack
 	// Capacity is the size of the broker's volume in bytes. If it is 0 (unknown), the planner does not
-	// limit the disk's use.
+	// limit disk usage.
 	Capacity int64
 	// Other is the number of bytes on the volume that do not belong to replicas in Cluster.Partitions.
 	Other    int64
 	Cordoned bool // true if the broker gets no more replicas (KIP-1066)
 	Draining bool // true if all replicas must leave the broker
-	// Removed is true if the broker is being removed. The number of racks excludes the rack of a
-	// removed broker. It includes the rack of a broker that is only draining, because that broker may
+	// Removed is true if the broker is being removed. The rack of a removed broker does not count in
+	// the number of racks. The rack of a broker that is only draining counts, because that broker may
 	// return: a drain must not make replicas share racks.
 	Removed bool
 }
@@ -32,8 +32,8 @@ type Partition struct {
 	Replicas []int32 // ids of distinct brokers in Cluster.Brokers, the preferred leader first
 	// Fixed is true if the partition must not be moved, for example because a move is in progress.
 	Fixed bool
-	// KeepLeader is true if the goals LeaderRate and Leaders must not change the preferred leader. A
-	// copy for another goal may replace the leader's replica.
+	// KeepLeader is true if the preferred leader must not change for the goals LeaderRate and Leaders.
+	// A copy for another goal may replace the leader's replica.
 	KeepLeader bool
 }
 
@@ -42,13 +42,12 @@ type Cluster struct {
 	Brokers    []Broker
 	Partitions []Partition
 	// AnywayPercent, if not 0, applies to replicas that would otherwise remain on draining brokers:
-	// they may fill disks to this percentage, and may share racks. It is used by plans with
-	// Options.DrainOnly.
+	// they may fill disks up to this percentage, and may share racks. Only plans with
+	// Options.DrainOnly use it.
 	AnywayPercent int64
 }
 
-// Goal is the purpose of a move. The constants are in the order of their priority, the highest
-// first.
+// Goal is the purpose of a move. The constants are in order of priority, the highest first.
 type Goal int
 
 const (
@@ -61,8 +60,8 @@ const (
 	Capacity
 	// Disk keeps the number of bytes on each broker near the mean.
 	Disk
-	// LeaderRate keeps the number of bytes per second that producers send to each broker near the
-	// mean.
+	// LeaderRate keeps the number of bytes per second that each broker receives from producers near
+	// the mean.
 	LeaderRate
 	// TopicReplicas prevents a topic from having most of its replicas on few brokers.
 	TopicReplicas
@@ -82,7 +81,7 @@ func (g Goal) String() string { return goalNames[g] }
 // reached.
 type Potential [goals]int64
 
-// Compare compares two potentials goal by goal, the goal with the highest priority first.
+// Compare compares two potentials goal by goal, starting with the goal of the highest priority.
 func (p Potential) Compare(q Potential) int { return slices.Compare(p[:], q[:]) }
 
 // Move is one change of a partition's replicas.
@@ -90,7 +89,7 @@ type Move struct {
 	Partition int     // index of the partition in Cluster.Partitions
 	Replicas  []int32 // replicas after the move, the preferred leader first
 	// From is the broker that loses a replica, and To is the broker that gets it. If the move copies
-	// nothing, From is the present and To the new preferred leader.
+	// nothing, From is the current and To the new preferred leader.
 	From, To int32
 	Copy     bool // true if a replica is copied, false if only the preferred leader changes
 	Goal     Goal
@@ -103,8 +102,8 @@ type Move struct {
 type Blocked struct {
 	Partition int // index of the partition in Cluster.Partitions
 	Broker    int32
-	// Goal is the goal that prevents the move; Drain if every other broker already holds the
-	// partition.
+	// Goal is the goal that prevents the move; Drain if every other broker already has a replica of
+	// the partition.
 	Goal Goal
 }
 
@@ -120,17 +119,17 @@ type Plan struct {
 
 // Options contains limits for a plan. The zero value selects the defaults.
 type Options struct {
-	// TolerancePercent is the distance from the mean, in percent, that the goals Disk, LeaderRate and
-	// Leaders permit for a broker; default 10.
+	// TolerancePercent is how far, in percent of the mean, a broker may be from the mean for the goals
+	// Disk, LeaderRate and Leaders; default 10.
 	TolerancePercent int64
-	// CapacityPercent is the percentage of a broker's disk that may be used; default 80.
+	// CapacityPercent is the maximum disk usage of a broker in percent; default 80.
 	CapacityPercent int64
 	// DrainOnly restricts the plan to moves for the goal Drain.
 	DrainOnly bool
 }
 
-// replicaBytes is added to the size of each replica, so that the replicas of empty partitions are
-// balanced by their number.
+// replicaBytes is added to the size of each replica, so that replicas of empty partitions are
+// balanced by number.
 const replicaBytes = 4 << 10
 
 // New returns the moves that balance a cluster.
@@ -152,8 +151,8 @@ func Evaluate(cluster Cluster, options Options) Potential {
 	return newPlanner(cluster, options).potential()
 }
 
-// relax permits the partitions whose replicas remain on draining brokers to violate the goals Racks
-// and Capacity. It returns true if the input allows this and such partitions exist. It does not
+// relax permits partitions whose replicas remain on draining brokers to violate the goals Racks and
+// Capacity. It returns true if the input allows this and there are such partitions. It does not
 // relax partitions that can leave within the limits.
 func (p *planner) relax() (relaxed bool) {
 	if !p.options.DrainOnly || p.anywayPercent == 0 {
@@ -209,7 +208,8 @@ func (p *planner) step(goal Goal) bool {
 	return true
 }
 
-// compareKeys orders partitions by a key that does not depend on their order in the input.
+// compareKeys orders partitions by topic and index, so that their order in the input does not
+// matter.
 func compareKeys(a, b *partition) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
 }

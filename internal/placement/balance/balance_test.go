@@ -11,8 +11,8 @@ import (
 
 const largest = 8 << 27 // size of the largest partition that assigned returns
 
-// assigned returns a cluster whose partitions package placement has assigned to the given number of
-// first brokers of all. The sizes of the partitions differ by up to a factor of 8.
+// assigned returns a cluster whose partitions package placement has assigned to the first brokers
+// in all. The sizes of the partitions differ by up to a factor of 8.
 func assigned(t testing.TB, all []Broker, first, topics, partitions int) Cluster {
 	t.Helper()
 	random := rand.New(rand.NewPCG(uint64(len(all)), uint64(topics)))
@@ -58,8 +58,8 @@ func execute(c Cluster, plan Plan) (after Cluster, copied int64) {
 	return after, copied
 }
 
-// near fails the test if a broker that is not draining is further from the mean than 10 % plus the
-// cost of one partition.
+// near fails the test if a broker that is not draining deviates from the mean by more than 10 %
+// plus the cost of one partition.
 func near(t *testing.T, c Cluster, what string, one int64, cost func(Partition, int32) int64) {
 	t.Helper()
 	sums, total, n := map[int32]int64{}, int64(0), int64(0)
@@ -94,8 +94,8 @@ func leadersOn(p Partition, id int32) int64 {
 	return 0
 }
 
-// TestNewBrokersAreFilled extends a cluster of 3 brokers to 5. The plan must copy little more than
-// the bytes that the new brokers need.
+// TestNewBrokersAreFilled checks that, after a cluster of 3 brokers has been extended to 5, the
+// plan copies little more than the bytes that the new brokers need.
 func TestNewBrokersAreFilled(t *testing.T) {
 	c := assigned(t, brokers(5, 1), 3, 6, 20)
 	plan := New(c, Options{})
@@ -106,14 +106,14 @@ func TestNewBrokersAreFilled(t *testing.T) {
 	for _, b := range c.Brokers {
 		total += c.bytes(b.ID)
 	}
-	// Both new brokers need at least 90 % of the mean number of bytes.
+	// Each of the two new brokers needs at least 90 % of the mean number of bytes.
 	if bound := total / 5 * 2 * 9 / 10; copied > bound*11/10 {
 		t.Errorf("the plan copies %d bytes, the lower bound is %d", copied, bound)
 	}
 }
 
-// TestHundredBrokers adds 20 brokers to a cluster of 80 brokers and 10,000 partitions in 4 racks,
-// and drains one of the old brokers.
+// TestHundredBrokers checks the plan for a cluster of 80 brokers and 10,000 partitions in 4 racks,
+// to which 20 brokers are added while one of the old brokers is drained.
 func TestHundredBrokers(t *testing.T) {
 	all := brokers(100, 4)
 	all[7].Draining = true
@@ -136,8 +136,8 @@ func TestHundredBrokers(t *testing.T) {
 	t.Logf("%d moves", len(plan.Moves))
 }
 
-// TestBalancedClusterGetsNoMoves checks that partitions of equal size that package placement has
-// assigned need no moves.
+// TestBalancedClusterGetsNoMoves checks that partitions of equal size need no moves after package
+// placement has assigned them.
 func TestBalancedClusterGetsNoMoves(t *testing.T) {
 	c := assigned(t, brokers(6, 3), 6, 10, 12)
 	for i := range c.Partitions {
@@ -149,7 +149,7 @@ func TestBalancedClusterGetsNoMoves(t *testing.T) {
 }
 
 // TestLeadershipMovesWithoutCopies checks that nothing is copied if one of three brokers leads all
-// partitions and all brokers hold all replicas.
+// partitions and every broker has all replicas.
 func TestLeadershipMovesWithoutCopies(t *testing.T) {
 	c := Cluster{Brokers: brokers(3, 3)}
 	for index := range int32(30) {
@@ -164,8 +164,8 @@ func TestLeadershipMovesWithoutCopies(t *testing.T) {
 	near(t, after, "leaders", 0, leadersOn)
 }
 
-// TestBlockedDrain checks that a plan for a drain that cannot be completed reports the obstacle,
-// and contains no move that violates the obstructing goal.
+// TestBlockedDrain checks that the plan for a drain that cannot be completed reports the obstacle,
+// and contains no move that violates the goal that is the obstacle.
 func TestBlockedDrain(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(c *Cluster)
@@ -198,7 +198,7 @@ func TestBlockedDrain(t *testing.T) {
 	}
 }
 
-// TestRackOfRemovedBrokersDoesNotCount checks that the replicas of a removed broker can share the
+// TestRackOfRemovedBrokersDoesNotCount checks that the replicas of a removed broker may share the
 // remaining racks.
 func TestRackOfRemovedBrokersDoesNotCount(t *testing.T) {
 	c := Cluster{Brokers: brokers(4, 3), Partitions: []Partition{{Topic: "orders",
@@ -210,9 +210,9 @@ func TestRackOfRemovedBrokersDoesNotCount(t *testing.T) {
 }
 
 // TestDrainAnywayRelaxesOnlyBlockedReplicas checks plans with AnywayPercent. A replica that fits
-// into its rack must stay in the rack, and a replica that does not fit must share another rack.
-// Such a replica may fill a disk further than other moves. Plans with other goals must leave the
-// blocked replicas.
+// into its rack must stay in that rack, and one that does not fit must share another rack. The
+// latter may fill a disk further than other moves do. Plans with other goals must leave the blocked
+// replicas where they are.
 func TestDrainAnywayRelaxesOnlyBlockedReplicas(t *testing.T) {
 	c := Cluster{Brokers: brokers(4, 2), AnywayPercent: 91, Partitions: []Partition{
 		{Topic: "large", Bytes: 50 << 20, Replicas: []int32{0, 1}},

@@ -1,11 +1,11 @@
-// Package balance plans moves of replicas and of preferred leadership, which balance a cluster's
+// Package balance plans moves of replicas and of preferred leadership that balance a cluster's
 // brokers. The operator executes the plan; see controllers/rebalance. The package is pure.
 //
 // The planner has goals in a fixed order (type Goal). The first three goals are hard: no move makes
 // them worse. A replica is never placed on a broker that is cordoned or draining, or that already
-// holds the partition. The other goals are soft. Moves with Move.Anyway are an exception: they may
-// violate the goals Racks and Capacity, to empty draining brokers on which replicas would otherwise
-// remain. They follow all other moves in a plan.
+// has a replica of the partition. The other goals are soft. Moves with Move.Anyway are an
+// exception: to empty draining brokers on which replicas would otherwise remain, they may violate
+// the goals Racks and Capacity. They follow all other moves in a plan.
 //
 // The state of a goal is a number: the sum of the amounts by which brokers are outside the goal's
 // bounds. It is 0 if the goal is reached. These numbers, in the order of the goals, form the

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// randomCluster returns a cluster of random brokers and partitions. Only some clusters have racks,
-// capacities, cordoned or draining brokers, or fixed partitions.
+// randomCluster returns a cluster with random brokers and partitions. Only some clusters have
+// racks, capacities, cordoned or draining brokers, or fixed partitions.
 func randomCluster(random *rand.Rand) Cluster {
 	var c Cluster
 	brokers, racks := 1+random.IntN(9), 1+random.IntN(4)
@@ -62,7 +62,7 @@ func (c Cluster) bytes(broker int32) (sum int64) {
 }
 
 // crowded returns the number of a partition's replicas that exceed the fair share of their rack,
-// plus the number of racks that the partition lacks.
+// plus the number of racks in which the partition should have a replica but has none.
 func (c Cluster) crowded(p Partition) int {
 	used, count := map[string]bool{}, map[string]int{}
 	for _, b := range c.Brokers {
@@ -81,7 +81,7 @@ func (c Cluster) crowded(p Partition) int {
 	return crowded
 }
 
-// check returns a description of the fault of a move, or "".
+// check returns a description of what is wrong with a move, or "".
 func (c Cluster) check(m Move) string {
 	p := c.Partitions[m.Partition]
 	after := p
@@ -119,8 +119,8 @@ func (c Cluster) check(m Move) string {
 	return ""
 }
 
-// TestPlansOfRandomClusters checks the package's guarantees for random clusters. It recomputes the
-// potentials after each move.
+// TestPlansOfRandomClusters checks the package's guarantees on random clusters. It recomputes the
+// potential after each move.
 func TestPlansOfRandomClusters(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 18))
@@ -164,8 +164,7 @@ func TestPlansOfRandomClusters(t *testing.T) {
 	}
 }
 
-// left returns the number of replicas on draining brokers. It excludes replicas of fixed
-// partitions.
+// left returns the number of replicas on draining brokers, except replicas of fixed partitions.
 func (c Cluster) left() (n int) {
 	for _, p := range c.Partitions {
 		for _, id := range p.Replicas {

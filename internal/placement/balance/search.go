@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// candidate is a possible move. It moves the replica at index k of a partition to the broker to. If
+// candidate is a possible move: the replica at index k of a partition moves to the broker to. If
 // copies is false, that replica becomes the preferred leader instead.
 type candidate struct {
 	partition *partition // nil if there is no move
 	k, to     int
 	copies    bool
-	delta     Potential // change of the potential by the move
+	delta     Potential // change of the potential due to the move
 }
 
 // copying returns the candidate that moves the replica at index k to the broker to. ok is false if
@@ -43,7 +43,7 @@ func (p *planner) copying(moved *partition, k, to int) (c candidate, ok bool) {
 	return c, true
 }
 
-// limit returns the number of bytes up to which a replica of a partition may fill a broker's disk.
+// limit returns the number of bytes up to which a partition's replica may fill a broker's disk.
 func (p *planner) limit(moved *partition, to int) int64 {
 	high := p.capacity.bands[to].high
 	if moved.anyway && p.brokers[to].Capacity > 0 {
@@ -75,7 +75,7 @@ func (c candidate) serves(goal Goal) bool {
 }
 
 // better reports whether a candidate lowers the potential more than another one. If both lower it
-// equally, the numbers in rest decide.
+// equally, rest decides: it contains comparisons by further criteria.
 func (c candidate) better(than candidate, rest ...int) bool {
 	if than.partition == nil {
 		return true
@@ -132,8 +132,8 @@ func (p *planner) byLoad(l *load) []int {
 }
 
 // searchDrain moves the largest replica of the first draining broker. It chooses the target broker
-// for which the move lowers the potential most, and among equal ones the broker with the fewest
-// bytes. Large replicas move first, because small ones can then fill the gaps.
+// for which the move lowers the potential most and, among equal ones, the broker with the fewest
+// bytes. Large replicas move first, so that small ones can fill the gaps.
 func (p *planner) searchDrain() (best candidate) {
 	for b := range p.brokers {
 		if !p.brokers[b].Draining {
@@ -161,7 +161,7 @@ func (p *planner) bestTarget(moved *partition, k int, goal Goal) (best candidate
 	return best
 }
 
-// searchRacks moves one replica of the first partition whose distribution over racks can be
+// searchRacks moves one replica of the first partition whose distribution across racks can be
 // improved.
 func (p *planner) searchRacks() (best candidate) {
 	for _, partition := range p.partitions {
@@ -183,8 +183,8 @@ func (p *planner) searchRacks() (best candidate) {
 
 // searchDisk moves a replica from the broker with the most bytes to the broker with the fewest. If
 // no such move is possible, it tries the next pair of brokers. It chooses the replica with the
-// largest gain per byte. Most replicas gain the same; among these, it prefers the best one for the
-// later goals, and then the largest one, so that fewer moves are needed.
+// largest gain per byte. Most replicas have the same gain; among these, it prefers the best one for
+// the later goals, and then the largest one, so that fewer moves are needed.
 func (p *planner) searchDisk(goal Goal) (best candidate) {
 	order := p.byLoad(&p.disk)
 	for _, from := range order {
@@ -203,8 +203,7 @@ func (p *planner) searchDisk(goal Goal) (best candidate) {
 	return best
 }
 
-// worthwhile reports whether a copy for the goal Disk gains at least half of the bytes that it
-// copies.
+// worthwhile reports whether a copy for the goal Disk gains at least half of the copied bytes.
 func (c candidate) worthwhile(goal Goal) bool {
 	return goal != Disk || -2*c.delta[Disk] >= c.partition.bytes
 }
@@ -214,7 +213,7 @@ func (c candidate) gainsMore(than candidate, goal Goal) bool {
 	if than.partition == nil {
 		return true
 	}
-	// Use floating-point division, because the products of two sizes exceed 64 bits. The deltas of
+	// Use floating-point division, because products of two sizes exceed 64 bits. The deltas of
 	// replicas that fit into the gap are exact multiples of the replicas' sizes, so equal gains
 	// compare as equal.
 	mine := float64(c.delta[goal]) / float64(c.partition.bytes)
@@ -223,8 +222,8 @@ func (c candidate) gainsMore(than candidate, goal Goal) bool {
 		slices.Compare(c.delta[goal+1:], than.delta[goal+1:])) < 0
 }
 
-// searchTopic looks for a topic that has too many replicas on one broker. It moves one of them to
-// the broker with the fewest replicas of the topic. It prefers small replicas.
+// searchTopic looks for a topic with too many replicas on one broker, and moves one of them to the
+// broker with the fewest replicas of the topic. It prefers small replicas.
 func (p *planner) searchTopic() (best candidate) {
 	for number := range p.topics {
 		l := &p.topics[number]
@@ -253,8 +252,8 @@ func (p *planner) searchTopic() (best candidate) {
 }
 
 // searchLeader makes another replica the preferred leader of a partition that the busiest broker
-// leads. If this is possible for no broker, searchLeader moves a leader's replica, but only for the
-// goal LeaderRate: a more even number of leaders does not justify a copy.
+// leads. If this is impossible for every broker, searchLeader moves a leader's replica, but only
+// for the goal LeaderRate: a more even number of leaders does not justify a copy.
 func (p *planner) searchLeader(goal Goal) (best candidate) {
 	l := &p.rate
 	if goal == Leaders {
@@ -305,8 +304,8 @@ func (p *planner) searchLeaderCopy(order []int) (best candidate) {
 	return best
 }
 
-// blocked returns the replicas that the plan leaves on draining brokers, and the goal that prevents
-// each move.
+// blocked returns the replicas that the plan leaves on draining brokers, each with the goal that
+// prevents its move.
 func (p *planner) blocked() (all []Blocked) {
 	for b := range p.brokers {
 		if !p.brokers[b].Draining {
@@ -322,8 +321,8 @@ func (p *planner) blocked() (all []Blocked) {
 	return all
 }
 
-// obstacle returns the goal that prevents a replica's move. If different goals exclude the brokers,
-// it returns the last of these goals.
+// obstacle returns the goal that prevents a replica's move. If different brokers are excluded by
+// different goals, it returns the last of these goals.
 func (p *planner) obstacle(moved *partition, k int) Goal {
 	worst := Drain
 	for to := range p.brokers {

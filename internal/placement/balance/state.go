@@ -13,26 +13,27 @@ type partition struct {
 	topic    int
 	bytes    int64 // Partition.Bytes plus replicaBytes
 	replicas []int
-	anyway   bool // true if the replicas may leave draining brokers even if racks or disks prevent it
+	// true if the replicas may leave draining brokers despite the limits for racks and disks
+	anyway bool
 }
 
 // band contains the bounds that a goal sets for one broker; both are inclusive.
 type band struct{ low, high int64 }
 
-// excess returns the distance of a value from the band, or 0 for a value in the band.
+// excess returns how far a value is outside the band; 0 if it is within the band.
 func (b band) excess(value int64) int64 { return max(0, value-b.high, b.low-value) }
 
 // unbounded is the band for a broker to which a goal does not apply.
 var unbounded = band{low: -1 << 62, high: 1 << 62}
 
-// load contains each broker's amount in one goal's measure, such as bytes or leaders, and the
+// load contains each broker's amount of what a goal measures, such as bytes or leaders, and the
 // goal's bounds.
 type load struct {
 	value []int64
 	bands []band
 }
 
-// change returns the change of the excess if amount moves from one broker to another.
+// change returns by how much the excess changes if amount moves from one broker to another.
 func (l *load) change(from, to int, amount int64) int64 {
 	if amount == 0 || from == to {
 		return 0
@@ -69,7 +70,7 @@ type planner struct {
 
 	capacity, disk, rate, leaders load
 	topics                        []load
-	state                         Potential // present potential, which apply updates
+	state                         Potential // current potential, which apply updates
 
 	moves []Move
 }
@@ -105,8 +106,8 @@ func (p *planner) nameRacks() {
 	p.rackCount = max(1, len(used))
 }
 
-// addPartitions converts the partitions, and sorts them so that their order in the input has no
-// effect.
+// addPartitions converts the partitions and sorts them, so that their order in the input does not
+// matter.
 func (p *planner) addPartitions(all []Partition) {
 	position := make(map[int32]int, len(p.brokers))
 	for i, b := range p.brokers {
@@ -183,9 +184,9 @@ func (p *planner) count() {
 	}
 }
 
-// bands returns the bounds for each broker. It passes the total of all values, and the number of
-// brokers that are not draining, to the function bounds. A cordoned broker has no lower bound,
-// because it can get no replica.
+// bands returns the bounds for each broker. It calls bounds with the total of all values and the
+// number of brokers that are not draining. A cordoned broker has no lower bound, because it can get
+// no replica.
 func (p *planner) bands(values []int64, bounds func(total, n int64) band) []band {
 	total, n := int64(0), int64(0)
 	for i, b := range p.brokers {
@@ -230,9 +231,10 @@ func (p *planner) potential() Potential {
 }
 
 // rackExcess returns the number of a partition's replicas that exceed the fair share of their rack,
-// plus the number of racks that the partition lacks. It assumes that the replica at index k is on
-// the given broker; if k is -1, it counts the present replicas. For example, two of four replicas
-// in three racks may share a rack, but two racks with two replicas each are one too many.
+// plus the number of racks in which the partition should have a replica but has none. It assumes
+// that the replica at index k is on the given broker; if k is -1, it counts the current replicas.
+// For example, if a partition has four replicas in three racks, two of them may share a rack, but
+// if it uses only two racks with two replicas each, one rack is missing.
 func (p *planner) rackExcess(placed *partition, k, broker int) int64 {
 	share := (len(placed.replicas) + p.rackCount - 1) / p.rackCount
 	excess, missing := int64(0), min(len(placed.replicas), p.rackCount)
