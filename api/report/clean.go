@@ -1,6 +1,6 @@
 package report
 
-// Values of Pass.Result.
+// These are the values of Pass.Result.
 const (
 	ResultSuccess     = "success"
 	ResultNothingToDo = "nothing_to_do"
@@ -8,7 +8,7 @@ const (
 	ResultFailed      = "failed"
 )
 
-// Values of Pass.Trigger.
+// These are the values of Pass.Trigger.
 const (
 	TriggerMaxLag     = "max_lag"
 	TriggerRequested  = "requested"
@@ -57,7 +57,7 @@ type CleanNow struct {
 	Finished *float64 `json:"finishedTimestampSeconds,omitempty"`
 }
 
-// Values of CleanNow.State.
+// These are the values of CleanNow.State.
 const (
 	CleanNowPending = "pending"
 	CleanNowRunning = "running"

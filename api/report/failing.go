@@ -17,7 +17,7 @@ type FailingClient struct {
 	Address  string `json:"address"`
 	// User is absent if the client has not sent the name of an existing user.
 	User string `json:"user,omitempty"`
-	// Blocked is true if too many failures made the broker refuse the user at this address during the
-	// last minute.
+	// Blocked is true if the broker rejects the user at this address, because of too many failures
+	// during the last minute.
 	Blocked bool `json:"blocked"`
 }

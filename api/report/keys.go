@@ -20,7 +20,7 @@ type KeyElsewhere struct {
 	Host      string `json:"host"`
 }
 
-// Values of KeyPartition.State.
+// These are the values of KeyPartition.State.
 const (
 	KeyPresent = "present" // the latest record has a value
 	KeyDeleted = "deleted" // the latest record is a tombstone
@@ -43,22 +43,22 @@ type KeyPartition struct {
 	Complete bool `json:"complete"`
 	// Records is sorted by offset, with the newest record first.
 	Records []KeyRecord `json:"records"`
-	// ReadBytes is the number of bytes read from files. Scanned is the number of the log's Segments
-	// that were read because they have no key sidecar. For the other segments, the sidecar shows
-	// whether they contain the key.
+	// ReadBytes is the number of bytes read from files. Segments is the number of the log's segments.
+	// Scanned is the number of those segments that were read because they have no key sidecar. For the
+	// other segments, the sidecar shows whether they contain the key.
 	ReadBytes int64 `json:"readBytes"`
 	Segments  int   `json:"segments"`
 	Scanned   int   `json:"scannedSegments"`
 }
 
-// Values of KeyRecord.State.
+// These are the values of KeyRecord.State.
 const (
 	RecordLive       = "live"       // the latest committed record of the key
 	RecordTombstone  = "tombstone"  // the same, without a value: it deletes the key
 	RecordSuperseded = "superseded" // older than the latest committed record of the key
 	RecordAborted    = "aborted"    // record of an aborted transaction
-	// RecordUndecided is at or above the last stable offset. Consumers with read_committed do not
-	// receive it yet.
+	// RecordUndecided is the state of a record at or above the last stable offset. Consumers with
+	// read_committed do not receive the record yet.
 	RecordUndecided = "undecided"
 )
 

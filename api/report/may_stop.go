@@ -1,7 +1,7 @@
 package report
 
-// MayStop is the response of GET /api/v1/may-stop/BROKER. It states whether the partitions led by
-// the responding brokers keep enough in-sync replicas while BROKER is stopped.
+// MayStop is the response of GET /api/v1/may-stop/BROKER. It states whether the partitions that the
+// responding brokers lead keep enough in-sync replicas while BROKER is stopped.
 type MayStop struct {
 	Broker  int32 `json:"broker"`
 	MayStop bool  `json:"mayStop"`

@@ -82,7 +82,7 @@ type Compaction struct {
 	Records      *int64 `json:"records,omitempty"`
 	RecordsExact bool   `json:"recordsExact"`
 	// DistinctKeys is Records without the records that the last pass counted as superseded. If Records
-	// is exact, this is an upper limit of the number of distinct keys. It includes keys whose latest
+	// is exact, this is an upper bound on the number of distinct keys. It includes keys whose latest
 	// record is a tombstone, records that no pass has compared yet, and transaction markers.
 	// DistinctKeys is absent while a pass runs, until the first pass since the broker's start has
 	// ended, and after records were deleted from the start of the log.
@@ -100,8 +100,8 @@ type Compaction struct {
 	// as last published by the leader. Tombstones at or above ReplicasTombstoneCleanOffset are kept.
 	TombstoneCleanOffset         int64 `json:"tombstoneCleanOffset"`
 	ReplicasTombstoneCleanOffset int64 `json:"replicasTombstoneCleanOffset"`
-	// OverdueSeconds is the time by which the oldest dirty segment, or the oldest known superseded
-	// record, is older than maxLag; 0 if neither is older.
+	// OverdueSeconds is the number of seconds by which the oldest dirty segment, or the oldest known
+	// superseded record, exceeds maxLag; 0 if neither does.
 	OverdueSeconds float64 `json:"overdueSeconds"`
 	// NextDue is the time at which the next pass becomes due even if nothing is appended, because of
 	// maxLag, tombstones or the end of a quarantine. It is absent if there is no such time.

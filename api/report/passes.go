@@ -1,7 +1,7 @@
 package report
 
 // Passes is the response of GET /api/v1/passes: the cleaner's passes on the brokers of this
-// process, the newest first. A broker keeps its last PassesMax passes, even across restarts.
+// process, newest first. A broker keeps its last PassesMax passes, even across restarts.
 type Passes struct {
 	Passes []PartitionPass `json:"passes"`
 	// Next is the value of parameter before with which a request returns older passes; absent if there
@@ -9,7 +9,7 @@ type Passes struct {
 	Next *int64 `json:"next,omitempty"`
 }
 
-// Limits of the passes that a broker keeps.
+// These constants limit the passes that a broker keeps.
 const (
 	PassesMax       = 256  // passes, including running ones
 	PassStepsMax    = 1024 // steps of a pass
@@ -36,9 +36,9 @@ type PartitionPass struct {
 	OmittedSteps int `json:"omittedSteps,omitempty"`
 }
 
-// Values of Step.Kind, in their order within a pass. If the log's bitmaps exceed the memory budget,
-// a pass repeats these steps for each window. In a window, each rewrite group repeats group, read
-// and replace.
+// These are the values of Step.Kind, in their order within a pass. If the log's bitmaps exceed the
+// memory budget, a pass repeats these steps for each window. In a window, each rewrite group
+// repeats group, read and replace.
 const (
 	StepAnnounce = "announce" // the pass has chosen the segments to rewrite
 	StepGroup    = "group"    // the rewrite of neighbouring segments begins
@@ -78,8 +78,8 @@ type StepSegment struct {
 	Forced       bool  `json:"forced,omitempty"`
 }
 
-// Names of the events of GET /api/v1/events. An event's data is one line of JSON: a SegmentsEvent,
-// a PartitionPass, a StepEvent, or a ReadyEvent.
+// These are the names of the events of GET /api/v1/events. An event's data is one line of JSON: a
+// SegmentsEvent, a PartitionPass, a StepEvent, or a ReadyEvent.
 const (
 	// EventSegments reports new, changed and removed segments, at most once a second for each replica.
 	// It occurs only for the topics of the parameter topic.

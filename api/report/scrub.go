@@ -6,7 +6,7 @@ type Scrubs struct {
 	Scrubs []Scrub `json:"scrubs"`
 }
 
-// Values of Scrub.State.
+// These are the values of Scrub.State.
 const (
 	ScrubOff     = "off"
 	ScrubWaiting = "waiting" // waiting for the next round
@@ -27,7 +27,8 @@ type Scrub struct {
 	CheckedSince *float64 `json:"checkedSinceTimestampSeconds,omitempty"`
 	// Ended is the end of the last complete round.
 	Ended *float64 `json:"endedTimestampSeconds,omitempty"`
-	// Began is the start of the present or last round. It is absent before the first round.
+	// Began is the start of the current round, or of the last round if none is running. It is absent
+	// before the first round.
 	Began *float64 `json:"beganTimestampSeconds,omitempty"`
 	// Next is the start of the next round. It is absent while a round runs.
 	Next *float64 `json:"nextTimestampSeconds,omitempty"`
@@ -37,9 +38,9 @@ type Scrub struct {
 	Segments        int `json:"segments"`
 	// CheckedBytes is the number of bytes that this round has read.
 	CheckedBytes int64 `json:"checkedBytes"`
-	// Damage contains the damage that the last check of each file has found.
+	// Damage contains the damage that the latest check of each file has found.
 	Damage []ScrubDamage `json:"damage"`
-	// Repaired contains the most recently repaired damage, the newest last.
+	// Repaired contains the most recently repaired damage, newest last.
 	Repaired []ScrubDamage `json:"repaired"`
 	// Requests contains the last requests to check a topic, or everything, at once.
 	Requests []ScrubRequest `json:"requests"`
@@ -89,7 +90,7 @@ type ScrubNowRequest struct {
 	Broker int32 `json:"broker"`
 	Ticket int64 `json:"ticket"`
 	// Accepted is the time by the broker's clock. Repairs since then result from the request or from
-	// the present round.
+	// the current round.
 	Accepted float64 `json:"acceptedTimestampSeconds"`
 }
 

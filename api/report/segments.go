@@ -32,15 +32,15 @@ type SegmentsOf struct {
 	Total int `json:"total"`
 }
 
-// Values of Segment.State.
+// These are the values of Segment.State.
 const (
-	// SegmentClean is below the first dirty offset.
+	// SegmentClean is the state of a segment below the first dirty offset.
 	SegmentClean = "clean"
-	// SegmentDirty is between the first dirty offset and the cleanable bound.
+	// SegmentDirty is the state of a segment between the first dirty offset and the cleanable bound.
 	SegmentDirty = "dirty"
-	// SegmentBlocked is at or above the cleanable bound; see Segment.BlockedBy.
+	// SegmentBlocked is the state of a segment at or above the cleanable bound; see Segment.BlockedBy.
 	SegmentBlocked = "blocked"
-	// SegmentExpired is below the log start offset. Retention deletes it.
+	// SegmentExpired is the state of a segment below the log start offset. Retention deletes it.
 	SegmentExpired = "expired"
 	// SegmentUncompacted is the state of all segments of a log that is not compacted.
 	SegmentUncompacted = "uncompacted"
@@ -103,7 +103,7 @@ type TombstoneClock struct {
 	Replicas []int32 `json:"replicas,omitempty"`
 }
 
-// Values of TombstoneClock.WaitsFor and KeyRecord.WaitsFor.
+// These are the values of TombstoneClock.WaitsFor and KeyRecord.WaitsFor.
 const (
 	WaitsForReplicas  = "replicas"
 	WaitsForRetention = "retention"

@@ -92,7 +92,7 @@ func (t *Transactions) Owner(open *OpenTransaction) *TransactionalID {
 	return nil
 }
 
-// Identify sets the transactional id and the end of each row's oldest transaction, if these
+// Identify sets the transactional id and the end of each row's oldest transaction if these
 // coordinators know them.
 func (t *Transactions) Identify(rows []Partition) {
 	for i := range rows {

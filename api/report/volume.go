@@ -11,10 +11,10 @@ type Volumes struct {
 type Volume struct {
 	Broker int32 `json:"broker"`
 	// Pressure is the storage pressure: None, Warn, Clean, Reject or Reserve. From Reject on, the
-	// broker refuses clients' produce requests.
+	// broker rejects clients' produce requests.
 	Pressure string `json:"pressure"`
-	// UsedPercent is the used share of the volume, calculated as in df: without the space reserved for
-	// root.
+	// UsedPercent is the percentage of the volume that is used. As in df, the space reserved for root
+	// does not count.
 	UsedPercent int32 `json:"usedPercent"`
 	TotalBytes  int64 `json:"totalBytes"`
 	// FreeBytes is the number of bytes that the broker can still write.

@@ -7,10 +7,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// CleanNow returns the state of the clean that annotation heartwood.dev/clean-now requests, or nil
-// if value, which is the annotation's value, is empty. replicas is the topic's number of replicas.
-// before is the previous state, or nil. Once the state for a value is Done, it stays Done, even if
-// replicas are added later.
+// CleanNow returns the state of the clean that annotation heartwood.dev/clean-now requests.
+// Parameter value is the annotation's value; if it is empty, CleanNow returns nil. replicas is the
+// topic's number of replicas. before is the previous state, or nil. Once the state for a value is
+// Done, it stays Done, even if replicas are added later.
 func CleanNow(value string, before *v1alpha1.CleanNowStatus, rows Rows,
 	replicas int) *v1alpha1.CleanNowStatus {
 	switch {

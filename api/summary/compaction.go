@@ -16,7 +16,7 @@ import (
 )
 
 // phases are the values of report.Compaction.Phase, from the least to the most active. An unlisted
-// phase, for example of a newer broker, is treated as idle.
+// phase, for example of a newer broker, counts as idle.
 var phases = []string{"idle", "queued", "indexing", "deduplicating", "rewriting", "committing"}
 
 // phaseRunning is the index of the first phase in which a pass runs.
@@ -47,8 +47,8 @@ func (r Rows) leaders() []*report.Compaction {
 // hide a single partition that is never cleaned.
 //
 // All values are rounded at least to whole percents and whole seconds, as the API stores them. A
-// value with more digits would differ from the value that the API server returns, so each
-// comparison of the two would make the operator write the status again.
+// value with more digits would always differ from the value that the API server returns, so the
+// operator would write the status again and again.
 func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 	leaders := rows.leaders()
 	if len(leaders) == 0 {

@@ -16,8 +16,9 @@ type Polled struct{ Brokers, Responded int }
 
 // Condition returns condition Compacting. Its message summarizes the partitions' reasons in one
 // sentence. Its status is True only while a pass is running and no replica is quarantined. The
-// status is Unknown in three cases: no leader reported; the garbage that decides on a pass is not
-// estimated yet; or newer brokers reported only reasons that this version does not know.
+// status is Unknown in three cases: no leader reported; the amount of garbage, which decides
+// whether a pass starts, is not estimated yet; or newer brokers reported only reasons that this
+// version does not know.
 func Condition(rows Rows, partitions int, polled Polled) metav1.Condition {
 	count := map[string]int{}
 	leaders := rows.leaders()

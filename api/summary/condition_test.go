@@ -64,8 +64,8 @@ func TestConditionHasTheReasonOfHighestPrecedence(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionIsDescribed checks the message about the oldest transaction. It names the
-// transaction's producer, its end, and the bytes that it blocks. Without a report of the
+// TestOpenTransactionIsDescribed checks the message about the oldest transaction. The message names
+// the transaction's producer, its end, and the bytes that it blocks. Without a report of the
 // coordinator, the message names the producer id and says whether the transaction hangs.
 func TestOpenTransactionIsDescribed(t *testing.T) {
 	blocked := func() *report.Compaction {

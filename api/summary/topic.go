@@ -26,7 +26,7 @@ type Topic struct {
 	Records      *int64 `json:"records,omitempty"`
 	RecordsExact bool   `json:"recordsExact"`
 	// DistinctKeys is Records without the garbage that passes have counted. If Records is exact, this
-	// is an upper limit of the number of keys. It is absent until a pass has covered each partition.
+	// is an upper bound on the number of keys. It is absent until a pass has covered each partition.
 	DistinctKeys *int64 `json:"distinctKeys,omitempty"`
 	// Compaction and Compacting are absent if the topic is not compacted. Compaction is also absent
 	// while no leader reports.
@@ -41,7 +41,7 @@ type Compacting struct {
 	Message string                 `json:"message"`
 }
 
-// Metadata contains the metadata of a topic that Of uses.
+// Metadata is the part of a topic's metadata that Of needs.
 type Metadata struct {
 	Name       string
 	Partitions int

@@ -23,7 +23,7 @@ var PressureLevels = []struct{ Level, Effect string }{
 }
 
 // DescribeVolume describes the volume of a broker under storage pressure. The numbers come from the
-// broker's last report. So the text of a condition changes only when the broker reports a
+// broker's last report, so the text of a condition changes only when the broker reports a
 // noticeable change.
 func DescribeVolume(broker int32, v *v1alpha1.BrokerVolume) string {
 	return fmt.Sprintf("Broker %d is at level %s: it uses %d%% of %s, of which the cleaner can "+

@@ -40,7 +40,7 @@ const (
 	// ConditionReconciling exists while the operator is changing the resource's objects or state.
 	// ConditionStalled exists while the operator cannot continue until a user acts. Each is True while
 	// it exists, and has the reason and the message of the condition that caused it. At most one of
-	// them exists. kubectl, Helm, Flux and other tools read them by the rules of kstatus.
+	// them exists. kubectl, Helm, Flux and other tools read them according to the rules of kstatus.
 	ConditionReconciling = "Reconciling"
 	ConditionStalled     = "Stalled"
 )
@@ -178,7 +178,7 @@ const (
 	ReasonNoFailures = "NoFailures"
 	// ReasonAuthenticationFailing: clients fail, but none is blocked.
 	ReasonAuthenticationFailing = "AuthenticationFailing"
-	// ReasonClientsBlocked: brokers refuse users at addresses with too many failures.
+	// ReasonClientsBlocked: brokers reject users at addresses with too many failures.
 	ReasonClientsBlocked = "ClientsBlocked"
 )
 

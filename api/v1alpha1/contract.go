@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Labels, annotations and names that operator and brokers share, in addition to the fields of the
-// resources.
+// These labels, annotations and names are shared by operator and brokers, in addition to the fields
+// of the resources.
 const (
 	// LabelCluster marks every object that belongs to a LogCluster (Pods, Services, broker Leases,
 	// PartitionSets). Its value is the LogCluster's name.
@@ -88,12 +88,12 @@ const (
 	AnnotationScrubNow = "heartwood.dev/scrub-now"
 
 	// AnnotationRebalance, on a LogCluster, requests one run that balances the brokers for each new
-	// value. The value RebalanceCancel cancels the present run, and prevents new runs while it is set.
+	// value. The value RebalanceCancel cancels the current run, and prevents new runs while it is set.
 	// Removing the annotation cancels the run that it has started.
 	AnnotationRebalance = "heartwood.dev/rebalance"
-	// AnnotationDrainAnyway, with value true on a LogCluster, affects replicas that cannot leave the
-	// brokers in spec.drain otherwise. It permits them to share racks and to fill disks further. It
-	// affects no other moves.
+	// AnnotationDrainAnyway, with value true on a LogCluster, affects only replicas that could
+	// otherwise not leave the brokers in spec.drain. It permits these replicas to share racks and to
+	// fill disks further.
 	AnnotationDrainAnyway = "heartwood.dev/drain-anyway"
 
 	// AnnotationRotate, on a LogUser, requests new credentials for each new value. The previous

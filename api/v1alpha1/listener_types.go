@@ -116,9 +116,9 @@ type Listener struct {
 	// +kubebuilder:validation:Maximum=1000000
 	MaxConnections *int32 `json:"maxConnections,omitempty"`
 	// MaxAuthenticationFailures is the maximum number of failed authentications of a user from one
-	// address in a minute, on each broker. After more failures, the broker refuses the user at this
+	// address in a minute, on each broker. After more failures, the broker rejects the user at this
 	// address for 30 s, but serves other users and addresses. Clients that send no user name are
-	// refused by address after ten times as many failures. Default 10.
+	// rejected by address after ten times as many failures. Default 10.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -291,7 +291,7 @@ type SecretKey struct {
 
 // Advertised is the address of each broker in metadata responses.
 type Advertised struct {
-	// Host is the host name or IP address. {id} in this value is replaced by the broker's id.
+	// Host is the host name or IP address. The broker's id replaces {id} in this value.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

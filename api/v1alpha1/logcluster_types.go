@@ -205,9 +205,8 @@ type LogClusterSpec struct {
 // TopicDefaults contains the defaults of a cluster's Topics.
 type TopicDefaults struct {
 	// Partitions is the number of partitions of a new topic if the Topic or the CreateTopics request
-	// does not specify it (num.partitions). It does not apply to internal topics. A topic's number is
-	// fixed when the topic is created, so a change of this default affects only later topics. Default
-	// 1.
+	// does not specify it (num.partitions). It does not apply to internal topics. The number is set
+	// when a topic is created, so a change of this default affects only later topics. Default 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000

@@ -219,7 +219,7 @@ const (
 	ACLTwoPhaseCommit  ACLOperation = "TwoPhaseCommit"
 )
 
-// The largest values of quotas.
+// Maximum values of quotas.
 const (
 	RequestPercentMax     = 100_000
 	PartitionMutationsMax = 1_000_000

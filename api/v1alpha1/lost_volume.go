@@ -129,7 +129,7 @@ func LeaseVolumeLost(lease metav1.Object, directory string) bool {
 }
 
 // LeaseReplacedClaim returns the UID of the claim whose loss allowed a Lease's broker to continue
-// with its present volume. It returns "" if the broker has not replaced a volume with consent.
+// with its current volume. It returns "" if the broker has not replaced a volume with consent.
 func LeaseReplacedClaim(lease metav1.Object) string {
 	consent := LeaseVolumeConsent(lease)
 	if consent.Directory == "" || consent.Directory != ReadRegistration(lease).Directory {

@@ -20,7 +20,7 @@ func PercentOf(value float64) *Percent {
 	return &Percent{strconv.FormatFloat(value, 'f', -1, 64)}
 }
 
-// Float returns the number. It fails if the text is not a number.
+// Float returns the number, or an error if the text is not a number.
 func (p Percent) Float() (float64, error) { return strconv.ParseFloat(p.Text, 64) }
 
 // MarshalJSON implements json.Marshaler.

@@ -11,7 +11,7 @@ import (
 // once.
 type Rebalance struct {
 	// Policy determines when replicas are moved. Manual: when the annotation heartwood.dev/rebalance
-	// has a new value. OnScale: also when spec.brokers was raised and the new brokers are up.
+	// gets a new value. OnScale: also when spec.brokers was raised and the new brokers are up.
 	// Continuous: also when a broker has 10 % more or less than the mean. Replicas leave the brokers
 	// in spec.drain with every policy. Default OnScale.
 	// +optional
@@ -56,7 +56,8 @@ func (s *LogClusterSpec) MayReceive(broker int32) bool {
 	return !slices.Contains(s.Cordoned, broker) && !slices.Contains(s.Drain, broker)
 }
 
-// RebalanceStatus is the state of the present run that moves replicas, or of the last run.
+// RebalanceStatus is the state of the current run that moves replicas, or of the last run if none
+// is in progress.
 type RebalanceStatus struct {
 	// Phase is Idle, Moving, Waiting, Cancelling, Cancelled, Blocked or Done. It is Idle until the
 	// first run.
@@ -96,7 +97,7 @@ type RebalanceStatus struct {
 	// StartTime is the time at which the run began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// ETA is the time at which the run will end at its present speed.
+	// ETA is the time at which the run will end at its current speed.
 	// +optional
 	ETA *metav1.Time `json:"eta,omitempty"`
 	// CompletionTime is the time at which the run ended.

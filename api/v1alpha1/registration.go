@@ -20,7 +20,7 @@ const registrationAnnotation = "heartwood.dev/registration"
 // +kubebuilder:object:generate=false
 type Registration struct {
 	// Directory is the directory id of the broker's disk. A broker with a new disk has lost its
-	// records, so an election must not treat it as if it still had them.
+	// records, so an election must not assume that the broker still has them.
 	Directory string `json:"directory,omitempty"`
 	// FoundDirectory is the directory id of a volume that the broker has found instead of the volume
 	// with id Directory. The broker does not serve until AnnotationVolumeConsent permits it to use
@@ -37,10 +37,10 @@ type Registration struct {
 	// false for any broker, the other brokers also accept followers without TLS at this address.
 	PeerTLS bool `json:"peerTLS,omitempty"`
 	// CleanEpoch is the broker epoch of the broker's previous process, if that process stopped
-	// gracefully. The present process then has every record of the previous one. It is -1 after an
+	// gracefully. The current process then has every record of the previous one. It is -1 after an
 	// unclean stop.
 	CleanEpoch int64 `json:"-"`
-	// ProducerIDs is an upper bound of the producer ids that the broker has assigned, with this disk
+	// ProducerIDs is an upper bound on the producer ids that the broker has assigned, with this disk
 	// or an earlier one; -1 if absent. A broker with a new disk assigns only ids above this bound.
 	ProducerIDs int64 `json:"-"`
 	// Leaving is the broker epoch that has announced its controlled shutdown and must not be elected
@@ -68,8 +68,8 @@ type Registration struct {
 	Scrub string `json:"-"`
 }
 
-// storedRegistration is the JSON form of a Registration. Scrub is decoded, and numbers for which 0
-// is a value can be absent.
+// storedRegistration is the JSON form of a Registration. Scrub is decoded, and the numbers for
+// which 0 is a valid value are pointers.
 // +kubebuilder:object:generate=false
 type storedRegistration struct {
 	Registration

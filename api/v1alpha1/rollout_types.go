@@ -34,7 +34,7 @@ type SingleReplicaPolicy string
 const (
 	// SingleReplicaAccept accepts that the partition is unavailable.
 	SingleReplicaAccept SingleReplicaPolicy = "Accept"
-	// SingleReplicaMove lends the partition a second replica.
+	// SingleReplicaMove temporarily adds a second replica on another broker.
 	SingleReplicaMove SingleReplicaPolicy = "Move"
 )
 

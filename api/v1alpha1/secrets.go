@@ -120,7 +120,8 @@ func ServiceAccountAudience(namespace, cluster string) string {
 	return "heartwood/" + namespace + "/" + cluster
 }
 
-// PreviousPasswordLifetime is the time for which a password remains valid after its rotation.
+// PreviousPasswordLifetime is the time for which the previous password remains valid after a
+// rotation.
 const PreviousPasswordLifetime = time.Hour
 
 // SASL mechanisms.

@@ -12,8 +12,8 @@ const (
 	ReasonResizing = "Resizing"
 	// ReasonClassCannotExpand: a claim's StorageClass does not allow its volume to grow.
 	ReasonClassCannotExpand = "ClassCannotExpand"
-	// ReasonResizeFailed: the API server has refused the growth of a claim, or the volume's driver has
-	// failed. The message contains the error.
+	// ReasonResizeFailed: the API server has rejected the growth of a claim, or the volume's driver
+	// has failed. The message contains the error.
 	ReasonResizeFailed = "ResizeFailed"
 	// ReasonGrowthWithdrawn: a claim's growth had failed, and a user has lowered the claim's request.
 	ReasonGrowthWithdrawn = "GrowthWithdrawn"

@@ -58,7 +58,7 @@ type StoragePressure struct {
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=100
 	Clean *int32 `json:"clean,omitempty"`
-	// Reject is the share at which the broker begins to refuse clients' produce requests with
+	// Reject is the share at which the broker begins to reject clients' produce requests with
 	// NOT_ENOUGH_REPLICAS, which clients retry. Replication, committed offsets, transactions,
 	// deletions and the cleaner continue. They stop appending when only the space of two segments, or
 	// half of the space above reject, is left for the cleaner. Default 92, if less than 5 GiB is free

@@ -303,8 +303,8 @@ func (t *Topic) KafkaName() string {
 }
 
 // OlderThan reports whether a Topic is older than another one. Creation times have a resolution of
-// seconds; ties are broken by name. If several Topics have the same Kafka name, operator and
-// brokers use the oldest Topic.
+// one second; Topics with the same creation time are ordered by name. If several Topics have the
+// same Kafka name, operator and brokers use the oldest Topic.
 func (t *Topic) OlderThan(other *Topic) bool {
 	if !t.CreationTimestamp.Equal(&other.CreationTimestamp) {
 		return t.CreationTimestamp.Before(&other.CreationTimestamp)
@@ -318,7 +318,7 @@ const CleanNowBytesMax = 128
 
 // CleanNow returns the value of the annotation heartwood.dev/clean-now, truncated to
 // CleanNowBytesMax bytes, or "" if there is none. Each replica is cleaned once for each new value.
-// A value that was used before is new again if the annotation had another value in between.
+// An earlier value counts as new if the annotation has had another value since then.
 func (t *Topic) CleanNow() string {
 	value := t.Annotations[AnnotationCleanNow]
 	if len(value) > CleanNowBytesMax {

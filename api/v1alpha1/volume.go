@@ -4,7 +4,7 @@ package v1alpha1
 type BrokerVolume struct {
 	// Pressure is the storage pressure: None, Warn, Clean, Reject or Reserve (spec.storage.pressure).
 	Pressure string `json:"pressure"`
-	// UsedPercent is the used share of the volume.
+	// UsedPercent is the percentage of the volume that is used.
 	UsedPercent int32 `json:"usedPercent"`
 	// TotalBytes is the size of the volume.
 	TotalBytes int64 `json:"totalBytes"`

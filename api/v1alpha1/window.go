@@ -16,9 +16,9 @@ type Window struct {
 	End string `json:"end"`
 }
 
-// Contains reports whether a time is in the window. until is the time until this changes. A nil
-// window contains every time, and until is 0. The same applies to a window that cannot be parsed;
-// the API server rejects such a window.
+// Contains reports whether a time is in the window. until is the remaining time until this changes.
+// For a nil window, Contains returns true and 0. The same applies to a window that cannot be
+// parsed; the API server rejects such a window.
 func (w *Window) Contains(now time.Time) (inside bool, until time.Duration) {
 	if w == nil {
 		return true, 0
