@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A truncation of the log also truncates its cleaning progress, in memory and in the checkpoint.
-// The checkpoint is written before any file is truncated (F4).
+// TestF4CleaningProgressIsTruncatedWithTheLog checks that a truncation of the log also truncates
+// its cleaning progress, in memory and in the checkpoint. The checkpoint is written before any file
+// is truncated (F4).
 func TestF4CleaningProgressIsTruncatedWithTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

@@ -84,10 +84,10 @@ func awaitDurable(t *testing.T, log *Log, signal <-chan struct{}) {
 	}
 }
 
-// A power failure, during a sync or at a random moment between syncs, loses no record below
-// DurableEnd. Records above DurableEnd may be lost, but no record appears that was not appended.
-// Segments roll every ten batches, and the background work flushes, seals and writes checkpoints
-// concurrently.
+// TestDurableEndSurvivesPowerFailure checks that a power failure, during a sync or at a random
+// moment between syncs, loses no record below DurableEnd. Records above DurableEnd may be lost, but
+// no record appears that was not appended. Segments roll every ten batches, and the background work
+// flushes, seals and writes checkpoints concurrently.
 func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	mem := vfs.NewMem()
 	var log atomic.Pointer[Log]
@@ -159,7 +159,8 @@ func TestDurableEndSurvivesPowerFailure(t *testing.T) {
 	}
 }
 
-// A hundred batches are appended while a sync is running. One more sync makes all of them durable.
+// TestAppendsShareASync appends a hundred batches while a sync is running. One more sync makes all
+// of them durable.
 func TestAppendsShareASync(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	disk := &stuckDisk{FS: trace}
@@ -192,9 +193,9 @@ func TestAppendsShareASync(t *testing.T) {
 	}
 }
 
-// A failed sync stops the log and does not advance the durable end. The log does not retry the
-// sync: the kernel may have dropped the pages that it failed to write, and a second sync would then
-// succeed wrongly.
+// TestFailedSyncStopsTheLog checks that a failed sync stops the log and does not advance the
+// durable end. The log does not retry the sync: the kernel may have dropped the pages that it
+// failed to write, and a second sync would then succeed wrongly.
 func TestFailedSyncStopsTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	trace := vfs.NewTrace(mem, dataDir)
@@ -228,9 +229,9 @@ func TestFailedSyncStopsTheLog(t *testing.T) {
 	}
 }
 
-// With durability Replicated, the durable end offset includes records that are only in the page
-// cache. After a change to Fsync the offset includes only synced records, and the log syncs the
-// other records.
+// TestDurabilityChange checks that with durability Replicated, the durable end offset includes
+// records that are only in the page cache. After a change to Fsync the offset includes only synced
+// records, and the log syncs the other records.
 func TestDurabilityChange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	signal := durableSignal(store)
@@ -246,8 +247,8 @@ func TestDurabilityChange(t *testing.T) {
 	}
 }
 
-// When more than FlushBytes bytes are unsynced, the log is synced at once, before the flush
-// interval ends.
+// TestManyUnsyncedBytesCauseASync checks that when more than FlushBytes bytes are unsynced, the log
+// is synced at once, before the flush interval ends.
 func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	store, err := Open(Options{FS: vfs.NewMem(), Dir: dataDir, Logger: quiet(),
 		FlushInterval: time.Hour, FlushBytes: 2000})
@@ -268,8 +269,8 @@ func TestManyUnsyncedBytesCauseASync(t *testing.T) {
 	}
 }
 
-// A log is truncated during a sync. The end of the sync must not raise the durable end offset to
-// the end of the removed records.
+// TestSyncDuringTruncationDoesNotAdvanceDurableEnd truncates a log during a sync. The end of the
+// sync must not raise the durable end offset to the end of the removed records.
 func TestSyncDuringTruncationDoesNotAdvanceDurableEnd(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)

@@ -19,9 +19,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers run concurrently with appends, rolls, flushes, retention and swaps. Each batch that a
-// reader receives is complete, and is the batch that was appended at its offset. At the end no
-// unused file is open or on disk.
+// TestConcurrentReaders runs readers concurrently with appends, rolls, flushes, retention and
+// swaps. Each batch that a reader receives is complete, and is the batch that was appended at its
+// offset. At the end no unused file is open or on disk.
 func TestConcurrentReaders(t *testing.T) {
 	files := &openFiles{FS: vfs.NewMem()}
 	store := openStore(t, files)
@@ -229,7 +229,8 @@ func TestConcurrentReleaseAndClose(t *testing.T) {
 	}
 }
 
-// The main operations also work on a real disk, which may reject operations that vfs.Mem allows.
+// TestOnARealDisk checks that the main operations also work on a real disk, which may reject
+// operations that vfs.Mem allows.
 func TestOnARealDisk(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Store {

@@ -70,8 +70,8 @@ func (f codecOutputFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// The topic's codec compresses the appended batch into one chunk or into several. No byte is copied
-// between the codec's output and the file.
+// TestBytesAreCopiedTwiceFromCodecToFile appends batches that the topic's codec compresses into one
+// chunk or into several. No byte is copied between the codec's output and the file.
 func TestBytesAreCopiedTwiceFromCodecToFile(t *testing.T) {
 	for codec := compress.Gzip; codec <= compress.Zstd; codec++ {
 		for _, values := range []int{10, 15_000} {

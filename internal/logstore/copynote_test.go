@@ -9,7 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The leader epoch of a copy gap that SetCopyGap has stored survives a crash.
+// TestCopyGapIsStored checks that the leader epoch of a copy gap that SetCopyGap has stored
+// survives a crash.
 func TestCopyGapIsStored(t *testing.T) {
 	disk := vfs.NewMem()
 	log := createLog(t, openStore(t, disk), settings(nil))

@@ -17,12 +17,12 @@ const (
 	releasedRetained                 // released, and its directory was retained
 )
 
-// partitionModel describes what a partition must contain and what it may contain. It is the simple
-// model that the crash test compares a log with: a list of everything that was ever appended.
+// partitionModel describes what a partition must contain and what it may contain: it is a list of
+// everything that was ever appended, with which the crash test compares a log.
 //
 // When an operation begins, it extends what the partition may contain. When the operation has
 // returned, only its result is accepted. A crash in between may leave either state. A clone of the
-// model describes the moment of its creation, whatever operations follow.
+// model describes the moment at which it was created, whatever operations follow.
 type partitionModel struct {
 	id       PartitionID
 	topic    TopicID

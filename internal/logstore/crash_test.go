@@ -92,8 +92,8 @@ func TestCrashes(t *testing.T) {
 	t.Logf("%d crashes in %d runs, %s", points, runs, time.Since(began).Round(time.Millisecond))
 }
 
-// Runs with the same seed change the disk in the same order. Otherwise a failure could not be
-// repeated, and its cause would be hard to find.
+// TestCrashRunsAreRepeatable checks that runs with the same seed change the disk in the same order.
+// Otherwise a failure could not be repeated, and its cause would be hard to find.
 func TestCrashRunsAreRepeatable(t *testing.T) {
 	var moments []uint64
 	for range 3 {

@@ -241,12 +241,12 @@ func (w *workload) recordsOf(b record.Batch, from int64) (records []modelRecord)
 	return records
 }
 
-// A pass removes the first batch of a transaction whose marker is above the cleanable bound but
-// replicated. The power fails before the pass has saved the high watermark, and the producer
-// snapshots are lost. The reopened log does not know the transaction. The log's last stable offset
-// is correct nevertheless, because all transactions below it have ended. TestCrashes once found
-// this with seed 1795301618533486181, when its runs were not repeatable, and reported "tickets-0 is
-// stable up to 15, want [0, 0]".
+// TestCrashMayLoseTheStartOfADecidedTransaction checks a pass that removes the first batch of a
+// transaction whose marker is above the cleanable bound but replicated. The power fails before the
+// pass has saved the high watermark, and the producer snapshots are lost. The reopened log does not
+// know the transaction. The log's last stable offset is correct nevertheless, because all
+// transactions below it have ended. TestCrashes once found this with seed 1795301618533486181, when
+// its runs were not repeatable, and reported "tickets-0 is stable up to 15, want [0, 0]".
 func TestCrashMayLoseTheStartOfADecidedTransaction(t *testing.T) {
 	mem := vfs.NewMem()
 	var crashedDisk *vfs.Mem

@@ -11,10 +11,11 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// A byte of a sealed segment, below the recovery point, changes while the log is in use. A read of
-// the damaged batch fails with an error that contains the batch's location. Later batches can be
-// read, appends succeed, and other partitions are not affected. The next start rejects the log and
-// reports the location, because it must not remove synced records.
+// TestDamagedDataIsReportedWithItsLocation changes a byte of a sealed segment, below the recovery
+// point, while the log is in use. A read of the damaged batch fails with an error that contains the
+// batch's location. Later batches can be read, appends succeed, and other partitions are not
+// affected. The next start rejects the log and reports the location, because it must not remove
+// synced records.
 func TestDamagedDataIsReportedWithItsLocation(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		w := newWorld(t, clean)

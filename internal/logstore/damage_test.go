@@ -179,9 +179,9 @@ func findFile(t *testing.T, mem *vfs.Mem, suffix string, last bool) string {
 	return found[0]
 }
 
-// A start rebuilds a damaged file if possible, and the log's state is unchanged. If the file cannot
-// be rebuilt, the start fails with an error that contains the file's name. Other partitions are not
-// affected.
+// TestDamagedFilesAreRebuiltOrRejected checks that a start rebuilds a damaged file if possible, and
+// the log's state is unchanged. If the file cannot be rebuilt, the start fails with an error that
+// contains the file's name. Other partitions are not affected.
 func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 	for _, file := range []struct {
 		name, suffix string
@@ -298,8 +298,8 @@ func (w world) open(t *testing.T, path string, mayReject bool, except func(got, 
 	}
 }
 
-// Verify detects a key sidecar that is damaged or belongs to other data. The cleaner rebuilds such
-// a sidecar when it opens it.
+// TestDamagedSidecarsAreFoundAndRebuilt checks that Verify detects a key sidecar that is damaged or
+// belongs to other data. The cleaner rebuilds such a sidecar when it opens it.
 func TestDamagedSidecarsAreFoundAndRebuilt(t *testing.T) {
 	for _, file := range []string{keys.Extension, keys.SaltFile} {
 		for _, damage := range damages {

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// DeleteBefore deletes segments under every cleanup policy (KAFKA-7400). After a crash the deleted
-// records stay deleted, and all later records exist.
+// TestDeleteBeforeDeletesSegments checks that DeleteBefore deletes segments under every cleanup
+// policy (KAFKA-7400). After a crash the deleted records stay deleted, and all later records exist.
 func TestDeleteBeforeDeletesSegments(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -52,8 +52,9 @@ func TestDeleteBeforeDeletesSegments(t *testing.T) {
 	}
 }
 
-// DeleteBefore moves the log start but fails to write it. A second call with the same offset must
-// write the log start, because otherwise a crash would restore the deleted records.
+// TestRepeatedDeleteBeforeWritesTheLogStart calls DeleteBefore twice. The first call moves the log
+// start but fails to write it. A second call with the same offset must write the log start, because
+// otherwise a crash would restore the deleted records.
 func TestRepeatedDeleteBeforeWritesTheLogStart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -91,8 +92,8 @@ func TestDeleteBeforeStopsAtTheHighWatermark(t *testing.T) {
 	}
 }
 
-// DeleteBefore deletes the beginning of an open transaction. The last stable offset is then the log
-// start, although the transaction's first offset is lower.
+// TestDeleteBeforeWithinAnOpenTransaction deletes the beginning of an open transaction. The last
+// stable offset is then the log start, although the transaction's first offset is lower.
 func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
@@ -110,9 +111,9 @@ func TestDeleteBeforeWithinAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// A deletion removes all records of an open transaction. The transaction then blocks no reader,
-// neither before nor after a restart. The transaction's marker has no effect, and a later batch
-// begins a new transaction.
+// TestDeletedTransactionIsNotOpen deletes all records of an open transaction. The transaction then
+// blocks no reader, neither before nor after a restart. The transaction's marker has no effect, and
+// a later batch begins a new transaction.
 func TestDeletedTransactionIsNotOpen(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		mem, store, log := newLogForTest(t)
@@ -159,7 +160,8 @@ func TestDeletedTransactionIsNotOpen(t *testing.T) {
 	}
 }
 
-// Retention deletes the only segments that contain records of an open transaction.
+// TestRetentionUnblocksReadersOfADeletedTransaction checks that an open transaction no longer
+// blocks readers after retention has deleted the only segments that contain its records.
 func TestRetentionUnblocksReadersOfADeletedTransaction(t *testing.T) {
 	_, store, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
@@ -172,7 +174,8 @@ func TestRetentionUnblocksReadersOfADeletedTransaction(t *testing.T) {
 	}
 }
 
-// DeleteBefore raises a first dirty offset that is below the new log start, in memory and on disk.
+// TestDeleteBeforeResetsTheFirstDirtyOffset checks that DeleteBefore raises a first dirty offset
+// that is below the new log start, in memory and on disk.
 func TestDeleteBeforeResetsTheFirstDirtyOffset(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

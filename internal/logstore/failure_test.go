@@ -131,8 +131,8 @@ func testStops(t *testing.T, rules []vfs.Rule) {
 	}
 }
 
-// A swap fails at any step. The log then contains either the old or the new records, reads
-// continue, and a restart repairs the directory.
+// TestFailureAtEveryStepOfSwap makes a swap fail at any step. The log then contains either the old
+// or the new records, reads continue, and a restart repairs the directory.
 func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -161,8 +161,9 @@ func TestFailureAtEveryStepOfSwap(t *testing.T) {
 	}
 }
 
-// A log is opened on a full disk, after a crash or with a missing index file. The log can be read,
-// and retention deletes segments. The next start does not rely on files that could not be written.
+// TestLogOpensOnFullDisk opens a log on a full disk, after a crash or with a missing index file.
+// The log can be read, and retention deletes segments. The next start does not rely on files that
+// could not be written.
 func TestLogOpensOnFullDisk(t *testing.T) {
 	for _, clean := range []bool{false, true} {
 		mem := stopped(t, clean)

@@ -45,9 +45,10 @@ func appendNow(t testing.TB, log *Log, s storetest.Batch) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// A truncation to an offset in a gap fills the gap with an empty batch. Otherwise the next segment
-// would begin after a gap. Recovery would treat the gap as lost data and remove synced records, and
-// the gap's offsets, which readers have already passed, would be assigned again.
+// TestTruncationIntoGapFillsIt checks that a truncation to an offset in a gap fills the gap with an
+// empty batch. Otherwise the next segment would begin after a gap. Recovery would treat the gap as
+// lost data and remove synced records, and the gap's offsets, which readers have already passed,
+// would be assigned again.
 func TestTruncationIntoGapFillsIt(t *testing.T) {
 	for offset := int64(5); offset <= 20; offset++ {
 		mem := vfs.NewMem()
@@ -79,8 +80,8 @@ func TestTruncationIntoGapFillsIt(t *testing.T) {
 	}
 }
 
-// A truncation that leaves no record above the log start restarts the log empty at the new log end,
-// even if it leaves an offset gap.
+// TestTruncationThatLeavesOnlyAGapStartsAgain checks that a truncation that leaves no record above
+// the log start restarts the log empty at the new log end, even if it leaves an offset gap.
 func TestTruncationThatLeavesOnlyAGapStartsAgain(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	fill(t, log, 5)
@@ -94,9 +95,9 @@ func TestTruncationThatLeavesOnlyAGapStartsAgain(t *testing.T) {
 	}
 }
 
-// On a full disk, a roll creates the data file of the new segment but not its index. A smaller
-// batch still fits into the old segment. The power fails before the removal of the new data file is
-// durable. The next start removes the file.
+// TestFileOfFailedRollIsRemoved checks a roll on a full disk that creates the data file of the new
+// segment but not its index. A smaller batch still fits into the old segment. The power fails
+// before the removal of the new data file is durable. The next start removes the file.
 func TestFileOfFailedRollIsRemoved(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -135,9 +136,10 @@ func TestFileOfFailedRollIsRemoved(t *testing.T) {
 	}
 }
 
-// A pass keeps only each producer's last batch. Then the log is truncated below a producer's last
-// batch. The log still knows the sequence number of the producer's previous batch, which the pass
-// has removed, even if a start has removed the producer snapshots.
+// TestTruncationKeepsProducersOfCleanedBatches truncates a log below a producer's last batch, the
+// only batch of the producer that a pass has kept. The log still knows the sequence number of the
+// producer's previous batch, which the pass has removed, even if a start has removed the producer
+// snapshots.
 func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -171,9 +173,9 @@ func TestTruncationKeepsProducersOfCleanedBatches(t *testing.T) {
 	}
 }
 
-// Each log start that retention stores is durable before the next log start is stored, also across
-// rounds of retention. If a start found only the second log start on disk, it would find an offset
-// gap, and treat it as a gap left by cleaning.
+// TestTwoRoundsOfRetentionLeaveNoGap checks that each log start that retention stores is durable
+// before the next log start is stored, also across rounds of retention. If a start found only the
+// second log start on disk, it would find an offset gap, and treat it as a gap left by cleaning.
 func TestTwoRoundsOfRetentionLeaveNoGap(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
@@ -198,8 +200,8 @@ func TestTwoRoundsOfRetentionLeaveNoGap(t *testing.T) {
 	}
 }
 
-// On a full disk, retention deletes a producer's batches and cannot write a producer snapshot. The
-// snapshot is written once there is space again.
+// TestPendingSnapshotIsWrittenLater checks that if retention deletes a producer's batches on a full
+// disk and cannot write a producer snapshot, the snapshot is written once there is space again.
 func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -230,8 +232,9 @@ func TestPendingSnapshotIsWrittenLater(t *testing.T) {
 	}
 }
 
-// A start ignores a producer snapshot below the first segment. The batches after the snapshot are
-// deleted, so with the snapshot's state the log would reject the producer's next batch.
+// TestSnapshotBelowFirstSegmentIsIgnored checks that a start ignores a producer snapshot below the
+// first segment. The batches after the snapshot are deleted, so with the snapshot's state the log
+// would reject the producer's next batch.
 func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -269,10 +272,11 @@ func TestSnapshotBelowFirstSegmentIsIgnored(t *testing.T) {
 	}
 }
 
-// The power fails when the recovery point is the end of a segment that was rolled but not yet
-// sealed. Recovery rebuilds the segment's transaction index, and then the power fails again at any
-// moment of the recovery. The next recovery must rebuild the index again, and must not treat the
-// segment as a sealed segment without aborted transactions.
+// TestAbortedStaysAbortedAfterCrashesDuringRecovery cuts the power when the recovery point is the
+// end of a segment that was rolled but not yet sealed. Recovery rebuilds the segment's transaction
+// index, and then the power fails again at any moment of the recovery. The next recovery must
+// rebuild the index again, and must not treat the segment as a sealed segment without aborted
+// transactions.
 func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -306,8 +310,9 @@ func TestAbortedStaysAbortedAfterCrashesDuringRecovery(t *testing.T) {
 	}
 }
 
-// StartAt on a full disk either restarts the log at the new offset or leaves the log unchanged. The
-// log does not stop, and StartAt succeeds once there is space.
+// TestStartAtOnFullDiskDoesNotStopTheLog checks that StartAt on a full disk either restarts the log
+// at the new offset or leaves the log unchanged. The log does not stop, and StartAt succeeds once
+// there is space.
 func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	for _, offset := range []int64{0, 15, 20, 50, 70} {
 		for skip := range 14 {
@@ -352,10 +357,10 @@ func TestStartAtOnFullDiskDoesNotStopTheLog(t *testing.T) {
 	}
 }
 
-// A segment with an aborted transaction is deleted. The power fails before the log start checkpoint
-// is written. The start must not restore the data file without the segment's transaction index,
-// because the checkpoint of aborted transactions no longer includes this segment. TestCrashes found
-// this with seed 13000584.
+// TestDeletedSegmentDoesNotReturnWithoutItsTransactionIndex deletes a segment with an aborted
+// transaction. The power fails before the log start checkpoint is written. The start must not
+// restore the data file without the segment's transaction index, because the checkpoint of aborted
+// transactions no longer includes this segment. TestCrashes found this with seed 13000584.
 func TestDeletedSegmentDoesNotReturnWithoutItsTransactionIndex(t *testing.T) {
 	mem := vfs.NewMem()
 	deleting, clones := false, []*vfs.Mem(nil)
@@ -386,11 +391,12 @@ func TestDeletedSegmentDoesNotReturnWithoutItsTransactionIndex(t *testing.T) {
 	}
 }
 
-// Retention deletes two segments, and a crash restores the second one. The newest producer snapshot
-// is at the end of both segments. A transaction began in the first segment, and its abort marker is
-// above the high watermark that the crash restored. If the second segment contains no batch of the
-// transaction, the last stable offset may ignore the transaction. Otherwise the last stable offset
-// is at most the offset of that batch, and the transaction's records stay aborted.
+// TestInterruptedRetentionKeepsTransactions checks a crash that restores the second of two segments
+// that retention has deleted. The newest producer snapshot is at the end of both segments. A
+// transaction began in the first segment, and its abort marker is above the high watermark that the
+// crash restored. If the second segment contains no batch of the transaction, the last stable
+// offset may ignore the transaction. Otherwise the last stable offset is at most the offset of that
+// batch, and the transaction's records stay aborted.
 func TestInterruptedRetentionKeepsTransactions(t *testing.T) {
 	for _, more := range []bool{false, true} {
 		mem := vfs.NewMem()

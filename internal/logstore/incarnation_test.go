@@ -48,8 +48,8 @@ func TestReplicaIncarnationIsStored(t *testing.T) {
 	}
 }
 
-// A retained log keeps the id of the replica incarnation for which it was created, even after it is
-// reopened.
+// TestRetainedLogKeepsReplicaIncarnation checks that a retained log keeps the id of the replica
+// incarnation for which it was created, even after it is reopened.
 func TestRetainedLogKeepsReplicaIncarnation(t *testing.T) {
 	s := openStore(t, vfs.NewMem())
 	log := createLog(t, s, settings(nil))

@@ -96,10 +96,10 @@ func kafkaStates(t *testing.T, name string) (all []kafkaState) {
 	return all
 }
 
-// A store opens a data directory written by Kafka, whether Kafka was stopped cleanly or killed. It
-// returns the records that Kafka's own consumers read, with the same offsets, leader epoch,
-// producers and open transactions. Appends continue at the log end, and all records still exist
-// after a restart.
+// TestOpenDirectoryWrittenByKafka checks that a store opens a data directory written by Kafka,
+// whether Kafka was stopped cleanly or killed. It returns the records that Kafka's own consumers
+// read, with the same offsets, leader epoch, producers and open transactions. Appends continue at
+// the log end, and all records still exist after a restart.
 func TestOpenDirectoryWrittenByKafka(t *testing.T) {
 	for _, name := range []string{"clean", "killed"} {
 		t.Run(name, func(t *testing.T) {

@@ -116,8 +116,9 @@ func writeForKafka(t *testing.T, dir string) (records int) {
 	return records
 }
 
-// Kafka's own tools read every record that Heartwood has written, with every codec. They find no
-// fault in the indexes, the transaction indexes and the producer snapshots.
+// TestKafkaToolsAcceptOurFiles checks that Kafka's own tools read every record that Heartwood has
+// written, with every codec. They find no fault in the indexes, the transaction indexes and the
+// producer snapshots.
 func TestKafkaToolsAcceptOurFiles(t *testing.T) {
 	dir := t.TempDir()
 	records := writeForKafka(t, dir)

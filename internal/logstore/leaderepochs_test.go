@@ -60,9 +60,9 @@ func ledLog(t *testing.T) (*vfs.Mem, *Store, *Log) {
 	return mem, store, log
 }
 
-// A crash loses a leader epoch that is neither in the file nor in a batch. Epochs that are in
-// batches are found again even if the batches were synced, because the recovery point does not pass
-// an epoch that is not in the file.
+// TestCrashKeepsEpochsOfBatches checks that a crash loses a leader epoch that is neither in the
+// file nor in a batch. Epochs that are in batches are found again even if the batches were synced,
+// because the recovery point does not pass an epoch that is not in the file.
 func TestCrashKeepsEpochsOfBatches(t *testing.T) {
 	mem, _, log := ledLog(t)
 	if point := log.checkpointState().RecoveryPoint; point != 10 {
@@ -86,7 +86,8 @@ func TestCrashKeepsEpochsOfBatches(t *testing.T) {
 	}
 }
 
-// A clean shutdown writes all epochs to the file, including an epoch without batches.
+// TestCloseSavesEpochs checks that a clean shutdown writes all epochs to the file, including an
+// epoch without batches.
 func TestCloseSavesEpochs(t *testing.T) {
 	mem, store, _ := ledLog(t)
 	if err := store.Close(); err != nil {
@@ -101,8 +102,8 @@ func TestCloseSavesEpochs(t *testing.T) {
 	}
 }
 
-// Maintenance writes the epoch file epochfile.Delay after it has found an unsaved epoch. The
-// recovery point then passes the start of the epoch.
+// TestMaintenanceSavesEpochsLater checks that maintenance writes the epoch file epochfile.Delay
+// after it has found an unsaved epoch. The recovery point then passes the start of the epoch.
 func TestMaintenanceSavesEpochsLater(t *testing.T) {
 	mem, store, log := ledLog(t)
 	store.tick(ledAt.Add(epochfile.Delay-time.Second), false)
@@ -118,8 +119,8 @@ func TestMaintenanceSavesEpochsLater(t *testing.T) {
 	}
 }
 
-// If a segment with unsaved epochs is rolled, the epoch file is due at once. Otherwise a start
-// would have to scan the segment.
+// TestRollSavesEpochs checks that if a segment with unsaved epochs is rolled, the epoch file is due
+// at once. Otherwise a start would have to scan the segment.
 func TestRollSavesEpochs(t *testing.T) {
 	mem, store, log := ledLog(t)
 	log.mu.Lock()
@@ -134,8 +135,8 @@ func TestRollSavesEpochs(t *testing.T) {
 	}
 }
 
-// The cleaner removes no batch whose leader epoch is not in the file, because after a crash no file
-// would contain the epoch.
+// TestUnsavedEpochsAreNotCleaned checks that the cleaner removes no batch whose leader epoch is not
+// in the file, because after a crash no file would contain the epoch.
 func TestUnsavedEpochsAreNotCleaned(t *testing.T) {
 	_, store, log := ledLog(t)
 	log.mu.Lock()
@@ -156,7 +157,8 @@ func TestUnsavedEpochsAreNotCleaned(t *testing.T) {
 	}
 }
 
-// A round of maintenance writes a limited number of epoch files.
+// TestEpochFilesAreWrittenInRounds checks that a round of maintenance writes a limited number of
+// epoch files.
 func TestEpochFilesAreWrittenInRounds(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -188,8 +190,8 @@ func TestEpochFilesAreWrittenInRounds(t *testing.T) {
 	}
 }
 
-// A failed write may have replaced the epoch file. The next truncation that removes epochs
-// therefore writes the file again.
+// TestTruncationReplacesUncertainFile checks that after a failed write, which may have replaced the
+// epoch file, the next truncation that removes epochs writes the file again.
 func TestTruncationReplacesUncertainFile(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -214,8 +216,9 @@ func TestTruncationReplacesUncertainFile(t *testing.T) {
 	}
 }
 
-// After a log was emptied and restarted, a crash must not restore the epochs of its removed
-// records: they would contradict the epochs of the records that are copied afterwards.
+// TestRestartedLogForgetsSavedEpochs checks that after a log was emptied and restarted, a crash
+// does not restore the epochs of its removed records: they would contradict the epochs of the
+// records that are copied afterwards.
 func TestRestartedLogForgetsSavedEpochs(t *testing.T) {
 	mem, _, log := ledLog(t)
 	if err := errors.Join(log.epochs.SaveDue(), log.StartAt(30)); err != nil {
@@ -235,7 +238,8 @@ func TestRestartedLogForgetsSavedEpochs(t *testing.T) {
 	}
 }
 
-// While the epoch file is being written, appends and new leader epochs do not wait.
+// TestAppendsContinueDuringWriteOfEpochs checks that while the epoch file is being written, appends
+// and new leader epochs do not wait.
 func TestAppendsContinueDuringWriteOfEpochs(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	_, log := swapLog(t, disk)
@@ -265,7 +269,8 @@ func TestAppendsContinueDuringWriteOfEpochs(t *testing.T) {
 	}
 }
 
-// A failure to write epoch files is logged and repeated, and the log stays available.
+// TestFailedWriteOfEpochsIsRepeated checks that a failure to write epoch files is logged and
+// repeated, and the log stays available.
 func TestFailedWriteOfEpochsIsRepeated(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// TestLookupLimitsDecompressedBytes checks that a lookup ends after a maximum number of
-// decompressed bytes, even if it has read few bytes.
+// TestLookupLimitsDecompressedBytes checks that a lookup ends once it has decompressed the maximum
+// number of bytes, even if it has read few bytes.
 func TestLookupLimitsDecompressedBytes(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, keyedSettings(nil))

@@ -158,9 +158,10 @@ func (f *fewFile) Close() error {
 	return f.File.Close()
 }
 
-// A log is truncated, or emptied by StartAt, with each possible number of free file descriptors,
-// starting with 0. The operation either succeeds or changes nothing: TruncateTo opens the files
-// that it needs before it renames the first file, and StartAt reverts its renames.
+// TestTruncationWithFewFileDescriptors truncates a log, or empties it with StartAt, with each
+// possible number of free file descriptors, starting with 0. The operation either succeeds or
+// changes nothing: TruncateTo opens the files that it needs before it renames the first file, and
+// StartAt reverts its renames.
 func TestTruncationWithFewFileDescriptors(t *testing.T) {
 	const spareMax = 40
 	for name, truncation := range map[string]struct {
@@ -232,8 +233,8 @@ func truncateWithFewFiles(t *testing.T, spare int, truncate func(*Log) error,
 	return err == nil
 }
 
-// Renaming a segment fails because one of its files cannot be opened. Its other files must not stay
-// open afterwards.
+// TestFailedRenameLeavesNoFileOpen checks that if renaming a segment fails because one of its files
+// cannot be opened, its other files do not stay open.
 func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	disk := &fullTable{FS: vfs.NewMem()}
 	opts := Options{FS: disk, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour,
@@ -274,8 +275,9 @@ func TestFailedRenameLeavesNoFileOpen(t *testing.T) {
 	}
 }
 
-// An append rolls the log during a flush. The rolled segment is synced but not sealed, so recovery
-// must scan it. Therefore the recovery point stays at the base offset of the rolled segment.
+// TestRecoveryPointWaitsForSegmentRolledDuringFlush checks an append that rolls the log during a
+// flush. The rolled segment is synced but not sealed, so recovery must scan it. Therefore the
+// recovery point stays at the base offset of the rolled segment.
 func TestRecoveryPointWaitsForSegmentRolledDuringFlush(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.NewMem()}
 	store := openStore(t, disk)

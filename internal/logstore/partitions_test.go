@@ -168,8 +168,9 @@ func testNewestIsReopened(t *testing.T) {
 	}
 }
 
-// An offline log can be released, retained and reopened. Its segments are read as after an unclean
-// shutdown, and a gap that cleaning may have left is not treated as lost data.
+// TestOfflineLogCanBeReleased checks that an offline log can be released, retained and reopened.
+// Its segments are read as after an unclean shutdown, and a gap that cleaning may have left is not
+// treated as lost data.
 func TestOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
 	damage(t, mem, datadir.PartitionFile, flip(0))
@@ -258,8 +259,8 @@ func TestReleaseTraces(t *testing.T) {
 // contain times and ids.
 var sizes = regexp.MustCompile(`0\+\d+`)
 
-// The power fails at any step of Release or of the following Create. The log is then complete,
-// retained or durably deleted, but never partly deleted.
+// TestCrashAtEveryStepOfRelease cuts the power at any step of Release or of the following Create.
+// The log is then complete, retained or durably deleted, but never partly deleted.
 func TestCrashAtEveryStepOfRelease(t *testing.T) {
 	for _, retain := range []bool{false, true} {
 		for step := 0; ; step++ {
@@ -423,8 +424,9 @@ func checkReopened(t *testing.T, mem *vfs.Mem) {
 	}
 }
 
-// Checkpoints are written while a log is being reopened, and do not list the log yet. The log's
-// file "retained" must stay until the checkpoints list the log.
+// TestCheckpointsDuringReopenKeepRetainedFile writes checkpoints that do not list a log yet, while
+// the log is being reopened. The log's file "retained" must stay until the checkpoints list the
+// log.
 func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	store := releaseAndReopen(t, mem)
@@ -434,8 +436,8 @@ func TestCheckpointsDuringReopenKeepRetainedFile(t *testing.T) {
 	checkReopened(t, mem)
 }
 
-// If the next start cannot open a reopened log, the log keeps its file "retained", which contains
-// its offsets.
+// TestOfflineLogKeepsItsRetainedFile checks that if the next start cannot open a reopened log, the
+// log keeps its file "retained", which contains its offsets.
 func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	mem := vfs.NewMem()
 	releaseAndReopen(t, mem)
@@ -452,8 +454,8 @@ func TestOfflineLogKeepsItsRetainedFile(t *testing.T) {
 	checkReopened(t, mem)
 }
 
-// Create fails after its commit point. A second Create then uses the same directory, and does not
-// touch older retained directories.
+// TestCreateReusesDirectoryOfFailedCreate makes Create fail after its commit point. A second Create
+// then uses the same directory, and does not touch older retained directories.
 func TestCreateReusesDirectoryOfFailedCreate(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)

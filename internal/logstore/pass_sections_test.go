@@ -12,9 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// While a pass replaces segments, the log keeps the dirty ratio that it had at the start of the
-// pass. The pass merges the segment that contains the first dirty offset with the clean segments
-// before it. Otherwise the merged segment would count as wholly dirty until the pass ends.
+// TestSectionsKeepTheirRatioDuringAPass checks that while a pass replaces segments, the log keeps
+// the dirty ratio that it had at the start of the pass. The pass merges the segment that contains
+// the first dirty offset with the clean segments before it. Otherwise the merged segment would
+// count as wholly dirty until the pass ends.
 func TestSectionsKeepTheirRatioDuringAPass(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, keyedSettings(nil))

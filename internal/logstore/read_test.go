@@ -93,8 +93,8 @@ func TestReadSkipsBatchesWithoutRecords(t *testing.T) {
 	}
 }
 
-// A read returns a batch without records if no other batch follows, because otherwise the reader
-// could not advance past it.
+// TestReadReturnsEmptyBatchIfNothingFollows checks that a read returns a batch without records if
+// no other batch follows, because otherwise the reader could not advance past it.
 func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 10, 29, compress.None))
 	slice, err := log.Read(12, 30, 1<<20, true)
@@ -108,8 +108,8 @@ func TestReadReturnsEmptyBatchIfNothingFollows(t *testing.T) {
 	}
 }
 
-// A read at any offset of a cleaned log, even at an offset without a record, returns the records
-// from this offset on (KAFKA-15388).
+// TestI44ReadAtEveryOffsetOfACleanedLog checks that a read at any offset of a cleaned log, even at
+// an offset without a record, returns the records from this offset on (KAFKA-15388).
 func TestI44ReadAtEveryOffsetOfACleanedLog(t *testing.T) {
 	log := cleanedLog(t, cleanedBatch(t, 12, 14, compress.LZ4, 13),
 		cleanedBatch(t, 18, 22, compress.Gzip, 18, 20))
@@ -264,8 +264,8 @@ type timeLookup struct {
 	latest              int64 // offset of the record with the largest timestamp
 }
 
-// A lookup finds the records of a batch whatever the batch's decompressed size is, because it keeps
-// one record in memory at a time.
+// TestTimestampLookupsInHugeBatch checks that a lookup finds the records of a batch whatever the
+// batch's decompressed size is, because it keeps one record in memory at a time.
 func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	const half = segmentlist.DecompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []timeLookup{
@@ -274,8 +274,9 @@ func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	})
 }
 
-// If a record of a batch is too large for a lookup, the lookup uses the batch's header. It returns
-// no error, and never an offset after the first matching record.
+// TestTimestampLookupsUseHeaderOfHugeRecords checks that if a record of a batch is too large for a
+// lookup, the lookup uses the batch's header. It returns no error, and never an offset after the
+// first matching record.
 func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	lookups(t, hugeBatch(t, compress.Zstd, 10, segmentlist.DecompressedBytesMax+1, 10), []timeLookup{
 		{10, 0, 6, 2, 10, 2}, {11, 0, 6, 2, 12, 2}, {12, 3, 6, 3, 12, 3}, {12, 0, 2, -1, 0, 2},
@@ -283,8 +284,8 @@ func TestTimestampLookupsUseHeaderOfHugeRecords(t *testing.T) {
 	})
 }
 
-// A read at any offset below the log end returns the record at this offset, even while the log
-// rolls.
+// TestReadsAtTheEndDuringRolls checks that a read at any offset below the log end returns the
+// record at this offset, even while the log rolls.
 func TestReadsAtTheEndDuringRolls(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()),
 		settings(func(s *topicconfig.Settings) { s.SegmentBytes = 100 }))

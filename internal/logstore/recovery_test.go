@@ -171,8 +171,8 @@ func TestRecoveryRepairsDamage(t *testing.T) {
 	}
 }
 
-// The start deletes the segments after a corrupt batch, because the log now ends at this batch and
-// assigns the segments' offsets again.
+// TestSegmentsAfterCorruptBatchAreDeleted checks that the start deletes the segments after a
+// corrupt batch, because the log now ends at this batch and assigns the segments' offsets again.
 func TestSegmentsAfterCorruptBatchAreDeleted(t *testing.T) {
 	mem := stopped(t, false)
 	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
@@ -195,8 +195,9 @@ func TestSegmentsAfterCorruptBatchAreDeleted(t *testing.T) {
 	}
 }
 
-// Retention has deleted all records. Then only the name of the empty active segment contains the
-// log end, and a start must keep it (KAFKA-17076).
+// TestEmptyActiveSegmentKeepsLogEnd checks a log from which retention has deleted all records. Then
+// only the name of the empty active segment contains the log end, and a start must keep it
+// (KAFKA-17076).
 func TestEmptyActiveSegmentKeepsLogEnd(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := swapLog(t, mem)
@@ -235,8 +236,8 @@ func TestLogThatEndsBelowItsStartStartsAgain(t *testing.T) {
 	}
 }
 
-// A directory that Kafka wrote is opened, although it lacks the files that only Heartwood writes
-// and may have gaps between segments.
+// TestDirectoryOfKafkaIsOpened checks that a directory that Kafka wrote is opened, although it
+// lacks the files that only Heartwood writes and may have gaps between segments.
 func TestDirectoryOfKafkaIsOpened(t *testing.T) {
 	mem := stopped(t, false)
 	for _, name := range []string{datadir.PartitionFile, datadir.PolicyFile, checkpoint.EpochsFile} {
@@ -269,9 +270,9 @@ func TestDirectoryOfKafkaIsOpened(t *testing.T) {
 	}
 }
 
-// Deleted records below the log start are still in their segment, and a truncation removes their
-// leader epoch. The next start must not restore the epoch from these records. (Seed 13000475 of
-// TestCrashes found this.)
+// TestRemovedEpochStaysRemovedAfterDeletion checks deleted records below the log start that are
+// still in their segment, and whose leader epoch a truncation has removed. The next start must not
+// restore the epoch from these records. (Seed 13000475 of TestCrashes found this.)
 func TestRemovedEpochStaysRemovedAfterDeletion(t *testing.T) {
 	mem := vfs.NewMem()
 	log := createLog(t, openStore(t, mem), settings(nil))
@@ -296,8 +297,9 @@ func TestRemovedEpochStaysRemovedAfterDeletion(t *testing.T) {
 	}
 }
 
-// All segments below the log start are deleted, and the segment that begins at the log start was
-// never synced. Then only the producer snapshot at the log start contains the producers' state.
+// TestProducersSurviveTheLastSegment checks a log whose segments below the log start are deleted,
+// and whose segment at the log start was never synced. Then only the producer snapshot at the log
+// start contains the producers' state.
 func TestProducersSurviveTheLastSegment(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -366,7 +368,8 @@ func TestFailureDuringRestartLeavesNoFileOpen(t *testing.T) {
 	}
 }
 
-// The disk has lost synced data. The store cannot restore the data, but must log the loss.
+// TestLossOfSyncedDataIsLogged checks that the store logs the loss of synced data, which it cannot
+// restore.
 func TestLossOfSyncedDataIsLogged(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		mem := stopped(t, clean)

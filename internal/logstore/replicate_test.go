@@ -32,8 +32,8 @@ func bytesOf(t testing.TB, log *Log) []byte {
 	return all
 }
 
-// A follower that has appended all batches of its leader has the same bytes, leader epochs,
-// producers and transactions as the leader.
+// TestFollowerHasTheLeadersLog checks that a follower that has appended all batches of its leader
+// has the same bytes, leader epochs, producers and transactions as the leader.
 func TestFollowerHasTheLeadersLog(t *testing.T) {
 	leaderDisk := vfs.NewMem()
 	_, leader, want := txnLog(t, leaderDisk)
@@ -80,8 +80,9 @@ func TestFollowerHasTheLeadersLog(t *testing.T) {
 	check("after a crash")
 }
 
-// A cleaned leader's log has offset gaps. A follower's segments must be contiguous nevertheless,
-// because recovery treats a gap between segments as lost data.
+// TestReplicatedGapsSurviveCrash checks that a follower's segments are contiguous even if cleaning
+// has left offset gaps in the leader's log, because recovery treats a gap between segments as lost
+// data.
 func TestReplicatedGapsSurviveCrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 40) {
 		mem := vfs.NewMem()
@@ -150,10 +151,10 @@ func TestAppendReplicatedRejects(t *testing.T) {
 	}
 }
 
-// A leader's log was cleaned and has an offset gap between the records of two leader epochs. The
-// gap belongs to neither epoch. A copy of this log must report that the earlier epoch ends with
-// that epoch's last record. Otherwise another replica that has records in the gap would keep them,
-// although this log does not contain them.
+// TestEpochEndsBeforeOffsetGap copies a leader's log that was cleaned and has an offset gap between
+// the records of two leader epochs. The gap belongs to neither epoch. A copy of this log must
+// report that the earlier epoch ends with that epoch's last record. Otherwise another replica that
+// has records in the gap would keep them, although this log does not contain them.
 func TestEpochEndsBeforeOffsetGap(t *testing.T) {
 	mem, store, log := newLogForTest(t)
 	batch := func(offset int64, epoch int32) []byte {

@@ -111,8 +111,8 @@ func TestExpiredActiveSegmentIsRolledAndDeleted(t *testing.T) {
 	}
 }
 
-// After a start, retention deletes nothing until Create sets the topic's settings: the defaults do
-// not apply.
+// TestUnconfiguredLogDeletesNothing checks that after a start, retention deletes nothing until
+// Create sets the topic's settings: the defaults do not apply.
 func TestUnconfiguredLogDeletesNothing(t *testing.T) {
 	mem := vfs.NewMem()
 	store, _ := swapLog(t, mem)
@@ -178,8 +178,8 @@ func TestAppendRollsByTimestamps(t *testing.T) {
 	}
 }
 
-// Retention cannot rename a file of a segment that is to be deleted. This segment and all later
-// ones stay. They are deleted once the disk works.
+// TestSegmentThatCannotBeRenamedStays checks that if retention cannot rename a file of a segment,
+// this segment and all later ones stay, and are deleted once the disk works.
 func TestSegmentThatCannotBeRenamedStays(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	_, log := swapLog(t, fault)
@@ -200,8 +200,9 @@ func TestSegmentThatCannotBeRenamedStays(t *testing.T) {
 	}
 }
 
-// Appends fill the disk before any segment is sealed, and sealing needs space. Retention must
-// delete segments nevertheless, because otherwise the log could never accept appends again.
+// TestRetentionOfUnsealedSegmentsOnFullDisk fills the disk before any segment is sealed, although
+// sealing needs space. Retention must delete segments nevertheless, because otherwise the log could
+// never accept appends again.
 func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -234,9 +235,10 @@ func TestRetentionOfUnsealedSegmentsOnFullDisk(t *testing.T) {
 	}
 }
 
-// The power fails at any step of a retention round that deletes several segments. The remaining log
-// is the whole old log or its end, without a gap. As in the middle of a tick, the records were
-// flushed, but the checkpoint with the new recovery point was not yet written.
+// TestCrashAtEveryStepOfRetention cuts the power at any step of a retention round that deletes
+// several segments. The remaining log is the whole old log or its end, without a gap. As in the
+// middle of a tick, the records were flushed, but the checkpoint with the new recovery point was
+// not yet written.
 func TestCrashAtEveryStepOfRetention(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()

@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// An append rolls the log if an index has no space for the next batch, although the segment is far
-// below its size limit. One entry of the time index is reserved for the seal. Every segment can
-// still be read and sealed.
+// TestAppendRollsWhenIndexIsFull checks that an append rolls the log if an index has no space for
+// the next batch, although the segment is far below its size limit. One entry of the time index is
+// reserved for the seal. Every segment can still be read and sealed.
 func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
@@ -39,9 +39,9 @@ func TestAppendRollsWhenIndexIsFull(t *testing.T) {
 	}
 }
 
-// Relative offsets have 31 bits. So an append rolls the log if the batch is more than 2^31 offsets
-// above the segment's base offset, however small the segment is. Only a log that is replicated from
-// a cleaned leader has such offsets.
+// TestAppendRollsWhenOffsetIsOutOfRange checks that an append rolls the log if the batch is more
+// than 2^31 offsets above the segment's base offset, however small the segment is, because relative
+// offsets have 31 bits. Only a log that is replicated from a cleaned leader has such offsets.
 func TestAppendRollsWhenOffsetIsOutOfRange(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store, settings(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 30 }))
@@ -87,8 +87,8 @@ func TestIndexSettingsOfTopic(t *testing.T) {
 	}
 }
 
-// A segment's jitter is neither negative nor above the configured maximum, and varies from segment
-// to segment.
+// TestJitterIsBounded checks that a segment's jitter is neither negative nor above the configured
+// maximum, and varies from segment to segment.
 func TestJitterIsBounded(t *testing.T) {
 	different := map[time.Duration]bool{}
 	for base := range int64(1000) {

@@ -39,8 +39,9 @@ func (d *openingDisk) OpenReadWrite(name string) (vfs.File, error) {
 	return d.FS.OpenReadWrite(name)
 }
 
-// A start after a clean shutdown opens no data file and no index, because the checkpoints contain
-// everything that it needs. Reads and appends work afterwards.
+// TestStartAfterCleanShutdownReadsCheckpointsOnly checks that a start after a clean shutdown opens
+// no data file and no index, because the checkpoints contain everything that it needs. Reads and
+// appends work afterwards.
 func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)
@@ -81,9 +82,9 @@ func TestStartAfterCleanShutdownReadsCheckpointsOnly(t *testing.T) {
 	}
 }
 
-// Files of a segment were changed after a clean shutdown. The start does not use the segment's
-// summary, but reads its files. It reads the files of all segments if the summaries are missing or
-// damaged.
+// TestOutdatedSummaryIsNotUsed changes files of a segment after a clean shutdown. The start does
+// not use the segment's summary, but reads its files. It reads the files of all segments if the
+// summaries are missing or damaged.
 func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 	for name, touch := range map[string]func(*vfs.Mem) error{
 		"an index is gone": func(m *vfs.Mem) error {
@@ -133,9 +134,10 @@ func TestOutdatedSummaryIsNotUsed(t *testing.T) {
 	}
 }
 
-// A sync fails, and the kernel drops the pages that it could not write. The process starts again
-// without a reboot, so the page cache still contains the records. The records that recovery then
-// reports as durable must be on disk. A sync alone would succeed without writing them.
+// TestRecordsOfFailedSyncAreSyncedAfterRestart checks a failed sync after which the kernel drops
+// the pages that it could not write. The process starts again without a reboot, so the page cache
+// still contains the records. The records that recovery then reports as durable must be on disk. A
+// sync alone would succeed without writing them.
 func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -173,8 +175,8 @@ func TestRecordsOfFailedSyncAreSyncedAfterRestart(t *testing.T) {
 	}
 }
 
-// openStoreOnce opens a store that the test does not close. Its disk therefore stays as after a
-// crash.
+// openStoreOnce opens a store that the test itself does not close (t.Cleanup does), so during the
+// test the disk looks as it would after a crash.
 func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	t.Helper()
 	s, err := Open(Options{FS: fsys, Dir: dataDir, Logger: quiet(), FlushInterval: time.Hour})
@@ -185,8 +187,9 @@ func openStoreOnce(t *testing.T, fsys vfs.FS) *Store {
 	return s
 }
 
-// Recovery cannot rewrite the end of the log, because the disk is full. The log can be opened, but
-// reports the records at its end as durable only after they were rewritten.
+// TestTailThatCannotBeRewrittenIsNotDurable checks a recovery that cannot rewrite the end of the
+// log, because the disk is full. The log can be opened, but reports the records at its end as
+// durable only after they were rewritten.
 func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	mem := vfs.NewMem()
 	log := createLog(t, openStore(t, mem), settings(fsync))
@@ -215,7 +218,8 @@ func TestTailThatCannotBeRewrittenIsNotDurable(t *testing.T) {
 	}
 }
 
-// CreateAll writes the checkpoints once, however many logs it creates.
+// TestManyLogsAreCreatedWithOneCheckpoint checks that CreateAll writes the checkpoints once,
+// however many logs it creates.
 func TestManyLogsAreCreatedWithOneCheckpoint(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)

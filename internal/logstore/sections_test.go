@@ -134,8 +134,8 @@ func TestI2BoundIsRoundedDownToASegment(t *testing.T) { // I2
 	})
 }
 
-// A first dirty offset outside the log is reset once, and the new offset is saved (I3, KAFKA-1641,
-// KAFKA-6266, KAFKA-8724).
+// TestI3FirstDirtyOutsideTheLogIsReset checks that a first dirty offset outside the log is reset
+// once, and the new offset is saved (I3, KAFKA-1641, KAFKA-6266, KAFKA-8724).
 func TestI3FirstDirtyOutsideTheLogIsReset(t *testing.T) {
 	mem := vfs.NewMem()
 	store, log := compactLog(t, mem, nil)

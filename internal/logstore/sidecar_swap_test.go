@@ -19,8 +19,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// When the cleanup policy changes from delete to compact, the cleaner builds key sidecars in the
-// background. When the policy changes back, it deletes them.
+// TestPolicyChangeBuildsOrDeletesSidecars checks that when the cleanup policy changes from delete
+// to compact, the cleaner builds key sidecars in the background. When the policy changes back, it
+// deletes them.
 func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -50,8 +51,9 @@ func TestPolicyChangeBuildsOrDeletesSidecars(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// A segment with very small records has a key sidecar only during a pass: the cleaner builds none
-// in the background, and deletes the sidecar that the pass has built.
+// TestF11SmallRecordsKeepNoSidecar checks that a segment with very small records has a key sidecar
+// only during a pass: the cleaner builds none in the background, and deletes the sidecar that the
+// pass has built.
 func TestF11SmallRecordsKeepNoSidecar(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -97,8 +99,8 @@ func TestKeepsSidecarByTheSizeOfRecords(t *testing.T) {
 	}
 }
 
-// The estimated number of records of a segment is exact if all batches have the same size, even
-// with offset gaps.
+// TestEstimateRecords checks that the estimated number of records of a segment is exact if all
+// batches have the same size, even with offset gaps.
 func TestEstimateRecords(t *testing.T) {
 	store := openStore(t, vfs.NewMem())
 	log := createLog(t, store,
@@ -124,7 +126,8 @@ func TestEstimateRecords(t *testing.T) {
 	}
 }
 
-// Swaps and retention delete key sidecars together with their segments.
+// TestSidecarsAreDeletedWithSegments checks that swaps and retention delete key sidecars together
+// with their segments.
 func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	fsys, _, log := keyedLog(t, 50)
 	updateSidecars(log, epoch0)
@@ -165,8 +168,9 @@ func TestSidecarsAreDeletedWithSegments(t *testing.T) {
 	}
 }
 
-// A segment is replaced while its key sidecar is being built. The sidecar must not appear under its
-// final name, because its ordinals refer to the replaced segment.
+// TestSidecarOfReplacedSegmentDoesNotAppear replaces a segment while its key sidecar is being
+// built. The sidecar must not appear under its final name, because its ordinals refer to the
+// replaced segment.
 func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	fsys, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
@@ -191,8 +195,9 @@ func TestSidecarOfReplacedSegmentDoesNotAppear(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// The log is truncated while a key sidecar is being built. The sidecar does not appear under its
-// final name, and the spools are discarded. Sidecars that are built afterwards are correct.
+// TestTruncationDiscardsSpoolsAndSidecars truncates the log while a key sidecar is being built. The
+// sidecar does not appear under its final name, and the spools are discarded. Sidecars that are
+// built afterwards are correct.
 func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	_, _, log := keyedLog(t, 50)
 	h := keyedSegments(t, log)[1]
@@ -215,7 +220,8 @@ func TestTruncationDiscardsSpoolsAndSidecars(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// The number of rolled segments' spools is limited, even if no sidecars are built from them.
+// TestSpoolsOfRolledSegmentsAreBounded checks that the number of rolled segments' spools is
+// limited, even if no sidecars are built from them.
 func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	fsys := vfs.NewMem()
 	store := openStore(t, fsys)
@@ -230,8 +236,8 @@ func TestSpoolsOfRolledSegmentsAreBounded(t *testing.T) {
 	checkSidecars(t, log)
 }
 
-// The salt is durable before the first sidecar is written, and a sidecar gets its final name only
-// when the sidecar is complete.
+// TestSidecarIsPublishedInOrder checks that the salt is durable before the first sidecar is
+// written, and a sidecar gets its final name only when the sidecar is complete.
 func TestSidecarIsPublishedInOrder(t *testing.T) {
 	trace := vfs.NewTrace(vfs.NewMem(), dataDir)
 	store := openStore(t, trace)

@@ -21,8 +21,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// A leader hashes the keys while it validates a produced batch. It builds the key sidecars from
-// these hashes, and therefore scans no segment.
+// TestF14LeaderBuildsSidecarsWithoutScan checks that a leader hashes the keys while it validates a
+// produced batch. It builds the key sidecars from these hashes, and therefore scans no segment.
 func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 	// The leader stores the batches as sent, or recompresses them.
 	for _, codec := range []compress.Codec{compress.None, compress.LZ4} {
@@ -51,8 +51,9 @@ func TestF14LeaderBuildsSidecarsWithoutScan(t *testing.T) {
 	}
 }
 
-// A batch that is not appended adds no key hashes to the spool, from which the key sidecar is
-// built. An extra hash would shift the ordinals of all later records.
+// TestFailedAppendsAreNotSpooled checks that a batch that is not appended adds no key hashes to the
+// spool, from which the key sidecar is built. An extra hash would shift the ordinals of all later
+// records.
 func TestFailedAppendsAreNotSpooled(t *testing.T) {
 	for seed := range seed.Sequence(t, 3) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -107,9 +108,9 @@ func TestFailedAppendsAreNotSpooled(t *testing.T) {
 	}
 }
 
-// A spool is a temporary file with the key hashes of the appended records, from which the key
-// sidecar is built. If the disk rejects the spool, the append succeeds, and the cleaner scans the
-// segment to build the sidecar.
+// TestSpoolOnFailingDisk checks that if the disk rejects a spool, the append succeeds, and the
+// cleaner scans the segment to build the key sidecar. A spool is a temporary file with the key
+// hashes of the appended records, from which the sidecar is usually built.
 func TestSpoolOnFailingDisk(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	store := openStore(t, fault)
@@ -133,8 +134,9 @@ func TestSpoolOnFailingDisk(t *testing.T) {
 	}
 }
 
-// A follower does not hash the keys of replicated batches, so it scans a segment to build the
-// segment's key sidecar. The sidecar omits the keys of transaction markers.
+// TestSidecarsOfFollowersAndMarkers checks that a follower does not hash the keys of replicated
+// batches, so it scans a segment to build the segment's key sidecar. The sidecar omits the keys of
+// transaction markers.
 func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	leaderStore := openStore(t, vfs.NewMem())
 	leader := createLog(t, leaderStore, keyedSettings(nil))
@@ -183,8 +185,8 @@ func TestSidecarsOfFollowersAndMarkers(t *testing.T) {
 	}
 }
 
-// After a restart there are no spools, but the salt and the sidecars still exist. Missing sidecars
-// are built by scanning their segments once.
+// TestSidecarsAfterRestart checks that after a restart there are no spools, but the salt and the
+// sidecars still exist. Missing sidecars are built by scanning their segments once.
 func TestSidecarsAfterRestart(t *testing.T) {
 	fsys, store, log := keyedLog(t, 35)
 	updateSidecars(log, epoch0)
@@ -224,8 +226,8 @@ func TestSidecarsAfterRestart(t *testing.T) {
 	}
 }
 
-// If the salt of the key hashes is lost or damaged, a new salt is created and every sidecar is
-// rebuilt with it.
+// TestLostSaltRebuildsSidecars checks that if the salt of the key hashes is lost or damaged, a new
+// salt is created and every sidecar is rebuilt with it.
 func TestLostSaltRebuildsSidecars(t *testing.T) {
 	for name, damage := range map[string]func(fsys vfs.FS, name string) error{
 		"lost": func(fsys vfs.FS, name string) error { return fsys.Remove(name) },
@@ -257,7 +259,8 @@ func TestLostSaltRebuildsSidecars(t *testing.T) {
 	}
 }
 
-// A damaged key sidecar is detected and rebuilt, both in a running process and after a start.
+// TestDamagedSidecarsAreRebuilt checks that a damaged key sidecar is detected and rebuilt, both in
+// a running process and after a start.
 func TestDamagedSidecarsAreRebuilt(t *testing.T) {
 	fsys, _, log := keyedLog(t, 35)
 	updateSidecars(log, epoch0)

@@ -18,8 +18,9 @@ func farBatch(t *testing.T, offset int64, epoch int32, values ...string) []byte 
 	return b
 }
 
-// A follower replicates a log with a gap of more than 2^31 offsets, between records or at the log's
-// start. After a crash at any moment, the follower's log is intact, and replication can continue.
+// TestFollowerSkipsHugeGap replicates a log with a gap of more than 2^31 offsets, between records
+// or at the log's start, to a follower. After a crash at any moment, the follower's log is intact,
+// and replication can continue.
 func TestFollowerSkipsHugeGap(t *testing.T) {
 	for _, first := range []int64{0, 5} {
 		mem := vfs.NewMem()
@@ -61,7 +62,8 @@ func TestFollowerSkipsHugeGap(t *testing.T) {
 	}
 }
 
-// After Follow, the log rejects appends of producers until Lead. It accepts replicated batches.
+// TestFollowRejectsProducers checks that after Follow, the log rejects appends of producers until
+// Lead. It accepts replicated batches.
 func TestFollowRejectsProducers(t *testing.T) {
 	log := createLog(t, openStore(t, vfs.NewMem()), settings(nil))
 	if err := log.Lead(1); err != nil {
@@ -87,8 +89,9 @@ func TestFollowRejectsProducers(t *testing.T) {
 	}
 }
 
-// If the last broker process closed the store cleanly, the clean-shutdown marker contains its
-// broker epoch. The epoch can be read once: after a crash of the next process, the marker is gone.
+// TestBrokerEpochIsReadAfterCleanShutdownOnly checks that if the last broker process closed the
+// store cleanly, the clean-shutdown marker contains its broker epoch. The epoch can be read once:
+// after a crash of the next process, the marker is gone.
 func TestBrokerEpochIsReadAfterCleanShutdownOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	for _, c := range []struct{ note, found int64 }{{7, -1}, {8, 7}, {-1, 8}, {9, -1}} {

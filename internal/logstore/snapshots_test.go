@@ -18,10 +18,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Retention deletes three segments, and a crash restores the third one. This segment has no
-// producer snapshot at its base offset, because recovery once scanned it. The start must still know
-// the producers whose batches were in the deleted segments. (Seed 3000962 of TestCrashes found
-// this.)
+// TestCrashDuringRetentionKeepsProducers checks a crash that restores the third of three segments
+// that retention has deleted. This segment has no producer snapshot at its base offset, because
+// recovery once scanned it. The start must still know the producers whose batches were in the
+// deleted segments. (Seed 3000962 of TestCrashes found this.)
 func TestCrashDuringRetentionKeepsProducers(t *testing.T) {
 	mem := vfs.NewMem()
 	var crashed *vfs.Mem
@@ -105,10 +105,10 @@ func snapshotFiles(t *testing.T, log *Log) []swap.File {
 		func(f swap.File) bool { return f.Kind != swap.SnapshotSuffix })
 }
 
-// TestDamagedSnapshotsAreComputedAgain damages all snapshots at once, and each one alone. Retention
-// has deleted the batches of producers 7 and 9, so only the snapshots and the memory know them. The
-// snapshots that are computed again contain the same producers, also the open transaction of
-// producer 11, and a start after a crash recognizes batches that are sent again.
+// TestDamagedSnapshotsAreComputedAgain damages all snapshots at once, and then each one alone.
+// Retention has deleted the batches of producers 7 and 9, so only the snapshots and the state in
+// memory contain these producers. The recomputed snapshots contain the same producers and the open
+// transaction of producer 11, and after a crash a start detects duplicate batches.
 func TestDamagedSnapshotsAreComputedAgain(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		mem := vfs.NewMem()
@@ -157,8 +157,8 @@ func TestDamagedSnapshotsAreComputedAgain(t *testing.T) {
 	}
 }
 
-// TestDamagedSnapshotInFrontOfTheLogIsRemoved checks that a damaged snapshot that no start would
-// use is removed.
+// TestDamagedSnapshotInFrontOfTheLogIsRemoved checks that a damaged snapshot is removed if no start
+// would use it.
 func TestDamagedSnapshotInFrontOfTheLogIsRemoved(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

@@ -187,6 +187,7 @@ func readEverything(t *testing.T, store *Store, log *Log) {
 	}
 }
 
+// TestManySegmentsAreSealedConcurrently checks that several segments are sealed concurrently.
 // Sealing a rolled segment takes several syncs. While one segment's syncs wait for the disk, a
 // flush seals the log's other rolled segments. Otherwise closing a log with many rolled segments
 // would take minutes.

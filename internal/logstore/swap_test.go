@@ -212,8 +212,8 @@ func TestReplaceRejectsInvalidSegments(t *testing.T) {
 	}
 }
 
-// Cleaned segments get the modification time of the last replaced segment, which retention and
-// minLag use.
+// TestReplacedSegmentsKeepTheTimeOfTheLastSource checks that cleaned segments get the modification
+// time of the last replaced segment, which retention and minLag use.
 func TestReplacedSegmentsKeepTheTimeOfTheLastSource(t *testing.T) {
 	_, log := swapLog(t, vfs.NewMem())
 	sources := sourcesOf(log, 1, 3)
@@ -246,8 +246,8 @@ func TestSwapTrace(t *testing.T) {
 	golden(t, "swap.trace", trace.Take())
 }
 
-// The power fails at any step of a swap, and again at any step of the following recovery. The log
-// contains either the old or the new records.
+// TestCrashAtEveryStepOfSwap cuts the power at any step of a swap, and again at any step of the
+// following recovery. The log contains either the old or the new records.
 func TestCrashAtEveryStepOfSwap(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()

@@ -14,9 +14,9 @@ import (
 // The tests in this file check that known transaction faults of Kafka, Redpanda and AutoMQ do not
 // occur.
 
-// A producer keeps its epoch even if the log knows only a marker of it (KAFKA-9144). After the
-// producer's batches were deleted, and after restarts with and without snapshots, a batch with an
-// earlier epoch is refused.
+// TestEpochOfAProducerWithAMarkerOnlyNeverFalls checks that a producer keeps its epoch even if the
+// log knows only a marker of it (KAFKA-9144). After the producer's batches were deleted, and after
+// restarts with and without snapshots, a batch with an earlier epoch is refused.
 func TestEpochOfAProducerWithAMarkerOnlyNeverFalls(t *testing.T) {
 	now := time.Now() // a start expires producers that have not written for a day
 	for name, prepare := range map[string]func(t *testing.T, log *Log){
@@ -62,10 +62,10 @@ func TestEpochOfAProducerWithAMarkerOnlyNeverFalls(t *testing.T) {
 	}
 }
 
-// A read returns the aborted transactions of all its batches, wherever segments end (AutoMQ issue
-// 754), and also if the last stable offset limits the read (Redpanda issue 3036). The markers of
-// the aborted transactions are in another segment than their batches; one marker is above a
-// transaction that is still open.
+// TestAbortedListAtTheEndOfASegmentAndAtTheLastStableOffset checks that a read returns the aborted
+// transactions of all its batches, wherever segments end (AutoMQ issue 754), and also if the last
+// stable offset limits the read (Redpanda issue 3036). The markers of the aborted transactions are
+// in another segment than their batches; one marker is above a transaction that is still open.
 func TestAbortedListAtTheEndOfASegmentAndAtTheLastStableOffset(t *testing.T) {
 	for segmentBytes := int64(150); segmentBytes <= 600; segmentBytes += 50 {
 		store := openStore(t, vfs.NewMem())
@@ -106,9 +106,10 @@ func TestAbortedListAtTheEndOfASegmentAndAtTheLastStableOffset(t *testing.T) {
 	}
 }
 
-// After a crash a log first has a low high watermark, and a new leader does not know its
-// predecessor's high watermark yet. Meanwhile the last stable offset is exact for the log's own
-// high watermark, and never decreases (Redpanda issue 10671, KAFKA-7544).
+// TestLastStableOffsetOfANewLeaderNeverDecreases checks a log that first has a low high watermark
+// after a crash, while a new leader does not know its predecessor's high watermark yet. Meanwhile
+// the last stable offset is exact for the log's own high watermark, and never decreases (Redpanda
+// issue 10671, KAFKA-7544).
 func TestLastStableOffsetOfANewLeaderNeverDecreases(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

@@ -124,9 +124,9 @@ func TestLastStableOffsetFollowsTransactions(t *testing.T) {
 	}
 }
 
-// A marker that is not yet replicated has no effect, because the next leader may end the
-// transaction differently. So the last stable offset passes a transaction only once the
-// transaction's marker is replicated (KIP-98).
+// TestLastStableOffsetWaitsForReplicatedMarker checks that a marker that is not yet replicated has
+// no effect, because the next leader may end the transaction differently. So the last stable offset
+// passes a transaction only once the transaction's marker is replicated (KIP-98).
 func TestLastStableOffsetWaitsForReplicatedMarker(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	add := func(producer int64, sequence int32) {
@@ -158,8 +158,8 @@ func TestLastStableOffsetWaitsForReplicatedMarker(t *testing.T) {
 	}
 }
 
-// A marker of a producer without an open transaction adds no entry to the transaction index
-// (KAFKA-10702).
+// TestMarkerWithoutDataHasNoIndexEntry checks that a marker of a producer without an open
+// transaction adds no entry to the transaction index (KAFKA-10702).
 func TestMarkerWithoutDataHasNoIndexEntry(t *testing.T) {
 	_, store, log := newLogForTest(t)
 	for range 50 {
@@ -282,8 +282,8 @@ func TestTransactionRules(t *testing.T) {
 	}
 }
 
-// A producer with an open transaction does not expire, because otherwise its transaction would
-// never end.
+// TestProducerWithOpenTransactionDoesNotExpire checks that a producer with an open transaction does
+// not expire, because otherwise its transaction would never end.
 func TestProducerWithOpenTransactionDoesNotExpire(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	inTxn(t, log, 7, 0, "a")
@@ -409,8 +409,8 @@ func damageAll(t *testing.T, mem *vfs.Mem, suffix string, change func([]byte) []
 	}
 }
 
-// Several producers write random transactions. The committed records must match a model, which is a
-// list of all records.
+// TestCommittedReadsFollowTheModel writes random transactions of several producers. The committed
+// records must match a model, which is a list of all records.
 func TestCommittedReadsFollowTheModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// After a truncation to any offset and a clean or unclean restart, the log contains the records
-// below the new end, and appends continue there.
+// TestTruncateToAnyOffset checks that after a truncation to any offset and a clean or unclean
+// restart, the log contains the records below the new end, and appends continue there.
 func TestTruncateToAnyOffset(t *testing.T) {
 	for offset := range int64(53) {
 		for _, clean := range []bool{false, true} {
@@ -61,7 +61,8 @@ func TestTruncateToAnyOffset(t *testing.T) {
 	}
 }
 
-// A truncation to an offset within a batch removes the whole batch.
+// TestTruncateWithinBatch checks that a truncation to an offset within a batch removes the whole
+// batch.
 func TestTruncateWithinBatch(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	for range 4 {
@@ -157,8 +158,8 @@ func TestStartAt(t *testing.T) {
 	}
 }
 
-// A reader that received a slice before a truncation still reads the slice's bytes, because the
-// truncated segment's file stays open for it.
+// TestTruncateDoesNotDisturbReaders checks that a reader that received a slice before a truncation
+// still reads the slice's bytes, because the truncated segment's file stays open for it.
 func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		_, log := swapLog(t, vfs.NewMem())
@@ -187,9 +188,9 @@ func TestTruncateDoesNotDisturbReaders(t *testing.T) {
 	}
 }
 
-// The power fails at any step of a truncation. The log then has all its records up to some offset
-// at or above the new end. If the truncation has returned without an error, the log ends at the new
-// end.
+// TestCrashAtEveryStepOfTruncation cuts the power at any step of a truncation. The log then has all
+// its records up to some offset at or above the new end. If the truncation has returned without an
+// error, the log ends at the new end.
 func TestCrashAtEveryStepOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		for step, over := 0, false; !over; step++ {
@@ -235,7 +236,8 @@ func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 	return err == nil
 }
 
-// A truncation executes its operations in the order that docs/format/truncate.md describes.
+// TestOrderOfTruncation checks that a truncation executes its operations in the order that
+// docs/format/truncate.md describes.
 func TestOrderOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -258,8 +260,9 @@ func TestOrderOfTruncation(t *testing.T) {
 	}
 }
 
-// A truncation removes records, and new records of the same size are appended. After a crash, no
-// removed record may follow the new records, although its offset would match.
+// TestRemovedRecordsNeverFollowNewOnes removes records by a truncation, and appends new records of
+// the same size. After a crash, no removed record may follow the new records, although its offset
+// would match.
 func TestRemovedRecordsNeverFollowNewOnes(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		mem := vfs.NewMem()
@@ -278,8 +281,9 @@ func TestRemovedRecordsNeverFollowNewOnes(t *testing.T) {
 	}
 }
 
-// A truncation lowers the first dirty offset, in memory and on disk. A pass that began before the
-// truncation must neither replace segments nor store its result.
+// TestI35TruncateEndsPasses checks that a truncation lowers the first dirty offset, in memory and
+// on disk. A pass that began before the truncation must neither replace segments nor store its
+// result.
 func TestI35TruncateEndsPasses(t *testing.T) {
 	mem := vfs.NewMem()
 	store := openStore(t, mem)

@@ -34,9 +34,10 @@ func TestRepeatedMarkerSucceedsWithoutAWrite(t *testing.T) {
 	}
 }
 
-// A batch is refused, although the coordinator has approved it, if its transaction ends between the
-// verification and the append (KAFKA-14884), even if the producer's next transaction is already
-// open in the same epoch. A batch verified in another leader epoch is refused, too.
+// TestVerificationGuard checks that a batch is refused, although the coordinator has approved it,
+// if its transaction ends between the verification and the append (KAFKA-14884), even if the
+// producer's next transaction is already open in the same epoch. A batch verified in another leader
+// epoch is refused, too.
 func TestVerificationGuard(t *testing.T) {
 	abort := func(log *Log) { endTxn(t, log, 7, false) }
 	for name, test := range map[string]struct {
@@ -92,8 +93,8 @@ func TestVerificationGuard(t *testing.T) {
 	}
 }
 
-// Only the first batch of a transaction needs a verification. An outdated epoch is an error
-// whatever the coordinator knows (KAFKA-19690).
+// TestNeedsVerification checks that only the first batch of a transaction needs a verification. An
+// outdated epoch is an error whatever the coordinator knows (KAFKA-19690).
 func TestNeedsVerification(t *testing.T) {
 	_, _, log := newLogForTest(t)
 	want := func(stage string, epoch int16, needed bool, want error) {

@@ -1,8 +1,8 @@
 package vfs
 
-// Cached returns how many bytes of a file's range are in the operating system's page cache. Result
-// ok is false if the number is unknown: on Linux before 6.5, on other systems, and for files that
-// OS did not open.
+// Cached returns how many bytes of a file's range are in the operating system's page cache. ok is
+// false if the number is unknown: on Linux before 6.5, on other systems, and for files that OS did
+// not open.
 func Cached(file File, offset, length int64) (bytes int64, ok bool) {
 	withDescriptor(file, func(fd int) { bytes, ok = cached(fd, offset, length) })
 	return bytes, ok

@@ -24,7 +24,7 @@ func (m *Mem) CrashClonePartly(seed uint64) *Mem { return m.crash(rand.New(rand.
 func (m *Mem) crash(random *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// the entries after the crash of each directory with a kept change
+	// maps each directory with a kept change to its entries after the crash
 	kept := map[*memNode]map[string]*memNode{}
 	if random != nil {
 		for _, change := range keptChanges(m.pending, random) {

@@ -17,8 +17,8 @@ var _ FS = OS{}
 
 type osFile struct{ *os.File }
 
-// OSFile returns the *os.File of a file that OS has opened, because sendfile needs it. Result ok is
-// false for any other file, so that sendfile does not bypass a Fault, for example.
+// OSFile returns the *os.File of a file that OS has opened, because sendfile needs it. It
+// returns false for any other file: for example, sendfile must not bypass a Fault.
 func OSFile(file File) (*os.File, bool) {
 	opened, ok := file.(osFile)
 	return opened.File, ok

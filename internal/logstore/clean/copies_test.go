@@ -30,8 +30,8 @@ func (f recordedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// A rewrite passes the codec's output buffers to WriteAt without copying them, like the produce
-// path (docs/format/copies.md).
+// TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec checks that a rewrite passes the codec's output
+// buffers to WriteAt without copying them, like the produce path (docs/format/copies.md).
 func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 	var coded, written [][]byte
 	l := newLog(t)

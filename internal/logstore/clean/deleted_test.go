@@ -40,7 +40,8 @@ func TestDeletedRecordsAreRemovedFromMixedBatches(t *testing.T) {
 	}
 }
 
-// Deleted records supersede no record, and block no tombstone once they are removed.
+// TestDeletedRecordsOfAMixedBatchSupersedeNothing checks that deleted records supersede no record,
+// and block no tombstone once they are removed.
 func TestDeletedRecordsOfAMixedBatchSupersedeNothing(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2", "a", "a=3", "z=1")
@@ -53,7 +54,8 @@ func TestDeletedRecordsOfAMixedBatchSupersedeNothing(t *testing.T) {
 	l.want("4:z=1 5:a=4")
 }
 
-// An estimate counts the deleted records of a mixed batch.
+// TestDeletedRecordsAreEstimatedGarbage checks that an estimate counts the deleted records of a
+// mixed batch.
 func TestDeletedRecordsAreEstimatedGarbage(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1", "c=1", "d=1")

@@ -23,8 +23,9 @@ func (l *fakeLog) idle(stats Stats) (passes int) {
 	return passes
 }
 
-// Transactions on a few keys are followed by silence. The pass that removes a transaction's last
-// batch plans another pass one retention later, which removes the transaction's marker.
+// TestI20MarkersOfABurstAreRemovedFromAnIdleLog checks an idle log after a burst of transactions on
+// a few keys. The pass that removes a transaction's last batch plans another pass one retention
+// later, which removes the transaction's marker.
 func TestI20MarkersOfABurstAreRemovedFromAnIdleLog(t *testing.T) {
 	for name, memory := range map[string]int64{"one window": 64 << 20, "many windows": 10} {
 		for _, commit := range []bool{true, false} {
@@ -60,9 +61,10 @@ func TestI20MarkersOfABurstAreRemovedFromAnIdleLog(t *testing.T) {
 	}
 }
 
-// As in the previous test, but each transaction has another producer. The producer's empty batch,
-// and therefore the marker, remains until the producer expires. A pass is planned for that time,
-// because these batches make up most of the log.
+// TestI28EmptyBatchesOfExpiredProducersAreRemovedFromAnIdleLog differs from the previous test in
+// one point: each transaction has another producer. The producer's empty batch, and therefore the
+// marker, remains until the producer expires. A pass is planned for that time, because these
+// batches make up most of the log.
 func TestI28EmptyBatchesOfExpiredProducersAreRemovedFromAnIdleLog(t *testing.T) {
 	l := newLog(t)
 	l.job.Producers = map[int64]Producer{}
@@ -84,7 +86,8 @@ func TestI28EmptyBatchesOfExpiredProducersAreRemovedFromAnIdleLog(t *testing.T) 
 	}
 }
 
-// A few empty batches in a large segment do not justify a pass.
+// TestExpiringProducersOfALargeSegmentCauseNoPass checks that a few empty batches in a large
+// segment do not justify a pass.
 func TestExpiringProducersOfALargeSegmentCauseNoPass(t *testing.T) {
 	l := newLog(t)
 	l.txn(1, compress.None, "k=1")

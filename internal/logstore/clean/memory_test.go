@@ -79,9 +79,9 @@ func TestBatchOfFourGibibytesIsKeptInBoundedMemory(t *testing.T) {
 	}
 }
 
-// A rewrite of a batch of 64 MiB keeps only the remaining records in memory, uncompressed and
-// compressed, because a batch is compressed as a whole. It does not keep the removed records in
-// memory.
+// TestLargeBatchIsRebuiltWithoutHoldingAllItsRecords checks that a rewrite of a batch of 64 MiB
+// keeps only the remaining records in memory, uncompressed and compressed, because a batch is
+// compressed as a whole. It does not keep the removed records in memory.
 func TestLargeBatchIsRebuiltWithoutHoldingAllItsRecords(t *testing.T) {
 	const records, valueBytes = 64, 1 << 20
 	l := newLog(t)

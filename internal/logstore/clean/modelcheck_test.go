@@ -147,7 +147,7 @@ func (m *model) checkKey(key string, history []modelRecord, read map[int64]strin
 }
 
 // checkTombstone checks, after a pass, a key whose latest record is a tombstone. A pass must remove
-// the tombstone once its retention is over, and not earlier (invariant I16). This pass must be
+// the tombstone once its retention is over, and not earlier (invariant I16). That pass must be
 // later than the pass that removed the key's older records (I17). The last record below the bound
 // remains (I29).
 func (m *model) checkTombstone(key string, offset int64, read map[int64]string, bound int64) {

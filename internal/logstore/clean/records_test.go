@@ -64,8 +64,8 @@ func TestI10DirtySectionSupersedesTheCleanSection(t *testing.T) {
 	l.want("3:b=2 4:a 5:c=2")
 }
 
-// The first dirty offset may be inside a segment or a batch. It does not affect the result of a
-// pass.
+// TestFirstDirtyInsideASegment checks that the result of a pass does not depend on whether the
+// first dirty offset is inside a segment or a batch.
 func TestFirstDirtyInsideASegment(t *testing.T) {
 	for _, firstDirty := range []int64{0, 1, 3, 4} {
 		l := newLog(t)
@@ -121,8 +121,8 @@ func TestI43LastOffsetsOfBatchesNeverChange(t *testing.T) {
 	l.want("1:b=1 5:c=1 6:a=5")
 }
 
-// I16, I17: the second pass runs one millisecond before the end of the retention, at the end, or
-// one millisecond after it.
+// TestI16TombstoneIsRemovedAfterItsRetentionByALaterPass runs the second pass one millisecond
+// before the end of the retention, at the end, or one millisecond after it (I16, I17).
 func TestI16TombstoneIsRemovedAfterItsRetentionByALaterPass(t *testing.T) {
 	for _, wait := range []time.Duration{time.Hour - time.Millisecond, time.Hour,
 		time.Hour + time.Millisecond} {
@@ -209,8 +209,8 @@ func TestX3RetentionStartsInThePassThatRemovesTheOlderValues(t *testing.T) {
 	l.want("2:z=1")
 }
 
-// A tombstone must remain while an older value of its key is in the log. Otherwise the key would
-// reappear (F1).
+// TestX2TombstoneRemainsAboveAnOlderValue checks that a tombstone remains while an older value of
+// its key is in the log. Otherwise the key would reappear (F1).
 func TestX2TombstoneRemainsAboveAnOlderValue(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1")

@@ -55,8 +55,8 @@ func TestI42CorruptBatchStopsThePassBeforeAnyChange(t *testing.T) {
 	}
 }
 
-// In Kafka, a batch that decompresses to too many bytes makes the log uncleanable
-// (apache/kafka#23429, KAFKA-6834).
+// TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval checks a batch that decompresses to too many
+// bytes. In Kafka such a batch makes the log uncleanable (apache/kafka#23429, KAFKA-6834).
 func TestOpaqueBatchIsKeptAndPreventsTombstoneRemoval(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax, l.job.Rules.TombstoneRetention = 1<<20, 0
@@ -99,8 +99,8 @@ func TestF1MoreMemoryDoesNotRestoreADeletedKey(t *testing.T) {
 	l.want("0:a=1 2:b=1 4:z=1")
 }
 
-// KAFKA-4019, KAFKA-6834: a batch is cleaned even if it is larger than the current
-// max.message.bytes.
+// TestI41HugeBatchesAreCleaned checks that a batch is cleaned even if it is larger than the current
+// max.message.bytes (KAFKA-4019, KAFKA-6834).
 func TestI41HugeBatchesAreCleaned(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 1000
@@ -237,8 +237,8 @@ func TestProgressNeverDecreasesAndEndsAtOne(t *testing.T) {
 	}
 }
 
-// apache/kafka#23429: Kafka's cleaner ran out of memory on a batch of a few kilobytes that
-// decompresses to tens of megabytes.
+// TestDecompressionBombIsKeptInBoundedMemory checks a batch of a few kilobytes that decompresses to
+// tens of megabytes. Kafka's cleaner ran out of memory on such a batch (apache/kafka#23429).
 func TestDecompressionBombIsKeptInBoundedMemory(t *testing.T) {
 	l := newLog(t)
 	l.job.Limits.BatchBytesMax = 1 << 20

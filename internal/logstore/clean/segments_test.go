@@ -27,7 +27,8 @@ func (l *fakeLog) bases() (all []int64) {
 	return all
 }
 
-// A segment without garbage is not rewritten, as docs/cleaner.md guarantees.
+// TestSegmentsWithoutGarbageAreNotRewritten checks that a segment without garbage is not rewritten,
+// as docs/cleaner.md guarantees.
 func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
@@ -99,8 +100,9 @@ func TestI30GroupFitsOneSegment(t *testing.T) {
 	}
 }
 
-// KAFKA-2024, KAFKA-5413, KAFKA-6264: these adjacent segments cannot be merged, because the last
-// offset would be more than 2^31-1 above the base offset of the merged segment.
+// TestI30OffsetsOfAGroupFitOneSegment checks adjacent segments that cannot be merged, because the
+// last offset would be more than 2^31-1 above the base offset of the merged segment (KAFKA-2024,
+// KAFKA-5413, KAFKA-6264).
 func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
@@ -122,8 +124,8 @@ func TestI30OffsetsOfAGroupFitOneSegment(t *testing.T) {
 	}
 }
 
-// KAFKA-20036: the rebuilt batches are larger than the original batches, because they are not
-// compressed.
+// TestI31OutputRollsBeforeItExceedsTheSegmentSize checks rebuilt batches that are larger than the
+// original batches, because they are not compressed (KAFKA-20036).
 func TestI31OutputRollsBeforeItExceedsTheSegmentSize(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.KeepCodec, l.job.Rules.Codec.Type = false, compress.None
@@ -176,7 +178,8 @@ func TestI32OutputHasTheBaseAndTimeOfItsSources(t *testing.T) {
 	}
 }
 
-// A segment is small if it is at most a sixteenth of a full segment (docs/cleaner.md).
+// TestSmallNeighboursAreMergedAndLargeSegmentsAreNot checks that a segment counts as small if it is
+// at most a sixteenth of a full segment (docs/cleaner.md).
 func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -197,8 +200,9 @@ func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 	}
 }
 
-// KIP-71: retention deletes a segment when its newest record has expired. So old records must not
-// be merged with much younger records, which would keep the old records in the log.
+// TestSegmentsFarApartInTimeAreNotMerged checks that old records are not merged with much younger
+// records (KIP-71). Retention deletes a segment when its newest record has expired, so a merge
+// would keep the old records in the log.
 func TestSegmentsFarApartInTimeAreNotMerged(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.TimestampSpanMax = 10 * time.Minute

@@ -54,8 +54,9 @@ func TestSlotHasTheAccountedSize(t *testing.T) {
 	}
 }
 
-// KAFKA-2235, KAFKA-3587, KAFKA-3894: Kafka's cleaner fails, or needs several passes, if a segment
-// contains more keys than fit into its offset map.
+// TestOnePassSufficesForAnyBudget checks that one pass suffices for any memory budget. Kafka's
+// cleaner fails, or needs several passes, if a segment contains more keys than fit into its offset
+// map (KAFKA-2235, KAFKA-3587, KAFKA-3894).
 func TestOnePassSufficesForAnyBudget(t *testing.T) {
 	for _, budget := range []int64{1, 1 << 10, 64 << 10, 64 << 20} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
@@ -98,8 +99,8 @@ func TestF3HotKeyTakesOneSlot(t *testing.T) {
 	l.want("100000:hot=2 100001:cold=1")
 }
 
-// Kafka's cleaner treats two keys with the same MD5 hash as one key. This cleaner compares 96 bits
-// of a hash with a secret salt (F5).
+// TestF5EqualMD5KeysAreTwoKeys checks keys with the same MD5 hash, which Kafka's cleaner treats as
+// one key. This cleaner compares 96 bits of a hash with a secret salt (F5).
 func TestF5EqualMD5KeysAreTwoKeys(t *testing.T) {
 	one :=
 		"\xd1\x31\xdd\x02\xc5\xe6\xee\xc4\x69\x3d\x9a\x06\x98\xaf\xf9\x5c\x2f\xca\xb5\x87\x12\x46\x7e\xab\x40\x04\x58\x3e\xb8\xfb\x7f\x89" +

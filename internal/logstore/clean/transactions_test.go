@@ -77,8 +77,9 @@ func TestI12UserKeysThatLookLikeMarkersAreKeys(t *testing.T) { // KAFKA-14055
 	}
 }
 
-// KAFKA-8351: a marker is removed one retention after a pass has removed the last batch of the
-// marker's transaction.
+// TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction checks that a marker is
+// removed one retention after a pass has removed the last batch of the marker's transaction
+// (KAFKA-8351).
 func TestI20MarkerIsRemovedOneRetentionAfterTheLastBatchOfItsTransaction(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		t.Run(fmt.Sprint(commit), func(t *testing.T) {
@@ -144,10 +145,10 @@ func TestI21TransactionsSpanSegments(t *testing.T) {
 	l.wantData(" 0:a=1 2:c=1 4:b=2 8:z=1")
 }
 
-// A transaction spans several segments, which are cleaned in parts and in any order. It stays
-// aborted (KAFKA-8351, KAFKA-13727, KAFKA-20036): its records supersede nothing, none of them
-// remains as committed data, and the index has an entry as long as one of the transaction's batches
-// remains.
+// TestAbortedTransactionOverSegmentsCleanedInParts checks an aborted transaction that spans several
+// segments, which are cleaned in parts and in any order. It stays aborted (KAFKA-8351, KAFKA-13727,
+// KAFKA-20036): its records supersede nothing, none of them remains as committed data, and the
+// index has an entry as long as one of the transaction's batches remains.
 func TestAbortedTransactionOverSegmentsCleanedInParts(t *testing.T) {
 	for parts := 1; parts <= 4; parts++ {
 		l := newLog(t)
@@ -191,10 +192,10 @@ func TestAbortedTransactionOverSegmentsCleanedInParts(t *testing.T) {
 	}
 }
 
-// KAFKA-13727: the marker of an aborted transaction is in another segment than the transaction's
-// batch. A pass rewrites only the marker's segment, so the batch remains in the log. The
-// transaction's index entry must remain, too. The entry is removed once the batch and the marker
-// are removed.
+// TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction checks an aborted transaction whose marker
+// is in another segment than its batch (KAFKA-13727). A pass rewrites only the marker's segment, so
+// the batch remains in the log. The transaction's index entry must remain, too. The entry is
+// removed once the batch and the marker are removed.
 func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 300 // small enough that the two segments are not merged
@@ -226,9 +227,10 @@ func TestI22IndexEntryRemainsWithTheBatchesOfItsTransaction(t *testing.T) {
 	}
 }
 
-// A consumer skips the batches of a producer from the start of an aborted transaction to its
-// marker. If the marker was removed but the index still had an entry for the transaction, the
-// consumer would skip everything that the producer commits later. Found by
+// TestI22IndexEntryIsRemovedWithItsMarker checks that the index entry of an aborted transaction is
+// removed together with the marker. A consumer skips the batches of a producer from the start of an
+// aborted transaction to its marker. If the marker was removed but the index still had an entry for
+// the transaction, the consumer would skip everything that the producer commits later. Found by
 // TestHistoriesAgainstLedger.
 func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	l := newLog(t)
@@ -250,7 +252,8 @@ func TestI22IndexEntryIsRemovedWithItsMarker(t *testing.T) {
 	}
 }
 
-// KAFKA-10702: thousands of markers without data remained in Kafka's logs.
+// TestI23MarkersWithoutDataAreRemoved checks that markers without data are removed. In Kafka's
+// logs, thousands of them remained (KAFKA-10702).
 func TestI23MarkersWithoutDataAreRemoved(t *testing.T) {
 	l := newLog(t)
 	for i := range 500 {
@@ -317,9 +320,9 @@ func TestI25MarkersOfAProducerWithoutDataRemain(t *testing.T) {
 	}
 }
 
-// A rewrite reads a sample of the dead batches and compares them with the sidecar, which contains
-// no marker keys. So markers must not be in the sample. The test removes a marker whose checksum
-// would select it for the sample. Found by the model.
+// TestF6SampledMarkerMatchesItsSidecar checks that markers are not in the sample of dead batches
+// that a rewrite reads and compares with the sidecar, because the sidecar contains no marker keys.
+// The test removes a marker whose checksum would select it for the sample. Found by the model.
 func TestF6SampledMarkerMatchesItsSidecar(t *testing.T) {
 	for ms := start.UnixMilli(); ; ms++ {
 		id := record.Identity{ProducerID: 7, LeaderEpoch: -1}

@@ -14,9 +14,10 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// The first segment's sidecar contains wrong hashes, which make a live record look superseded. The
-// pass must detect this when it compares decoded records with the sidecar (F6). It must remove
-// nothing, rebuild the sidecar and fail. The next pass succeeds.
+// TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved checks a pass over a segment whose sidecar
+// contains wrong hashes, which make a live record look superseded. The pass must detect this when
+// it compares decoded records with the sidecar (F6). It must remove nothing, rebuild the sidecar
+// and fail. The next pass succeeds.
 func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "b=1")
@@ -79,8 +80,8 @@ func TestF6WrongSidecarIsRebuiltBeforeAnythingIsRemoved(t *testing.T) {
 	l.want("1:b=1 2:c=1 3:a=2 4:d=1")
 }
 
-// A batch changes during a pass, after OpenSidecar has compared the sidecar with the segment. The
-// pass must detect the change when it reads the batch, and fail.
+// TestF13ChangedBatchStopsThePass changes a batch during a pass, after OpenSidecar has compared the
+// sidecar with the segment. The pass must detect the change when it reads the batch, and fail.
 func TestF13ChangedBatchStopsThePass(t *testing.T) {
 	l := newLog(t)
 	l.put("a=1", "a=2")
@@ -135,8 +136,8 @@ func TestF16FullDiskIsReported(t *testing.T) {
 	l.want("1:a=2")
 }
 
-// F16: if the disk has no space for a group's output, the group's chosen segments are rewritten one
-// by one.
+// TestF16GroupWithoutRoomIsSplit checks that if the disk has no space for a group's output, the
+// group's chosen segments are rewritten one by one (F16).
 func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	l := newLog(t)
 	var want []string
@@ -155,8 +156,9 @@ func TestF16GroupWithoutRoomIsSplit(t *testing.T) {
 	l.want(strings.Join(append(want, "6:again=3"), " "))
 }
 
-// A tombstone above the replicated cleaning progress remains (X1). After the progress has passed
-// it, the tombstone remains for one more retention (X3).
+// TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly checks that a tombstone above the
+// replicated cleaning progress remains (X1). After the progress has passed it, the tombstone
+// remains for one more retention (X3).
 func TestX1TombstonesAreRemovedBelowTheReplicatedProgressOnly(t *testing.T) {
 	l := newLog(t)
 	l.job.CleaningProgress = CleaningProgress{{Below: 1}}
@@ -220,8 +222,8 @@ func TestF7SegmentThatBlocksATombstoneIsRewrittenInTime(t *testing.T) {
 	}
 }
 
-// KIP-354: a segment with a record that has been superseded for MaxLag is rewritten, even if this
-// frees little space.
+// TestI5SupersededRecordIsRemovedWithinMaxLag checks that a segment with a record that has been
+// superseded for MaxLag is rewritten, even if this frees little space (KIP-354).
 func TestI5SupersededRecordIsRemovedWithinMaxLag(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules = Rules{MaxGarbagePercent: 90, MaxLag: 10 * time.Hour, SegmentBytes: 10_000}
@@ -269,7 +271,8 @@ func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // as afte
 	}
 }
 
-// Unique keys cause no rewrite, as docs/cleaner.md guarantees.
+// TestUniqueKeysCauseNoRewrite checks that unique keys cause no rewrite, as docs/cleaner.md
+// guarantees.
 func TestUniqueKeysCauseNoRewrite(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -287,8 +290,8 @@ func TestUniqueKeysCauseNoRewrite(t *testing.T) {
 	}
 }
 
-// This is the example in docs/cleaner.md: all keys are published again, and the older records are
-// removed without being read.
+// TestF8RepublicationReadsNoDeadBatch checks the example in docs/cleaner.md: all keys are published
+// again, and the older records are removed without being read.
 func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000

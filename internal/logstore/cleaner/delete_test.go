@@ -12,9 +12,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Retention deletes whole segments while the cleaner compacts the other segments (KIP-71,
-// KAFKA-4015). From the log start on, the log contains the latest record of each key. If this
-// record is a tombstone, the log contains no older value of the key.
+// TestI34CompactDeleteKeepsLatestRecords checks a log from which retention deletes whole segments
+// while the cleaner compacts the others (KIP-71, KAFKA-4015). From the log start on, the log
+// contains the latest record of each key. If this record is a tombstone, the log contains no older
+// value of the key.
 func TestI34CompactDeleteKeepsLatestRecords(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed.New(t), 0))
 	config := compacted(func(s *topicconfig.Settings) {

@@ -30,7 +30,8 @@ func TestBatchLargerThanMessageLimit(t *testing.T) { // KAFKA-4019, 6834
 		"config message=1024 segment=2000000", "roll", "wait 10s quietly", "log")
 }
 
-// A batch has more distinct keys than the memory budget could hold (KAFKA-2235, 3587, 3894).
+// TestHundredThousandKeysInOneBatch cleans a batch with more distinct keys than the memory budget
+// can hold (KAFKA-2235, 3587, 3894).
 func TestHundredThousandKeysInOneBatch(t *testing.T) {
 	got := output(t, "config segment=100000000 message=50000000", "memory 1000",
 		"fill n=100000 batch=100000 value=1", "fill n=20000 batch=20000 from=25000 value=2", "roll",
@@ -41,15 +42,16 @@ func TestHundredThousandKeysInOneBatch(t *testing.T) {
 	}
 }
 
-// All records have the same key. A pass must not need memory for each record (F3).
+// TestHotKey cleans a log in which all records have the same key. A pass must not need memory for
+// each record (F3).
 func TestHotKey(t *testing.T) {
 	wantSuffix(t, "segments 2, batches 1, records 1, keys 1, tombstones 0\n",
 		"config segment=400000", "memory 100000", "fill n=100000 batch=500 keys=1 value=1", "roll",
 		"wait 60s quietly", "counts", "settled")
 }
 
-// The offsets of a log have gaps of billions, as after years of compaction (KAFKA-2024, 5413, 6264,
-// 4451).
+// TestOffsetsThreeBillionApart cleans a log whose offsets have gaps of billions, as after years of
+// compaction (KAFKA-2024, 5413, 6264, 4451).
 func TestOffsetsThreeBillionApart(t *testing.T) {
 	mem := vfs.NewMem()
 	must(mem.MkdirAll(offlineDir), "make a directory")
@@ -91,8 +93,8 @@ func TestKeysLikeMarkers(t *testing.T) { // KAFKA-14055
 	)
 }
 
-// Producers choose timestamps that are far in the future, missing or 0. Nevertheless minLag,
-// maxLag, retention and the segment age must take effect.
+// TestTimestampsIn2099AndMissing checks that minLag, maxLag, retention and the segment age take
+// effect even if producers choose timestamps that are far in the future, missing or 0.
 func TestTimestampsIn2099AndMissing(t *testing.T) {
 	for _, ms := range []string{"4083696000000", "-1", "0"} {
 		got := output(t, "config minlag=10m maxlag=1h dirty=50", "put -time="+ms+" a=1 b=1 c=1",
@@ -136,8 +138,8 @@ func TestEveryCodecInAndOut(t *testing.T) { // KAFKA-3252, 4298
 	}
 }
 
-// Transactions of thousands of batches span many segments, and the memory budget is minimal (F12,
-// I21).
+// TestHugeTransactions cleans transactions of thousands of batches that span many segments, with a
+// minimal memory budget (F12, I21).
 func TestHugeTransactions(t *testing.T) {
 	var script []string
 	for producer, end := range []string{"commit", "abort", "commit"} {

@@ -109,8 +109,8 @@ func TestQuarantineDoublesUpToAnHour(t *testing.T) {
 	}
 }
 
-// A very small memory budget does not make a pass fail. It only makes the pass read sidecars in
-// shorter pieces.
+// TestSmallBudgetIsEnough checks that a very small memory budget does not make a pass fail. It only
+// makes the pass read sidecars in shorter pieces.
 func TestSmallBudgetIsEnough(t *testing.T) {
 	inBubble(t, compacted(nil), Options{MemoryBytes: 1000},
 		func(t *testing.T, f *fixture) {
@@ -243,8 +243,8 @@ func TestCloseAbortsPass(t *testing.T) {
 		})
 }
 
-// The power fails at any rename, creation, removal or sync of a pass. The latest record of each key
-// is then still in the log (I38).
+// TestI38CrashDuringPassLosesNothing cuts the power at any rename, creation, removal or sync of a
+// pass. The latest record of each key is then still in the log (I38).
 func TestI38CrashDuringPassLosesNothing(t *testing.T) {
 	seed := seed.New(t)
 	var clones []*vfs.Mem

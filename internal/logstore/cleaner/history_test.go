@@ -98,7 +98,8 @@ func TestShrinkKeepsFailingLines(t *testing.T) {
 	}
 }
 
-// The ledger reports every kind of difference between a log and the appended records.
+// TestLedgerDetectsFaults checks that the ledger reports every kind of difference between a log and
+// the appended records.
 func TestLedgerDetectsFaults(t *testing.T) {
 	for name, change := range map[string]func(l *ledger){
 		"missing record": func(l *ledger) {

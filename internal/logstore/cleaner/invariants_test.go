@@ -25,8 +25,8 @@ func output(t *testing.T, script ...string) string {
 	return output
 }
 
-// A pass does not change the records that it keeps: the ledger compares each record's key, value,
-// headers, timestamp and offset.
+// TestI9KeptRecordsAreUnchanged checks that a pass does not change the records that it keeps: the
+// ledger compares each record's key, value, headers, timestamp and offset.
 func TestI9KeptRecordsAreUnchanged(t *testing.T) {
 	var script []string
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
@@ -47,8 +47,9 @@ func TestI9KeptRecordsAreUnchanged(t *testing.T) {
 	}
 }
 
-// A reader that reads to the log end finds the same last value of each key as in the uncleaned log.
-// This holds at any time, from every offset, and with both isolation levels.
+// TestI14ReadersEndInTheStateOfTheUncleanedLog checks that a reader that reads to the log end finds
+// the same last value of each key as in the uncleaned log. This holds at any time, from every
+// offset, and with both isolation levels.
 func TestI14ReadersEndInTheStateOfTheUncleanedLog(t *testing.T) {
 	output(t, "config segment=1500 retention=20s",
 		"put a=1 b=1 c=1", "put -producer=1 -txn a=2 d=1", "put -producer=2 -txn b=2", "roll",
@@ -58,7 +59,8 @@ func TestI14ReadersEndInTheStateOfTheUncleanedLog(t *testing.T) {
 		"settled")
 }
 
-// Passes and restarts change no record, and neither the log start nor the log end (KAFKA-17076).
+// TestI15ValuesAndOffsetsNeverChange checks that passes and restarts change no record, and neither
+// the log start nor the log end (KAFKA-17076).
 func TestI15ValuesAndOffsetsNeverChange(t *testing.T) {
 	got := output(t, "put a=1 b=1", "put a=2", "roll", "wait 1h quietly", "log", "restart",
 		"wait 1h quietly", "log")
@@ -68,9 +70,9 @@ func TestI15ValuesAndOffsetsNeverChange(t *testing.T) {
 	}
 }
 
-// A pass keeps each producer's last batch, even without records, and a start restores the last
-// sequence number from this batch. The commands "restart" and "kill" append each producer's last
-// batch again and check that it is detected as a duplicate.
+// TestI26SequencesSurviveRestart checks that a pass keeps each producer's last batch, even without
+// records, and a start restores the last sequence number from this batch. The commands "restart"
+// and "kill" append each producer's last batch again and check that it is detected as a duplicate.
 func TestI26SequencesSurviveRestart(t *testing.T) {
 	got := output(t, "put -producer=1 a=1", "put -zstd -producer=2 a=2 b=1",
 		"put -producer=3 -txn b=2", "commit 3", "put a=3 b=3", "roll",
@@ -83,8 +85,9 @@ func TestI26SequencesSurviveRestart(t *testing.T) {
 	}
 }
 
-// All batches of a leader epoch were removed, so only the leader epoch checkpoint contains the
-// epoch. OffsetsForLeaderEpoch still returns the end of the epoch.
+// TestI33EpochsSurviveTheirBatches checks a leader epoch whose batches were all removed, so only
+// the leader epoch checkpoint contains the epoch. OffsetsForLeaderEpoch still returns the end of
+// the epoch.
 func TestI33EpochsSurviveTheirBatches(t *testing.T) {
 	err := runInScenario(t, func(s *scenario) {
 		s.open() // in leader epoch 0
@@ -120,8 +123,8 @@ func (s *scenario) epochs() []string {
 	return strings.Split(strings.TrimSpace(string(content)), "\n")[2:]
 }
 
-// A failed sync during a pass stops the log. The log can still be read, and the other logs accept
-// appends.
+// TestI8FailedDiskStopsTheLogNotTheProcess checks that a failed sync during a pass stops the log.
+// The log can still be read, and the other logs accept appends.
 func TestI8FailedDiskStopsTheLogNotTheProcess(t *testing.T) {
 	var disk *vfs.Fault
 	err := runInScenario(t, func(s *scenario) {

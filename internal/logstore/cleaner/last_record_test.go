@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// The last record of an idle log remains, whatever kind of record it is, after passes of every
-// trigger and after restarts. It is removed within one retention after the next append.
+// TestI29LastRecordOfAnIdleLogRemains checks that the last record of an idle log remains, whatever
+// kind of record it is, after passes of every trigger and after restarts. It is removed within one
+// retention after the next append.
 func TestI29LastRecordOfAnIdleLogRemains(t *testing.T) {
 	for name, script := range map[string][]string{
 		"tombstone":     {"put a=1 b=1", "put a"},

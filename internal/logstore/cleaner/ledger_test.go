@@ -30,9 +30,9 @@ type ledger struct {
 	// retentionMin is the shortest tombstone retention configured so far. No tombstone may be
 	// removed earlier.
 	retentionMin time.Duration
-	// blockedUntil maps a tombstone's offset to a time. This is the time when a check last found an
-	// older record of the tombstone's key in the log. If no check has found one, it is the time
-	// when a check first found the tombstone.
+	// blockedUntil maps a tombstone's offset to the time at which a check last found an older record
+	// of the tombstone's key in the log. If no check has found one, it is the time at which a check
+	// first found the tombstone.
 	blockedUntil map[int64]time.Time
 }
 

@@ -94,8 +94,8 @@ func TestCleanerMetrics(t *testing.T) {
 		})
 }
 
-// While a pass waits in a phase, the phase metric is 1 for this phase and 0 for all other phases,
-// and the metrics of the whole cleaner match.
+// TestPhaseMetrics checks that while a pass waits in a phase, the phase metric is 1 for this phase
+// and 0 for all other phases, and the metrics of the whole cleaner match.
 func TestPhaseMetrics(t *testing.T) {
 	for phase, pool := range map[string]struct{ queued, busy float64 }{
 		// In phase indexing the pass has released its worker slot, because a sidecar is being

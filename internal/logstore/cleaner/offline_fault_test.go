@@ -60,7 +60,8 @@ type fullDisk struct{ vfs.FS }
 
 func (fullDisk) Free(string) (uint64, error) { return 0, nil }
 
-// A clean on a full disk fails before it writes a segment (F16).
+// TestF16OfflineReportsFullDisk checks that a clean on a full disk fails before it writes a segment
+// (F16).
 func TestF16OfflineReportsFullDisk(t *testing.T) {
 	mem, latest := closedLog(t, 400, 20)
 	_, err := cleanOffline(t, fullDisk{mem}, OfflineOptions{})

@@ -144,7 +144,8 @@ func TestOfflineDryRunChangesNoRecord(t *testing.T) {
 	}
 }
 
-// Two passes rewrite the same segment. SegmentsRewritten counts the segment once.
+// TestOfflineCountsASegmentOnce checks that SegmentsRewritten counts a segment once even if two
+// passes rewrite it.
 func TestOfflineCountsASegmentOnce(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
@@ -178,8 +179,8 @@ func unkeyed(t *testing.T) []byte {
 		record.Record{Value: []byte("a value of some thirty bytes")})
 }
 
-// CleanOffline refuses a log without keys, because the log would be empty after a clean. The user
-// has probably named the wrong directory.
+// TestOfflineRefusesUnkeyedLog checks that CleanOffline refuses a log without keys, because the log
+// would be empty after a clean. The user has probably named the wrong directory.
 func TestOfflineRefusesUnkeyedLog(t *testing.T) {
 	disk := vfs.NewMem()
 	s := openStore(t, disk)
@@ -261,7 +262,8 @@ func TestOfflineRefusesDamagedLog(t *testing.T) {
 	}
 }
 
-// CleanOffline rebuilds malformed checkpoints, as the start of a broker does.
+// TestOfflineRebuildsMalformedCheckpoints checks that CleanOffline rebuilds malformed checkpoints,
+// as the start of a broker does.
 func TestOfflineRebuildsMalformedCheckpoints(t *testing.T) {
 	for _, file := range []string{checkpoint.FirstDirtyFile, checkpoint.AbortedFile,
 		checkpoint.RecoveryPointFile} {
@@ -302,8 +304,9 @@ var checkpointDamages = map[string]func(content []byte) []byte{
 	"truncated": func(content []byte) []byte { return content[:1] },
 }
 
-// The high watermark checkpoint is empty, while the other checkpoints exist. Then no record is
-// known to be replicated, so a clean removes no record.
+// TestOfflineWithoutHighWatermarkCleansNothing runs a clean with an empty high watermark
+// checkpoint, while the other checkpoints exist. Then no record is known to be replicated, so a
+// clean removes no record.
 func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 	disk, _ := closedLog(t, 400, 20)
 	name := filepath.Join(dataDir, checkpoint.HighWatermarkFile)
@@ -316,8 +319,9 @@ func TestOfflineWithoutHighWatermarkCleansNothing(t *testing.T) {
 	}
 }
 
-// Producers expire according to the time passed to OpenOffline, not to the real time. If a producer
-// is active at that time, its last batch remains, even if all records of the batch are superseded.
+// TestOfflineExpiresProducersByItsTime checks that producers expire according to the time passed to
+// OpenOffline, not to the real time. If a producer is active at that time, its last batch remains,
+// even if all records of the batch are superseded.
 func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	for _, test := range []struct {
 		moment time.Time
@@ -357,7 +361,8 @@ func TestOfflineExpiresProducersByItsTime(t *testing.T) {
 	}
 }
 
-// CleanOffline fails while a broker or another clean holds the data directory's lock.
+// TestOfflineLock checks that CleanOffline fails while a broker or another clean holds the data
+// directory's lock.
 func TestOfflineLock(t *testing.T) {
 	disk, _ := closedLog(t, 40, 4)
 	s := openStore(t, disk)
@@ -372,8 +377,8 @@ func TestOfflineLock(t *testing.T) {
 	}
 }
 
-// OpenOffline does not follow symbolic links. The test uses the real filesystem because vfs.Mem has
-// no links.
+// TestOfflineFollowsNoLink checks that OpenOffline does not follow symbolic links. The test uses
+// the real filesystem because vfs.Mem has no links.
 func TestOfflineFollowsNoLink(t *testing.T) {
 	root := t.TempDir()
 	dir, elsewhere := filepath.Join(root, "tickets-0"), filepath.Join(root, "elsewhere")
@@ -409,8 +414,8 @@ func TestOfflineFollowsNoLink(t *testing.T) {
 	}
 }
 
-// The power fails before any rename, creation, removal or sync of a clean. The next clean succeeds,
-// and the log still has the latest record of each key.
+// TestOfflineSurvivesCrashAtEveryStep cuts the power before any rename, creation, removal or sync
+// of a clean. The next clean succeeds, and the log still has the latest record of each key.
 func TestOfflineSurvivesCrashAtEveryStep(t *testing.T) {
 	disk, latest := closedLog(t, 200, 10)
 	var crashed []*vfs.Mem

@@ -113,8 +113,8 @@ func (s *scenario) resume() {
 	s.cleaner.Configure(s.budget)
 }
 
-// The power fails at any step of a pass. After the next start the log is valid and complete, and
-// the next passes succeed.
+// TestPowerCutDuringPass cuts the power at any step of a pass. After the next start the log is
+// valid and complete, and the next passes succeed.
 func TestPowerCutDuringPass(t *testing.T) { // I14, I37, I38, F4, F13
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -29,9 +29,9 @@ var passFaults = []passFault{
 	{"failed directory sync", vfs.Rule{Op: vfs.OpSyncDir, Times: 1, Err: syscall.EIO}, 5},
 }
 
-// Any filesystem call of a pass fails with EIO, ENOSPC or a short write. The log stays valid and
-// complete, both for current readers and after the next start. The next passes succeed once the
-// disk works again (I7, I8, I37, KAFKA-7866).
+// TestFaultDuringPass makes any filesystem call of a pass fail with EIO, ENOSPC or a short write.
+// The log stays valid and complete, both for current readers and after the next start. The next
+// passes succeed once the disk works again (I7, I8, I37, KAFKA-7866).
 func TestFaultDuringPass(t *testing.T) {
 	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))

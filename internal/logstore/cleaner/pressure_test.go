@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// lazy returns the settings of a log that only storage pressure triggers a pass for.
+// lazy returns settings with which only storage pressure triggers a pass.
 func lazy(segmentBytes int64) topicconfig.Settings {
 	return compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = segmentBytes, 100, 100

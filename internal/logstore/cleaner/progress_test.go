@@ -18,8 +18,9 @@ func (f *fixture) has(key string) bool {
 		func(text string) bool { return strings.HasSuffix(text, "="+key) })
 }
 
-// The replicated cleaning progress and the tombstone-clean offset survive a restart. So the
-// retention of tombstones does not start again after a restart.
+// TestX3ReplicatedProgressSurvivesRestart checks that the replicated cleaning progress and the
+// tombstone-clean offset survive a restart. So the retention of tombstones does not start again
+// after a restart.
 func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
@@ -59,8 +60,9 @@ func TestX3ReplicatedProgressSurvivesRestart(t *testing.T) {
 	})
 }
 
-// The checkpoint with the tombstone-clean offset is lost. A pass recomputes the offset, even if
-// nothing is appended to the log. Otherwise no replica would ever remove its tombstones.
+// TestX1LostTombstoneStateIsRecomputed checks the loss of the checkpoint with the tombstone-clean
+// offset. A pass recomputes the offset, even if nothing is appended to the log. Otherwise no
+// replica would ever remove its tombstones.
 func TestX1LostTombstoneStateIsRecomputed(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {

@@ -25,8 +25,8 @@ func (f *fixture) cleanNow() int64 {
 	return ticket
 }
 
-// Each request has a ticket. The status reports the last ticket that was served, and the result of
-// the last pass.
+// TestRequestIsServedByTicket checks that each request has a ticket. The status reports the last
+// ticket that was served, and the result of the last pass.
 func TestRequestIsServedByTicket(t *testing.T) {
 	inBubble(t, manual(), Options{}, func(t *testing.T, f *fixture) {
 		keys, latest := updatesOf(100, 5)
@@ -80,8 +80,9 @@ func TestRequestIsServedByTicket(t *testing.T) {
 	})
 }
 
-// A requested pass does not compact segments that minLag blocks. CleanNow fails if the cleaner has
-// no worker slots, or if the log does not exist or is not compacted.
+// TestRequestKeepsMinLag checks that a requested pass does not compact segments that minLag blocks.
+// CleanNow fails if the cleaner has no worker slots, or if the log does not exist or is not
+// compacted.
 func TestRequestKeepsMinLag(t *testing.T) {
 	inBubble(t, compacted(func(s *topicconfig.Settings) {
 		s.MinDirtyPercent, s.MinLag = 100, time.Hour
@@ -111,8 +112,8 @@ func TestRequestKeepsMinLag(t *testing.T) {
 		})
 }
 
-// A requested pass fails. Its request is served, and the status contains the error. The next
-// request starts a pass despite the quarantine.
+// TestRequestIsServedByFailedPass checks a requested pass that fails. Its request is served, and
+// the status contains the error. The next request starts a pass despite the quarantine.
 func TestRequestIsServedByFailedPass(t *testing.T) {
 	inBubble(t, manual(), Options{}, func(t *testing.T, f *fixture) {
 		keys, _ := updatesOf(100, 5)

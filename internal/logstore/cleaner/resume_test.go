@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// A restart interrupts a pass. The rewrites that the pass has committed remain, and the next pass
-// compacts only the remaining segments.
+// TestPassResumesAfterRestart checks a pass that a restart interrupts. The rewrites that the pass
+// has committed remain, and the next pass compacts only the remaining segments.
 func TestPassResumesAfterRestart(t *testing.T) {
 	config := slowPass(nil)
 	inBubble(t, config, Options{Workers: -1}, func(t *testing.T, f *fixture) {

@@ -215,8 +215,8 @@ func TestMinLagIsReported(t *testing.T) {
 	})
 }
 
-// After its last append, a log stays idle. Its tombstones are removed after their retention; Kafka
-// never removes such tombstones (I18).
+// TestI18IdleLogRemovesTombstones checks that the tombstones of an idle log are removed after their
+// retention (I18). Kafka never removes such tombstones.
 func TestI18IdleLogRemovesTombstones(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {
@@ -238,8 +238,8 @@ func TestI18IdleLogRemovesTombstones(t *testing.T) {
 	})
 }
 
-// A restart must not restart the retention of a tombstone. Otherwise a broker that is restarted
-// daily would never remove a tombstone.
+// TestIdleLogRemovesTombstonesDespiteRestarts checks that a restart does not restart the retention
+// of a tombstone. Otherwise a broker that is restarted daily would never remove a tombstone.
 func TestIdleLogRemovesTombstonesDespiteRestarts(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) { s.TombstoneRetention = time.Hour })
 	inBubble(t, config, Options{}, func(t *testing.T, f *fixture) {

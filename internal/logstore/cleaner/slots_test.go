@@ -137,8 +137,8 @@ func (f *fixture) fillWith(log *logstore.Log, n, keys int) {
 	log.AdvanceHighWatermark(log.LogEnd())
 }
 
-// There is one worker slot. A pass that takes an hour over a large log does not delay a short pass
-// over a small log, unlike in Kafka.
+// TestLargeLogDoesNotDelaySmallLog checks that with one worker slot, a pass over a large log, which
+// takes an hour, does not delay a short pass over a small log. In Kafka it does.
 func TestLargeLogDoesNotDelaySmallLog(t *testing.T) {
 	large := compacted(func(s *topicconfig.Settings) { s.SegmentBytes = 1 << 20 })
 	inBubble(t, large, Options{IOBytesRate: 2048}, func(t *testing.T, f *fixture) {

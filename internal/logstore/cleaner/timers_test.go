@@ -9,8 +9,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Nothing is appended to the log after its first records. The log is rolled and compacted within
-// maxLag (KIP-354). Kafka would never roll the log's only segment, and therefore ignore maxLag.
+// TestI5IdleLogIsRolledAndCompactedByMaxLag checks that a log to which nothing is appended after
+// its first records is rolled and compacted within maxLag (KIP-354). Kafka would never roll the
+// log's only segment, and would therefore ignore maxLag.
 func TestI5IdleLogIsRolledAndCompactedByMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxLag = 1<<20, 100, time.Hour
@@ -47,8 +48,9 @@ func TestIdleLogIsCompactedAfterMinLag(t *testing.T) { // KIP-58
 	})
 }
 
-// A pass leaves some garbage to save I/O. The garbage is removed once maxLag has passed since the
-// oldest garbage was superseded, even if the log has no dirty section (F7).
+// TestF7RemainingGarbageIsRemovedByMaxLag checks garbage that a pass has left to save I/O. The
+// garbage is removed once maxLag has passed since the oldest garbage was superseded, even if the
+// log has no dirty section (F7).
 func TestF7RemainingGarbageIsRemovedByMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.SegmentBytes, s.MinDirtyPercent, s.MaxGarbagePercent = 20_000, 0, 50
@@ -101,8 +103,8 @@ func TestOverdueDuration(t *testing.T) {
 	}
 }
 
-// A producer's clock is ahead. This must not delay maxLag, for which the modification time of the
-// data file is used instead.
+// TestI5FutureTimestampsDoNotDelayMaxLag checks that a producer whose clock is ahead does not delay
+// maxLag: the modification time of the data file is used instead of its timestamps.
 func TestI5FutureTimestampsDoNotDelayMaxLag(t *testing.T) {
 	config := compacted(func(s *topicconfig.Settings) {
 		s.MinDirtyPercent, s.MaxLag = 100, time.Hour

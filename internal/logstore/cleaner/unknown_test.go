@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// From the time a segment is sealed until its garbage is estimated, the garbage and the reason why
-// no pass runs are unknown. Only after the estimate is it known that there is too little garbage.
+// TestGarbageIsUnknownUntilItIsEstimated checks that from the time a segment is sealed until its
+// garbage is estimated, the garbage and the reason why no pass runs are unknown. Only after the
+// estimate is it known that there is too little garbage.
 func TestGarbageIsUnknownUntilItIsEstimated(t *testing.T) {
 	err := runInScenario(t, func(s *scenario) {
 		s.open()

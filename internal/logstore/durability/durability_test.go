@@ -117,7 +117,8 @@ func (f *fixture) checkpointed() {
 	f.disk.CheckpointedToLocked(f.disk.SavedRecoveryPointLocked(1 << 60))
 }
 
-// A commit syncs, a flush also seals, and only a checkpoint permits cleaning.
+// TestFlushAndCheckpointMoveTheOffsets checks that a commit syncs, a flush also seals, and only a
+// checkpoint permits cleaning.
 func TestFlushAndCheckpointMoveTheOffsets(t *testing.T) {
 	f := newFixture(t)
 	f.appendRecords(5)
@@ -142,8 +143,9 @@ func TestFlushAndCheckpointMoveTheOffsets(t *testing.T) {
 	}
 }
 
-// The log is truncated after the state for a checkpoint was read and before the checkpoint is
-// written. The written checkpoint must not permit cleaning above the new log end.
+// TestTruncationLowersACheckpointInFlight truncates the log after the state for a checkpoint was
+// read and before the checkpoint is written. The written checkpoint must not permit cleaning above
+// the new log end.
 func TestTruncationLowersACheckpointInFlight(t *testing.T) {
 	f := newFixture(t)
 	f.appendRecords(20)
@@ -165,8 +167,8 @@ func TestTruncationLowersACheckpointInFlight(t *testing.T) {
 	f.want("after a restart of the log", 12, 40, 40)
 }
 
-// A failed sync stops the log, because the kernel may have dropped the pages. A full disk does not
-// stop the log: the next flush seals the segment.
+// TestFailedSyncStopsTheLog checks that a failed sync stops the log, because the kernel may have
+// dropped the pages. A full disk does not stop the log: the next flush seals the segment.
 func TestFailedSyncStopsTheLog(t *testing.T) {
 	f := newFixture(t)
 	f.appendRecords(5)

@@ -60,7 +60,8 @@ var (
 	both  = leaderepoch.Cache{{Epoch: 3, Start: 0}, {Epoch: 4, Start: 10}}
 )
 
-// A new epoch is written after Delay, or at once if its segment was rolled.
+// TestNewEpochIsWrittenLater checks that a new epoch is written after Delay, or at once if its
+// segment was rolled.
 func TestNewEpochIsWrittenLater(t *testing.T) {
 	f, mem := newFile(t)
 	want(t, f, mem, both, first)
@@ -85,7 +86,8 @@ func TestNewEpochIsWrittenLater(t *testing.T) {
 	}
 }
 
-// A truncation writes the file only if the file contains an epoch that it removes.
+// TestTruncationRemovesEpochs checks that a truncation writes the file only if the file contains an
+// epoch that it removes.
 func TestTruncationRemovesEpochs(t *testing.T) {
 	f, mem := newFile(t)
 	faulty := vfs.NewFault(mem)
@@ -120,7 +122,8 @@ func TestTruncationRemovesEpochs(t *testing.T) {
 	want(t, f, mem.CrashClone(), nil, nil)
 }
 
-// The directory of a closed log may belong to another log, so no file is written.
+// TestStoppedLogWritesNoFile checks that a stopped log writes no file, because the directory of a
+// closed log may belong to another log.
 func TestStoppedLogWritesNoFile(t *testing.T) {
 	f, mem := newFile(t)
 	f.Fault.CloseLocked()

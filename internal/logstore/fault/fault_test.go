@@ -11,7 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 )
 
-// A log that fails several times stops once and reports this once, with the first cause.
+// TestFirstFailureStopsTheLog checks that a log that fails several times stops once and reports
+// this once, with the first cause.
 func TestFirstFailureStopsTheLog(t *testing.T) {
 	var mu sync.Mutex
 	var reported []error
@@ -35,7 +36,8 @@ func TestFirstFailureStopsTheLog(t *testing.T) {
 	}
 }
 
-// Closing a log is not a fault, and a failure after the close is not reported.
+// TestClosedLogHasNoFault checks that closing a log is not a fault, and a failure after the close
+// is not reported.
 func TestClosedLogHasNoFault(t *testing.T) {
 	var mu sync.Mutex
 	f := State{Logger: slog.New(slog.DiscardHandler), Mu: &mu,

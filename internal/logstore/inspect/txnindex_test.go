@@ -120,8 +120,8 @@ func TestVerifyChecksTheTransactionIndex(t *testing.T) {
 	}
 }
 
-// TestVerifyOfAnAbortedTransactionThatWasCleaned checks a transaction of which cleaning has kept an
-// empty batch, for the producer's state, and the following marker. If only empty batches of the
+// TestVerifyOfAnAbortedTransactionThatWasCleaned checks a transaction of which cleaning has kept
+// only an empty batch, for the producer's state, and the marker. If only empty batches of the
 // transaction remain, the entry in the transaction index may be missing. If a record of the
 // transaction remains, the entry must exist.
 func TestVerifyOfAnAbortedTransactionThatWasCleaned(t *testing.T) {

@@ -68,8 +68,8 @@ func TestFaultAtEveryCallLeavesCompleteSidecarOrNone(t *testing.T) {
 	}
 }
 
-// A power cut happens before and after every write, sync and rename. Afterwards the sidecar either
-// is complete or does not exist.
+// TestCrashAtEveryStepLeavesCompleteSidecarOrNone cuts the power before and after every write, sync
+// and rename. Afterwards the sidecar either is complete or does not exist.
 func TestCrashAtEveryStepLeavesCompleteSidecarOrNone(t *testing.T) {
 	memory := vfs.NewMem()
 	w := newWorld(t, memory, 78,

@@ -52,7 +52,8 @@ func (w *world) replace(content []byte) {
 
 func (w *world) expect() Expect { return Expect{Identity: w.identity(), SaltID: w.salt.ID()} }
 
-// A sidecar with one damaged byte, at any position, is detected as unusable.
+// TestEveryDamagedByteIsDetected checks that a sidecar with one damaged byte, at any position, is
+// detected as unusable.
 func TestEveryDamagedByteIsDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 12, recordsMax: 8, keys: 30, valueMax: 3})
@@ -69,8 +70,9 @@ func TestEveryDamagedByteIsDetected(t *testing.T) {
 	}
 }
 
-// A sidecar with zeroed, truncated, shifted or swapped pages, or with another sidecar's pages, is
-// detected as unusable, whichever section is damaged.
+// TestDamagedPagesAreDetectedInEachSection checks that a sidecar with zeroed, truncated, shifted or
+// swapped pages, or with another sidecar's pages, is detected as unusable, whichever section is
+// damaged.
 func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	s := shape{batches: 11_000, recordsMax: 8, keys: 20_000, valueMax: 3, plain: true}
 	w := newWorld(t, vfs.NewMem(), seed.New(t), s)
@@ -136,8 +138,8 @@ func TestDamagedPagesAreDetectedInEachSection(t *testing.T) {
 	}
 }
 
-// Iterators verify only the pages that they read: entries can be read although the section of
-// records is damaged.
+// TestDamageOutsideTheReadRangeIsNotDetected checks that iterators verify only the pages that they
+// read: entries can be read although the section of records is damaged.
 func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 40, recordsMax: 100, keys: 2000, plain: true})
@@ -150,8 +152,8 @@ func TestDamageOutsideTheReadRangeIsNotDetected(t *testing.T) {
 	w.check(w.scan(0, 0)) // rebuild the sidecar
 }
 
-// Open fails with ErrStale if the sidecar belongs to other data or to another salt, or has another
-// version.
+// TestStaleSidecarsAreRejected checks that Open fails with ErrStale if the sidecar belongs to other
+// data or to another salt, or has another version.
 func TestStaleSidecarsAreRejected(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
@@ -189,8 +191,9 @@ func TestStaleSidecarsAreRejected(t *testing.T) {
 	}
 }
 
-// After a start a broker does not know the digest, so Verify compares a few batches of the data
-// file with the sidecar. It must detect a change of any of these batches.
+// TestVerifyDetectsOtherGenerations checks that Verify detects a change of the data file. After a
+// start a broker does not know the digest, so Verify compares a few batches of the data file with
+// the sidecar. It must detect a change of any of these batches.
 func TestVerifyDetectsOtherGenerations(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 30, recordsMax: 8, keys: 30, valueMax: 3})
@@ -222,7 +225,8 @@ type noData struct{}
 
 func (noData) ReadAt([]byte, int64) (int, error) { return 0, errors.New("end of file") }
 
-// Build fails with ErrMismatch if the spool was not built from the batches of the segment.
+// TestBuildRejectsSpoolOfOtherSegment checks that Build fails with ErrMismatch if the spool was not
+// built from the batches of the segment.
 func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 10, recordsMax: 8, keys: 30, valueMax: 3})
@@ -273,7 +277,8 @@ func TestBuildRejectsSpoolOfOtherSegment(t *testing.T) {
 	}
 }
 
-// A batch that would bring the segment to RecordsMax records or more is rejected.
+// TestTooManyRecordsAreRejected checks that a batch that would bring the segment to RecordsMax
+// records or more is rejected.
 func TestTooManyRecordsAreRejected(t *testing.T) {
 	context := startOf(0)
 	context.ordinal = RecordsMax - 10

@@ -111,8 +111,9 @@ func TestDerivedSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// One source's records are divided between two output segments. The first ordinal of the second
-// segment does not have to be a multiple of 64, the number of bits in a word of remap.
+// TestDerivedSidecarsOfRolledOutput divides one source's records between two output segments. The
+// first ordinal of the second segment does not have to be a multiple of 64, the number of bits in a
+// word of remap.
 func TestDerivedSidecarsOfRolledOutput(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
 		source := neighbours(t, seed, 1)[0]
@@ -138,7 +139,8 @@ func TestDerivedSidecarsOfRolledOutput(t *testing.T) {
 	}
 }
 
-// Finish fails with ErrMismatch if the sources do not match the appended batches.
+// TestDerivationRejectsMismatches checks that Finish fails with ErrMismatch if the sources do not
+// match the appended batches.
 func TestDerivationRejectsMismatches(t *testing.T) {
 	for name, change := range map[string]func(c *cleaned){
 		"one more removed": func(c *cleaned) {
@@ -171,7 +173,8 @@ func TestDerivationRejectsMismatches(t *testing.T) {
 	}
 }
 
-// Finish does not read the sidecar of a source without kept records.
+// TestDerivationReadsNoEntriesOfSupersededSegments checks that Finish does not read the sidecar of
+// a source without kept records.
 func TestDerivationReadsNoEntriesOfSupersededSegments(t *testing.T) {
 	fsys := vfs.NewMem()
 	source := newWorld(t, fsys, 11,

@@ -65,8 +65,8 @@ func TestHashDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Each hash must be in exactly one slice. Otherwise the hash's entries would be deduplicated twice
-// or not at all.
+// TestSlicesCoverAllHashesOnce checks that each hash is in exactly one slice. Otherwise the hash's
+// entries would be deduplicated twice or not at all.
 func TestSlicesCoverAllHashesOnce(t *testing.T) {
 	for _, count := range []uint32{1, 2, 3, 7, 128, 255, 256, 1000, 65536, 1<<32 - 1} {
 		if first, last := Slice(0, count),

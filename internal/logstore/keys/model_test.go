@@ -30,7 +30,8 @@ func TestSidecarEqualsModel(t *testing.T) {
 	}
 }
 
-// The sidecars of segments with extreme parameters match their models.
+// TestSidecarOfExtremeBatches checks that the sidecars of segments with extreme parameters match
+// their models.
 func TestSidecarOfExtremeBatches(t *testing.T) {
 	for name, s := range map[string]shape{
 		"empty":         {batches: 0},
@@ -50,7 +51,8 @@ func TestSidecarOfExtremeBatches(t *testing.T) {
 	}
 }
 
-// A spool that is filled during appends results in the same sidecar as a scan.
+// TestAppendedSpoolEqualsScan checks that a spool that is filled during appends results in the same
+// sidecar as a scan.
 func TestAppendedSpoolEqualsScan(t *testing.T) {
 	for seed := range seed.Sequence(t, 5) {
 		w := newWorld(t, vfs.NewMem(), seed,
@@ -71,8 +73,9 @@ func TestAppendedSpoolEqualsScan(t *testing.T) {
 	}
 }
 
-// The share of superseded records in a hash slice is about the same as in the whole segment. The
-// cleaner relies on this when it estimates garbage from one of 128 slices.
+// TestSliceHoldsItsShareOfKeys checks that the share of superseded records in a hash slice is about
+// the same as in the whole segment. The cleaner relies on this when it estimates garbage from one
+// of 128 slices.
 func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), seed.New(t),
 		shape{batches: 60, recordsMax: 2000, keys: 20_000, plain: true})
@@ -98,7 +101,8 @@ func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	}
 }
 
-// A spool keeps only a few KiB in memory, whatever the number of records, and returns all records.
+// TestSpoolMemoryIsBounded checks that a spool keeps only a few KiB in memory, whatever the number
+// of records, and returns all records.
 func TestSpoolMemoryIsBounded(t *testing.T) {
 	w := &world{t: t, fsys: vfs.NewMem()}
 	spool := NewSpool(w.fsys, "/spool", 0, w.salt)
@@ -130,8 +134,8 @@ func TestSpoolMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever number of bytes a spool keeps in memory before it creates its file, it results in the
-// same sidecar.
+// TestSpoolHold checks that the sidecar is the same whatever number of bytes the spool keeps in
+// memory before it creates its file.
 func TestSpoolHold(t *testing.T) {
 	w := newWorld(t, vfs.NewMem(), 7,
 		shape{batches: 200, recordsMax: 50, keys: 3000, valueMax: 20, plain: true})

@@ -60,8 +60,9 @@ func TestOffsetsStayOrdered(t *testing.T) {
 	}
 }
 
-// The records of an ended transaction are stable only once the transaction's marker is replicated,
-// because until then another leader may not have the marker.
+// TestLastStableWaitsForMarkers checks that the records of an ended transaction are stable only
+// once the transaction's marker is replicated, because until then another leader may not have the
+// marker.
 func TestLastStableWaitsForMarkers(t *testing.T) {
 	var o Offsets
 	var producers producer.State

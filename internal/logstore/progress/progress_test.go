@@ -7,9 +7,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Replicas are added to a log. The cleaning progress at or above this replica's tombstone-clean
-// offset then starts over, because the new replicas may copy records in this range that this
-// replica has not yet removed.
+// TestX1CleaningProgressAfterReplicasAreAdded adds replicas to a log. The cleaning progress at or
+// above this replica's tombstone-clean offset then starts over, because the new replicas may copy
+// records in this range that this replica has not yet removed.
 func TestX1CleaningProgressAfterReplicasAreAdded(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {

@@ -57,8 +57,8 @@ func flipBatch(t *testing.T, fsys vfs.FS, h *segmentlist.Handle, offset int64) {
 	}
 }
 
-// TestDamagedBatchesAreNotReturned checks that a read ends in front of a damaged batch, that a read
-// which begins there fails, and that the damage is reported once.
+// TestDamagedBatchesAreNotReturned checks that a read ends before a damaged batch, that a read that
+// begins at the damaged batch fails, and that the damage is reported once.
 func TestDamagedBatchesAreNotReturned(t *testing.T) {
 	fsys := vfs.NewMem()
 	r, h, reported := newVerifier(t, fsys)
@@ -93,7 +93,7 @@ func TestDamagedBatchesAreNotReturned(t *testing.T) {
 }
 
 // TestBatchesAreVerifiedOnce checks that sequential reads verify each batch once, and that reads
-// verify nothing if they are not asked to or if the scrub has verified the segment.
+// verify nothing if verification is off or the scrub has verified the segment.
 func TestBatchesAreVerifiedOnce(t *testing.T) {
 	for name, prepare := range map[string]func(r Reader, h *segmentlist.Handle){
 		"read before": func(r Reader, _ *segmentlist.Handle) {

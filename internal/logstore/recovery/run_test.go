@@ -46,7 +46,8 @@ func TestEmptyDirectoryIsALog(t *testing.T) {
 	}
 }
 
-// Offsets in the checkpoint that are outside the log are limited to the log's range.
+// TestSavedOffsetsAreLimitedToTheLog checks that offsets in the checkpoint that are outside the log
+// are limited to the log's range.
 func TestSavedOffsetsAreLimitedToTheLog(t *testing.T) {
 	_, dir := crashed(t)
 	found := run(t, dir, checkpoint.State{HighWatermark: 90, LogStart: 1})
@@ -55,7 +56,8 @@ func TestSavedOffsetsAreLimitedToTheLog(t *testing.T) {
 	}
 }
 
-// Above the recovery point, the log ends at the first gap or damaged batch.
+// TestLogEndsAtTheFirstFault checks that above the recovery point, the log ends at the first gap or
+// damaged batch.
 func TestLogEndsAtTheFirstFault(t *testing.T) {
 	data := func(base int64) string {
 		return filepath.Join(segmenttest.Path, segment.Name(base, segment.LogExtension, ""))

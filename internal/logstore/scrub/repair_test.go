@@ -121,7 +121,7 @@ func resize(t *testing.T, fsys vfs.FS, name string, size func(int64) int64) {
 	}
 }
 
-// readAll reads each offset of both logs, and appends to them.
+// readAll appends to every log except events, and then reads every log at each offset.
 func readAll(t *testing.T, f *fixture) {
 	t.Helper()
 	for _, log := range f.store.Logs() {
@@ -216,7 +216,8 @@ func TestSegmentIsNotReadWhileItsRepairWaits(t *testing.T) {
 	}
 }
 
-// TestSeveralFilesOfASegmentAreRepaired damages one index while the other index is being replaced.
+// TestSeveralFilesOfASegmentAreRepaired damages both indexes of a segment and checks that both are
+// repaired.
 func TestSeveralFilesOfASegmentAreRepaired(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	mem := vfs.NewMem()

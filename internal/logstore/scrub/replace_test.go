@@ -65,7 +65,7 @@ func openReplicas(t *testing.T, settings topicconfig.Settings) *replicas {
 	return r
 }
 
-// replicate copies what the second log lacks.
+// replicate copies the records that the second log lacks.
 func (r *replicas) replicate(t *testing.T) {
 	t.Helper()
 	leader, follower := r.logs[0], r.logs[1]
@@ -99,7 +99,7 @@ func (r *replicas) clean(t *testing.T, i int) {
 	})
 }
 
-// content returns the records of a log by offset, as a consumer with read_committed sees them.
+// content returns the records of a log by offset, as a read_committed consumer reads them.
 func content(t *testing.T, log *logstore.Log) map[int64]string {
 	t.Helper()
 	all := map[int64]string{}
@@ -200,8 +200,8 @@ func damage(t *testing.T, random *rand.Rand, disk vfs.FS, name string, size int6
 }
 
 // TestDamagedRecordsAreReplaced damages a segment of one of two replicas that were cleaned
-// independently, and replaces its records by those of the other replica: no record returns that was
-// removed, and none is missing that the other replica has.
+// independently, and replaces its records by those of the other replica: no removed record returns,
+// and no record of the other replica is missing.
 func TestDamagedRecordsAreReplaced(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	results := map[string]int{}

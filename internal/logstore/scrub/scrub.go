@@ -82,13 +82,13 @@ type Scrubber struct {
 	changed  chan struct{} // signal of Configure; its buffer has 1 element
 	checked  atomic.Int64  // bytes read
 	repaired atomic.Int64  // files replaced
-	anew     atomic.Bool   // true to begin a round at the next step
+	anew     atomic.Bool   // true if the next step begins a round
 
 	mu       sync.Mutex
 	state    State
 	found    int64    // number of targets in which this process has found damage
 	targets  []Target // as last listed by Run; never modified
-	suspects []Target // true if the next step begins a round
+	suspects []Target // arguments of Recheck that Run has not taken yet
 
 	// Only Run uses the following fields.
 	listed     time.Time

@@ -160,8 +160,8 @@ func TestHealthyFilesHaveNoDamage(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfFileIsChecked damages one file of each kind that the store has written, and
-// expects the file among the places of damage, or among the repairs: only the records need another
+// TestEveryKindOfFileIsChecked damages one file of each kind that the store has written, and checks
+// that the file is reported as damaged or as repaired. Only the repair of records needs another
 // replica.
 func TestEveryKindOfFileIsChecked(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
@@ -197,7 +197,7 @@ func TestEveryKindOfFileIsChecked(t *testing.T) {
 // damaged returns the damage in a state.
 func damaged(state State) []Damaged { return state.Damaged }
 
-// awaitPlace waits until a file is among the places of a state.
+// awaitPlace waits until the scrub's state lists a file as damaged.
 func awaitPlace(t *testing.T, s *Scrubber, name string, places func(State) []Damaged) {
 	t.Helper()
 	await.Until(t, "a place in "+name, func() bool {

@@ -117,7 +117,7 @@ func TestEveryBitOfSmallFilesIsChecked(t *testing.T) {
 	}
 }
 
-// ownerless are the kinds that a broker writes, and which a store alone does not repair.
+// ownerless contains the kinds of files that a broker writes and that a store alone cannot repair.
 var ownerless = map[string]bool{"cluster-id": true, "producer-ids": true, "clean-now.json": true,
 	"cleaner-history": true, "cleaner-totals": true}
 
@@ -186,9 +186,9 @@ func flipAny(t *testing.T, fsys vfs.FS, name string, random *rand.Rand) {
 	}
 }
 
-// TestMalformedSmallFilesAreDamage checks that malformed files and files that contradict the log
-// are damage, even if this process has not read them before. Files that should not exist are
-// removed.
+// TestMalformedSmallFilesAreDamage checks that malformed files, and files that contradict the log,
+// are reported as damaged even if this process has not read them before. Files that should not
+// exist are removed.
 func TestMalformedSmallFilesAreDamage(t *testing.T) {
 	for name, content := range map[string]string{
 		"partition.metadata": "version: 0\ntopic_id: " + datadir.NewID().String() + "\n",
@@ -233,7 +233,8 @@ func TestMalformedSmallFilesAreDamage(t *testing.T) {
 
 var errMalformedFile = errors.New("malformed")
 
-// TestRewrittenFilesAreNoDamage rewrites files between rounds, some of them with the same size.
+// TestRewrittenFilesAreNoDamage rewrites files between rounds, some of them with content of the
+// same size.
 func TestRewrittenFilesAreNoDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	f := open(t, mem)

@@ -54,7 +54,7 @@ func kafkaSegments(t *testing.T, run func(t *testing.T, mem *vfs.Mem, m *model))
 	}
 }
 
-// Open changes no file of a segment that Kafka has written.
+// TestOpenOfKafkasSegments checks that Open changes no file of a segment that Kafka has written.
 func TestOpenOfKafkasSegments(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		trace := vfs.NewTrace(mem, "/")
@@ -68,8 +68,8 @@ func TestOpenOfKafkasSegments(t *testing.T) {
 	})
 }
 
-// A segment with Kafka's batches, appended or recovered, has the same index files as Kafka's
-// segment, byte for byte.
+// TestWritesKafkasBytes checks that a segment with Kafka's batches, appended or recovered, has the
+// same index files as Kafka's segment, byte for byte.
 func TestWritesKafkasBytes(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, kafka *vfs.Mem, m *model) {
 		ours := vfs.NewMem()
@@ -105,7 +105,8 @@ func wantSameFiles(t *testing.T, got, want *vfs.Mem, base int64) {
 	}
 }
 
-// A killed Kafka broker leaves index files that are padded with zeros. Open rebuilds such files.
+// TestOpenOfSegmentsOfAKilledKafka checks that Open rebuilds index files that are padded with
+// zeros, as a killed Kafka broker leaves them.
 func TestOpenOfSegmentsOfAKilledKafka(t *testing.T) {
 	kafkaSegments(t, func(t *testing.T, mem *vfs.Mem, m *model) {
 		want := mem.CrashClone()

@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Readers that run concurrently with appends and syncs see only complete and correct batches, and
-// all batches that existed when they started. Run this test with -race.
+// TestConcurrentReadsAppendsAndSyncs checks that readers that run concurrently with appends and
+// syncs see only complete and correct batches, and all batches that existed when they started. Run
+// this test with -race.
 func TestConcurrentReadsAppendsAndSyncs(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"OS": vfs.OS{}, "Mem": vfs.NewMem()} {
 		t.Run(name, func(t *testing.T) {

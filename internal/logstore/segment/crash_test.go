@@ -46,8 +46,9 @@ func writeSegment(t *testing.T, fsys vfs.FS) (m *model, durable int, err error) 
 	return m, len(m.batches), s.Close()
 }
 
-// After a power cut at any step of writeSegment, Recover finds every synced batch. It finds only
-// complete batches, in the order in which they were appended.
+// TestCrashAtEveryStepLosesNothingSynced checks that after a power cut at any step of writeSegment,
+// Recover finds every synced batch. It finds only complete batches, in the order in which they were
+// appended.
 func TestCrashAtEveryStepLosesNothingSynced(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()
@@ -107,7 +108,8 @@ func recoverCrashed(t *testing.T, crashed *vfs.Mem, m *model, durable, step int)
 	kept.check(t, reopened, random)
 }
 
-// Open after a crash finds a sealed segment unchanged, so the segment needs no Recover.
+// TestSealedSegmentSurvivesACrash checks that Open after a crash finds a sealed segment unchanged,
+// so the segment needs no Recover.
 func TestSealedSegmentSurvivesACrash(t *testing.T) {
 	mem := vfs.NewMem()
 	m, _, err := writeSegment(t, mem)
@@ -119,8 +121,8 @@ func TestSealedSegmentSurvivesACrash(t *testing.T) {
 	wantFiles(t, crashed, m, 300)
 }
 
-// Recover truncates the segment at the first invalid batch: an incomplete batch, or a batch with a
-// wrong length, magic, checksum or offset.
+// TestRecoverTruncatesAtTheFirstInvalidBatch checks that Recover truncates the segment at the first
+// invalid batch: an incomplete batch, or a batch with a wrong length, magic, checksum or offset.
 func TestRecoverTruncatesAtTheFirstInvalidBatch(t *testing.T) {
 	batches := []record.Batch{batchOf(t, 0, 2, 10, 50), batchOf(t, 2, 2, 20, 50),
 		batchOf(t, 4, 2, 30, 50)}
@@ -188,8 +190,8 @@ func TestRecoverTruncatesNothingWhenTheDiskOrTheVisitorFails(t *testing.T) {
 	wantUntruncated()
 }
 
-// Close and Seal make all index entries durable, including entries that an earlier Sync wrote
-// without syncing them.
+// TestSealAndCloseSyncIndexes checks that Close and Seal make all index entries durable, including
+// entries that an earlier Sync wrote without syncing them.
 func TestSealAndCloseSyncIndexes(t *testing.T) {
 	for _, syncEach := range []bool{true, false} {
 		for _, end := range []func(*Segment) error{(*Segment).Seal, (*Segment).Close} {
@@ -217,8 +219,8 @@ func TestSealAndCloseSyncIndexes(t *testing.T) {
 	}
 }
 
-// A process is killed before it has synced data or names. The next process recovers the segment
-// from the page cache. A later power cut loses nothing.
+// TestRecoveredSegmentSurvivesAPowerCut kills a process before it has synced data or names. The
+// next process recovers the segment from the page cache. A later power cut loses nothing.
 func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 3}
@@ -245,8 +247,8 @@ func TestRecoveredSegmentSurvivesAPowerCut(t *testing.T) {
 	}
 }
 
-// Recover does not sync the indexes; Seal does. Until then NeedsSeal reports true, and a start
-// after a crash must use Recover instead of Open.
+// TestRecoveredIndexesAreSyncedLater checks that Recover does not sync the indexes; Seal does.
+// Until then NeedsSeal reports true, and a start after a crash must use Recover instead of Open.
 func TestRecoveredIndexesAreSyncedLater(t *testing.T) {
 	mem := vfs.NewMem()
 	cfg := Config{IndexIntervalBytes: 300}

@@ -93,8 +93,8 @@ func TestSegmentThatCannotBeTruncatedIsUnusable(t *testing.T) {
 	m.check(t, s, newRandom(t))
 }
 
-// After a failed sync, a second sync must not succeed, because the kernel may have dropped the
-// pages that it failed to write.
+// TestFailedSyncIsFinal checks that after a failed sync, a second sync does not succeed, because
+// the kernel may have dropped the pages that it failed to write.
 func TestFailedSyncIsFinal(t *testing.T) {
 	s, fault, m := onFaultyDisk(t)
 	fault.Inject(vfs.Rule{Op: vfs.OpSync, Times: 1})
@@ -109,8 +109,9 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	}
 }
 
-// The disk is full only for index files. Sync succeeds, because index entries can stay in memory.
-// Seal has to write the entries, so it fails until there is space again.
+// TestFullDiskForIndexesOnly uses a disk that is full only for index files. Sync succeeds, because
+// index entries can stay in memory. Seal has to write the entries, so it fails until there is space
+// again.
 func TestFullDiskForIndexesOnly(t *testing.T) {
 	s, fault, m := onFaultyDisk(t)
 	for _, name := range []string{"*.index", "*.timeindex"} {
@@ -129,8 +130,8 @@ func TestFullDiskForIndexesOnly(t *testing.T) {
 	m.checkIndexes(t, fault, "/")
 }
 
-// A single operation fails, at any step of writeSegment. Recover after a crash then finds all
-// synced batches.
+// TestSegmentSurvivesOneFaultAtAnyOperation makes a single operation fail, at any step of
+// writeSegment. Recover after a crash then finds all synced batches.
 func TestSegmentSurvivesOneFaultAtAnyOperation(t *testing.T) {
 	for step := 0; ; step++ {
 		mem := vfs.NewMem()

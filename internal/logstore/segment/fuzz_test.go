@@ -19,8 +19,8 @@ func seedFiles(f *testing.F) (data, offsets, times []byte) {
 	return m.bytes(), offsets, times
 }
 
-// For any content of the three files, Open either fails or returns a segment whose lookups
-// terminate and stay within the file.
+// FuzzOpen checks that for any content of the three files, Open either fails or returns a segment
+// whose lookups terminate and stay within the file.
 func FuzzOpen(f *testing.F) {
 	data, offsets, times := seedFiles(f)
 	f.Add(data, offsets, times)
@@ -57,9 +57,9 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// For any content of the data file, Recover keeps only valid batches at the start of the file and
-// removes the rest. A second Recover truncates nothing. Records in another message format are
-// refused, and the file stays unchanged.
+// FuzzRecover checks that for any content of the data file, Recover keeps only valid batches at the
+// start of the file and removes the rest. A second Recover truncates nothing. Records in another
+// message format are refused, and the file stays unchanged.
 func FuzzRecover(f *testing.F) {
 	data, _, _ := seedFiles(f)
 	f.Add(data)

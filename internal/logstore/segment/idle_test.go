@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// A segment needs one file descriptor while it has few index entries, and none once it is idle. The
-// files are opened again when they are used.
+// TestIdleSegmentHasNoFileOpen checks that a segment needs one file descriptor while it has few
+// index entries, and none once it is idle. The files are opened again when they are used.
 func TestIdleSegmentHasNoFileOpen(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	handles := vfs.NewHandles(fault, 0)
@@ -53,8 +53,9 @@ func TestIdleSegmentHasNoFileOpen(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A failed sync of idle indexes breaks the segment, because the kernel may have dropped the
-// entries. A lack of file descriptors does not break the segment.
+// TestFailedSyncOfIdleIndexesBreaksTheSegment checks that a failed sync of idle indexes breaks the
+// segment, because the kernel may have dropped the entries. A lack of file descriptors does not
+// break the segment.
 func TestFailedSyncOfIdleIndexesBreaksTheSegment(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	s, err := Create(fault, "/", 0, "", Config{IndexIntervalBytes: 100, UnwrittenEntriesMax: 1})
@@ -72,9 +73,9 @@ func TestFailedSyncOfIdleIndexesBreaksTheSegment(t *testing.T) {
 	}
 }
 
-// A start recovers many segments at once. Their index files have to stay open until they are
-// synced. If more files are open than the limit allows, Recover syncs and closes the index files at
-// once.
+// TestRecoverKeepsToTheLimitOfOpenFiles recovers many segments at once, as a start does. Their
+// index files have to stay open until they are synced. If more files are open than the limit
+// allows, Recover syncs and closes the index files at once.
 func TestRecoverKeepsToTheLimitOfOpenFiles(t *testing.T) {
 	mem := vfs.NewMem()
 	const segments = 10

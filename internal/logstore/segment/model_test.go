@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// Random operations are applied to a segment and to a model, which is a list of batches. All reads
-// of the segment must return the same results as the model.
+// TestSegmentEqualsListOfBatches applies random operations to a segment and to a model, which is a
+// list of batches. All reads of the segment must return the same results as the model.
 func TestSegmentEqualsListOfBatches(t *testing.T) {
 	for seed := range seed.Sequence(t, 6) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -78,8 +78,9 @@ func randomStep(t *testing.T, mem *vfs.Mem, s *Segment, m *model, cfg Config,
 	return s
 }
 
-// The index files are equal, byte for byte, to the output of Kafka's algorithm in model.indexes.
-// This holds for appended, rebuilt and recovered indexes.
+// TestIndexFilesAreKafkasByteForByte checks that the index files are equal, byte for byte, to the
+// output of Kafka's algorithm in model.indexes. This holds for appended, rebuilt and recovered
+// indexes.
 func TestIndexFilesAreKafkasByteForByte(t *testing.T) {
 	random := newRandom(t)
 	for _, interval := range []int{1, 500, 4096} {
@@ -128,7 +129,8 @@ func wantFiles(t *testing.T, mem *vfs.Mem, m *model, interval int) {
 	}
 }
 
-// Open reads only the ends of the files. The cost of Open therefore does not depend on their size.
+// TestOpenReadsTheEndsOfFilesOnly checks that Open reads only the ends of the files. The cost of
+// Open therefore does not depend on their size.
 func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 	reads := func(batches int) int {
 		mem := vfs.NewMem()
@@ -155,7 +157,8 @@ func TestOpenReadsTheEndsOfFilesOnly(t *testing.T) {
 	}
 }
 
-// A batch that is larger than a scan's buffer is read whole (I41).
+// TestScanGrowsToTheBatch checks that a batch that is larger than a scan's buffer is read whole
+// (I41).
 func TestScanGrowsToTheBatch(t *testing.T) {
 	s, err := Create(vfs.NewMem(), "/", 0, "", Config{})
 	must(t, err)
@@ -168,8 +171,9 @@ func TestScanGrowsToTheBatch(t *testing.T) {
 	m.checkScan(t, s, int64(len(m.batches[0])))
 }
 
-// The length field of a batch is damaged and claims 60 MiB. Neither Scan nor Recover may allocate
-// that much memory: Scan fails, and Recover truncates the batch.
+// TestLengthIsVerifiedBeforeMemoryIsAllocated damages the length field of a batch, which then
+// claims 60 MiB. Neither Scan nor Recover may allocate that much memory: Scan fails, and Recover
+// truncates the batch.
 func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Create(mem, "/", 0, "", Config{})
@@ -207,8 +211,9 @@ func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 	}
 }
 
-// A batch gets an index entry if more than one interval lies between the starts of this batch and
-// of the last indexed batch (docs/format/index.md).
+// TestIndexEntryIsWrittenBeyondTheIntervalOnly checks that a batch gets an index entry if more than
+// one interval lies between the starts of this batch and of the last indexed batch
+// (docs/format/index.md).
 func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	size := len(batchOf(t, 0, 1, 1, 10))
 	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1},
@@ -224,8 +229,9 @@ func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	}
 }
 
-// A lookup by timestamp reads at most one index interval (docs/format/index.md), even if the result
-// is after the last entry of the time index, or if timestamps do not ascend.
+// TestTimestampLookupReadsOneInterval checks that a lookup by timestamp reads at most one index
+// interval (docs/format/index.md), even if the result is after the last entry of the time index, or
+// if timestamps do not ascend.
 func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	s, err := Create(fault, "/", 0, "", Config{UnwrittenEntriesMax: 1})

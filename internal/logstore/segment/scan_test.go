@@ -29,8 +29,8 @@ func (f countedFile) ReadAt(p []byte, position int64) (int, error) {
 	return n, err
 }
 
-// The batches have sizes with which many batches end in the middle of a block. A scan must not read
-// the beginning of such a batch a second time.
+// TestScanReadsEachByteOnce scans batches many of which end in the middle of a block. A scan must
+// not read the beginning of such a batch a second time.
 func TestScanReadsEachByteOnce(t *testing.T) {
 	counter := &readCounter{FS: vfs.NewMem()}
 	s, err := Create(counter, "/", 0, "", Config{})

@@ -64,8 +64,8 @@ func TestAppendRejectsBatchesThatCannotBeReadBack(t *testing.T) {
 	}
 }
 
-// Offsets and positions in index entries have 31 bits, and one entry of the time index is reserved
-// for the seal.
+// TestFitsKeepsTheIndexesWithinBounds checks that offsets and positions in index entries fit into
+// 31 bits, and that one entry of the time index is reserved for the seal.
 func TestFitsKeepsTheIndexesWithinBounds(t *testing.T) {
 	const base = 1 << 40
 	s, err := Create(vfs.NewMem(), "/", base, "", Config{})
@@ -167,7 +167,8 @@ func TestModTimeIsKeptAndCanBeSet(t *testing.T) {
 	}
 }
 
-// Open detects each of these kinds of damage to the index files and repairs the files.
+// TestOpenRepairsIndexes checks that Open detects each of these kinds of damage to the index files
+// and repairs the files.
 func TestOpenRepairsIndexes(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{base: 10}
@@ -236,7 +237,8 @@ func changed(b []byte, index int, to uint32) []byte {
 	return b
 }
 
-// A lookup ignores an index entry that does not point at a batch (docs/format/index.md).
+// TestDamagedIndexEntryInTheMiddleIsSkipped checks that a lookup ignores an index entry that does
+// not point at a batch (docs/format/index.md).
 func TestDamagedIndexEntryInTheMiddleIsSkipped(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{}

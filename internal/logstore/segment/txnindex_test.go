@@ -75,7 +75,8 @@ func TestNoTxnIndexWithoutAbortedTransactions(t *testing.T) {
 	}
 }
 
-// Aborted finds the entries before they are written, after they are written, and after a restart.
+// TestAbortedTransactionsAreFound checks that Aborted finds the entries before they are written,
+// after they are written, and after a restart.
 func TestAbortedTransactionsAreFound(t *testing.T) {
 	mem := vfs.NewMem()
 	s, all := withAborted(t, mem)
@@ -161,8 +162,8 @@ func TestTruncateTruncatesTheTxnIndex(t *testing.T) {
 	}
 }
 
-// A damaged transaction index is ignored, and TxnIndexDamaged reports it until ResetAborted has
-// replaced the entries.
+// TestDamagedTxnIndexIsReported checks that a damaged transaction index is ignored, and
+// TxnIndexDamaged reports it until ResetAborted has replaced the entries.
 func TestDamagedTxnIndexIsReported(t *testing.T) {
 	reference := vfs.NewMem()
 	s, all := withAborted(t, reference)
@@ -196,8 +197,8 @@ func TestDamagedTxnIndexIsReported(t *testing.T) {
 	}
 }
 
-// A failed write of the transaction index does not fail an append, because the entries stay in
-// memory (KAFKA-7866, KAFKA-10778).
+// TestFailedTxnIndexWriteDoesNotFailAppends checks that a failed write of the transaction index
+// does not fail an append, because the entries stay in memory (KAFKA-7866, KAFKA-10778).
 func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	mem := vfs.NewMem()
 	fault := vfs.NewFault(mem)
@@ -219,8 +220,8 @@ func TestFailedTxnIndexWriteDoesNotFailAppends(t *testing.T) {
 	must(t, s.Close())
 }
 
-// The entries of a sealed segment's transaction index survive any crash. Recover removes the
-// entries, because only the log can rebuild them.
+// TestTxnIndexSurvivesACrash checks that the entries of a sealed segment's transaction index
+// survive any crash. Recover removes the entries, because only the log can rebuild them.
 func TestTxnIndexSurvivesACrash(t *testing.T) {
 	for seed := range seed.Sequence(t, 50) {
 		mem := vfs.NewMem()
@@ -250,8 +251,9 @@ func TestTxnIndexSurvivesACrash(t *testing.T) {
 	}
 }
 
-// The transaction index returns the same transactions as a list. It has more entries than one
-// block, and some transactions are long, which makes the last stable offset advance late.
+// TestTxnIndexEqualsList checks that the transaction index returns the same transactions as a list.
+// It has more entries than one block, and some transactions are long, which makes the last stable
+// offset advance late.
 func TestTxnIndexEqualsList(t *testing.T) {
 	random := newRandom(t)
 	mem := vfs.NewMem()

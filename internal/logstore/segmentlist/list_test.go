@@ -42,7 +42,8 @@ func exists(fsys vfs.FS, base int64) bool {
 	return err == nil
 }
 
-// The files of a doomed segment exist until its last reader has released it.
+// TestDoomedFilesExistUntilTheLastRelease checks that the files of a doomed segment exist until its
+// last reader has released it.
 func TestDoomedFilesExistUntilTheLastRelease(t *testing.T) {
 	mem := vfs.NewMem()
 	all := handles(t, mem, 3)
@@ -73,8 +74,8 @@ func TestDoomedFilesExistUntilTheLastRelease(t *testing.T) {
 	}
 }
 
-// Readers acquire lists while the current list is being replaced. Each list that a reader holds is
-// usable.
+// TestListsAreAcquiredDuringReplacement acquires lists while the current list is being replaced.
+// Each list that a reader holds is usable.
 func TestListsAreAcquiredDuringReplacement(t *testing.T) {
 	all := handles(t, vfs.NewMem(), 4)
 	var current Current
@@ -123,7 +124,8 @@ func TestSegmentsAreFound(t *testing.T) {
 	}
 }
 
-// A segment's records are counted only if this process has appended all of them.
+// TestAppendedRecordsAreCounted checks that a segment's records are counted only if this process
+// has appended all of them.
 func TestAppendedRecordsAreCounted(t *testing.T) {
 	h := handles(t, vfs.NewMem(), 1)[0]
 	batch := record.Whole(record.Batch(storetest.Keyed(t, "a", "b", "c")))

@@ -88,8 +88,8 @@ func TestBuiltSidecarHasTheKeys(t *testing.T) {
 	}
 }
 
-// If a segment is truncated or replaced while its sidecar is being built, the sidecar is not
-// published.
+// TestOutdatedSidecarIsNotPublished checks that if a segment is truncated or replaced while its
+// sidecar is being built, the sidecar is not published.
 func TestOutdatedSidecarIsNotPublished(t *testing.T) {
 	f := newFixture(t)
 	f.owned = false

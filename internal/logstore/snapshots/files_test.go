@@ -56,7 +56,8 @@ func latest(state producer.State) int64 {
 	return -1
 }
 
-// The state at an offset is the same whatever snapshots exist, even if a snapshot is damaged.
+// TestStateDoesNotDependOnSnapshots checks that the state at an offset is the same whatever
+// snapshots exist, even if a snapshot is damaged.
 func TestStateDoesNotDependOnSnapshots(t *testing.T) {
 	for name, prepare := range map[string]func(*Files, []*segmentlist.Handle) error{
 		"none": func(*Files, []*segmentlist.Handle) error { return nil },
@@ -83,8 +84,8 @@ func TestStateDoesNotDependOnSnapshots(t *testing.T) {
 	}
 }
 
-// Prune keeps the snapshots above the limit, the snapshots at base offsets of segments, and the two
-// newest snapshots below the limit.
+// TestPruneKeepsWhatIsNeeded checks that Prune keeps the snapshots above the limit, the snapshots
+// at base offsets of segments, and the two newest snapshots below the limit.
 func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	mem := vfs.NewMem()
 	files, all := newLog(t, mem)
@@ -108,7 +109,8 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// On a full disk a deletion continues, and the snapshot is written when there is space.
+// TestSnapshotIsWrittenWhenTheDiskHasRoom checks that on a full disk a deletion continues, and the
+// snapshot is written when there is space.
 func TestSnapshotIsWrittenWhenTheDiskHasRoom(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	files, all := newLog(t, fault)

@@ -42,8 +42,9 @@ func names(t *testing.T, fsys vfs.FS) (all []string) {
 	return all
 }
 
-// A crash during vfs.WriteFileAtomic leaves a temporary file. A start removes the temporary file of
-// each file that a broker writes into a log's directory, but no other file.
+// TestRepairRemovesTemporaryFiles checks the temporary files that a crash during
+// vfs.WriteFileAtomic leaves. A start removes the temporary file of each file that a broker writes
+// into a log's directory, but no other file.
 func TestRepairRemovesTemporaryFiles(t *testing.T) {
 	mem := newDir(t)
 	small := []string{datadir.PartitionFile, datadir.PolicyFile, datadir.RetainedFile,
@@ -65,7 +66,7 @@ func TestRepairRemovesTemporaryFiles(t *testing.T) {
 	}
 }
 
-// Files are renamed and removed in the order of the list.
+// TestListSortsDataFilesFirst checks that files are renamed and removed in the order of the list.
 func TestListSortsDataFilesFirst(t *testing.T) {
 	mem := newDir(t)
 	for _, name := range []string{"00000000000000000020.index", "00000000000000000020.log",

@@ -13,8 +13,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Timestamps do not necessarily ascend. First finds the first matching record by offset, and among
-// equal largest timestamps Largest finds the first record.
+// TestRecordsAreFoundInTheOrderOfOffsets checks timestamps that do not ascend. First finds the
+// first matching record by offset, and among equal largest timestamps Largest finds the first
+// record.
 func TestRecordsAreFoundInTheOrderOfOffsets(t *testing.T) {
 	batch := func(ms int64) []byte {
 		return storetest.Batch{Keys: []string{"k"}, Timestamp: time.UnixMilli(ms)}.Bytes(t)

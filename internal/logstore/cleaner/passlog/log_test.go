@@ -119,8 +119,8 @@ func TestIncompleteLineIsSkipped(t *testing.T) {
 	}
 }
 
-// TestFilesAreBounded checks that the two files together have at most 2 MiB, and contain the newest
-// passes.
+// TestFilesAreBounded checks that the total size of the two files is at most 2 MiB, and that they
+// contain the newest passes.
 func TestFilesAreBounded(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := open(t, fsys)
