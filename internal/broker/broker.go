@@ -197,7 +197,7 @@ func (b *Broker) open() (err error) {
 		cleannow.Cleaner{Request: b.cleaner.CleanNow, Status: b.cleaner.Status}, b.logger)
 	b.replicas = replica.NewSet(replica.Options{
 		NodeID: b.opts.NodeID, Cluster: b.cluster.id, Store: b.store, Registry: b.opts.Registry,
-		Logger: b.logger, RecordedLosses: recordedLosses(b.self.Losses),
+		Logger: b.logger, RecordedLosses: b.self.Losses,
 		Dial: b.dial, ChangeISR: b.opts.Metadata.ChangeISR, Verifier: verifier{b},
 		LostLog: b.wake,
 	})
@@ -259,9 +259,12 @@ func (b *Broker) identity() (metadata.Broker, error) {
 	if err != nil {
 		return metadata.Broker{}, err
 	}
-	losses, err := lossesOf(b.store, b.cluster.id, b.logger)
+	losses, err := replica.LossesOf(b.store, b.cluster.id)
 	if err != nil {
 		return metadata.Broker{}, err
+	}
+	if losses != nil {
+		b.logger.Info("recording lost logs before the registration", "logs", len(losses.Logs))
 	}
 	return metadata.Broker{
 		ID: b.opts.NodeID, Peer: peer, Rack: b.opts.Rack,
@@ -270,41 +273,6 @@ func (b *Broker) identity() (metadata.Broker, error) {
 		ProducerIDs: b.ids.Bound(), ProducerIDsLost: b.ids.Lost() != nil,
 		TransactionVersion: transaction.EpochBumpVersion, Losses: losses,
 	}, nil
-}
-
-// lossesOf returns the lost logs that the metadata store records before it registers the broker, or
-// nil if there are none. Each of them gets a new replica incarnation id.
-func lossesOf(store *logstore.Store, cluster string,
-	logger *slog.Logger) (*metadata.Losses, error) {
-	lost, err := store.LostLogs()
-	if err != nil {
-		return nil, fmt.Errorf("list logs that have lost records: %w", err)
-	}
-	if len(lost) == 0 {
-		return nil, nil
-	}
-	losses := &metadata.Losses{Cluster: cluster}
-	for _, log := range lost {
-		logger.Info("reporting the loss of records before the registration", "partition", log.ID,
-			"directoryExists", log.Topic != logstore.TopicID{})
-		losses.Logs = append(losses.Logs, metadata.LostLog{
-			Topic: log.ID.Topic, TopicID: metadata.ID(log.Topic), Partition: log.ID.Index,
-			ReplicaIncarnation: log.ReplicaIncarnation, Next: metadata.NewID().Tag(),
-		})
-	}
-	return losses, nil
-}
-
-// recordedLosses returns the replica incarnation ids with which the losses are recorded.
-func recordedLosses(losses *metadata.Losses) map[replica.PartitionID]string {
-	if losses == nil {
-		return nil
-	}
-	next := make(map[replica.PartitionID]string, len(losses.Logs))
-	for _, lost := range losses.Logs {
-		next[replica.PartitionID{Topic: lost.Topic, Index: lost.Partition}] = lost.Next
-	}
-	return next
 }
 
 // Addr returns the advertised address of the first listener.

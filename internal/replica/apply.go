@@ -20,7 +20,7 @@ type applier struct {
 	// cluster is the id of the cluster to which the store's logs belong; "" if the store contains no
 	// logs.
 	cluster        string
-	recordedLosses map[PartitionID]string // Options.RecordedLosses
+	recordedLosses map[PartitionID]string // result of recordedAs
 	// replication and brokers are copied from the last applied image.
 	replication metadata.Replication
 	brokers     []metadata.Broker

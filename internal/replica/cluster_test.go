@@ -38,7 +38,7 @@ type nodes struct {
 	refuse atomic.Bool
 	logs   output.Buffer // logs of all brokers
 	// recordedLosses is Options.RecordedLosses of the brokers that start next.
-	recordedLosses map[PartitionID]string
+	recordedLosses *metadata.Losses
 }
 
 // node is one broker in nodes.

@@ -3,6 +3,9 @@ package replica
 import (
 	"errors"
 	"fmt"
+
+	"heartwood.dev/heartwood/internal/logstore"
+	"heartwood.dev/heartwood/internal/metadata"
 )
 
 // ErrLostLog means that this broker neither leads nor follows a partition, because its log has lost
@@ -63,6 +66,39 @@ func (p *partition) resolveLoss(r *role) error {
 func (p *partition) lossError() error {
 	return fmt.Errorf("%w: %s. If no other replica has them, put the log directory back while this "+
 		"broker is stopped, or leave it as it is, and accept the loss", ErrLostLog, p.log.Notes().Loss())
+}
+
+// LossesOf returns the lost logs of a store, which the metadata store records before it registers
+// the broker. It returns nil if there are none. Each lost log gets a new replica incarnation id.
+// cluster is the id of the cluster to which the logs belong.
+func LossesOf(store *logstore.Store, cluster string) (*metadata.Losses, error) {
+	lost, err := store.LostLogs()
+	if err != nil {
+		return nil, fmt.Errorf("list logs that have lost records: %w", err)
+	}
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	losses := &metadata.Losses{Cluster: cluster}
+	for _, log := range lost {
+		losses.Logs = append(losses.Logs, metadata.LostLog{
+			Topic: log.ID.Topic, TopicID: metadata.ID(log.Topic), Partition: log.ID.Index,
+			ReplicaIncarnation: log.ReplicaIncarnation, Next: metadata.NewID().Tag(),
+		})
+	}
+	return losses, nil
+}
+
+// recordedAs returns the replica incarnation ids with which losses are recorded.
+func recordedAs(losses *metadata.Losses) map[PartitionID]string {
+	if losses == nil {
+		return nil
+	}
+	next := make(map[PartitionID]string, len(losses.Logs))
+	for _, lost := range losses.Logs {
+		next[PartitionID{Topic: lost.Topic, Index: lost.Partition}] = lost.Next
+	}
+	return next
 }
 
 // recordedIncarnation is stored in place of the replica incarnation id that a loss concerns, if the

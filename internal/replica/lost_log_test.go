@@ -116,7 +116,8 @@ func TestLostLogDoesNotLead(t *testing.T) {
 // broker registers, with the replica incarnation id y.
 func removeRecordedLog(t *testing.T, n *nodes) {
 	removeLog(t, n)
-	n.recordedLosses = map[PartitionID]string{partitionA: "y"}
+	n.recordedLosses = &metadata.Losses{Logs: []metadata.LostLog{{Topic: partitionA.Topic,
+		Partition: partitionA.Index, Next: "y"}}}
 }
 
 // TestRecordedLossIsNotReported checks a broker whose first image contains the id with which its

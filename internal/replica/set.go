@@ -83,10 +83,9 @@ type Options struct {
 	// logs.
 	Cluster string
 	Store   *logstore.Store
-	// RecordedLosses contains the lost logs whose losses the metadata store has recorded before the
-	// first image, with the replica incarnation ids that it has assigned (metadata.LostLog.Next). The
-	// set does not change it.
-	RecordedLosses map[PartitionID]string
+	// RecordedLosses contains the losses that the metadata store records before the first image; nil
+	// if there are none (LossesOf).
+	RecordedLosses *metadata.Losses
 	// Registry registers the metrics of the set and its purgatories; it may be nil.
 	Registry prometheus.Registerer
 	Logger   *slog.Logger // logger; by default, messages are discarded
@@ -138,7 +137,7 @@ func NewSet(opts Options) *Set {
 		verifier:        opts.Verifier,
 		lostLog:         opts.LostLog,
 	}
-	s.applier = applier{set: s, cluster: opts.Cluster, recordedLosses: opts.RecordedLosses,
+	s.applier = applier{set: s, cluster: opts.Cluster, recordedLosses: recordedAs(opts.RecordedLosses),
 		defaults: metadata.Replication{LagMax: opts.LagMax}}
 	s.fetchers.set, s.fetchers.dial = s, opts.Dial
 	s.fetchers.running = map[fetcherKey]*fetcher{}

@@ -61,6 +61,7 @@ type liveBroker struct {
 	// connection yet.
 	client  atomic.Pointer[remote.Client]
 	writer  *commit.Writer
+	losses  *metadata.Losses              // losses that the store has found at its start
 	brokers atomic.Pointer[registrations] // registered brokers, as of image
 	reports chan []metadata.Served        // latest report; buffer of one
 	// isrChanges is the number of calls of changeISR that have not returned.
@@ -112,11 +113,14 @@ func (b *broker) start() {
 		}
 	}
 	l.writer, l.reports = l.api.writer(), make(chan []metadata.Served, 1)
+	if l.losses, err = replica.LossesOf(store, b.w.cluster); err != nil {
+		b.w.fail("broker %d: %v", b.id, err)
+	}
 	l.cleaner = cleaner.New(store,
 		cleaner.Options{Logger: logger, MemoryBytes: 1 << 20})
 	opts := replica.Options{
 		NodeID: b.id, Cluster: b.w.cluster, Store: store, Logger: logger, Dial: l.dial,
-		ChangeISR: l.changeISR, LagMax: b.w.profile.lagMax,
+		ChangeISR: l.changeISR, LagMax: b.w.profile.lagMax, RecordedLosses: l.losses,
 	}
 	if b.w.parent != nil {
 		opts.ChangeISR = l.changeISRByParent
@@ -145,7 +149,11 @@ func (l *liveBroker) run() {
 	self := metadata.Broker{ID: l.id, Endpoints: "kafka://sim:1",
 		Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch()}
 	if l.w.parent != nil {
+		self.Losses = l.losses
 		l.runWithParent(self)
+		return
+	}
+	if l.recordLosses() != nil {
 		return
 	}
 	for {

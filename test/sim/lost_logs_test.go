@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"heartwood.dev/heartwood/internal/metadata/partitionset"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -84,4 +87,28 @@ func (b *broker) loseAll() {
 func (l *liveBroker) lost(t *topic) bool {
 	log := l.store.Log(t.partitionID())
 	return log != nil && log.Notes().Loss() != ""
+}
+
+// recordLosses records the losses that the process has found at its start, with one write for each
+// topic. It repeats failed writes until the process ends.
+func (l *liveBroker) recordLosses() error {
+	for _, lost := range l.losses.In(l.w.cluster) {
+		t := l.w.meta.topicNamed(lost.Topic)
+		for {
+			ctx, cancel := context.WithTimeout(l.ctx, 10*time.Second)
+			err := l.writer.ChangeStatus(ctx, t.set, func(s *partitionset.Set) error {
+				s.RecordLoss(t.key(), l.id, lost)
+				return nil
+			})
+			cancel()
+			if err == nil {
+				break
+			}
+			if err := sleep(l.ctx, time.Second); err != nil {
+				return err
+			}
+		}
+		l.w.tracef("%s: broker %d has recorded the loss of its log", t.name, l.id)
+	}
+	return nil
 }
