@@ -79,7 +79,7 @@ func Decompress(dst, src []byte, codec Codec, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// copyLimited does the work of Decompress for uncompressed data, to which the limit applies too.
+// copyLimited implements Decompress for uncompressed data, to which the limit applies too.
 func copyLimited(dst, src []byte, limit int) ([]byte, error) {
 	if len(src) > limit {
 		return nil, ErrTooLarge

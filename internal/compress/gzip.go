@@ -56,7 +56,7 @@ func decompressGzip(dst, src []byte, limit int) ([]byte, error) {
 	return out, err
 }
 
-// decompressMembers does the work of decompressGzip, and also returns the number of members.
+// decompressMembers is like decompressGzip, but also returns the number of members.
 func decompressMembers(dst, src []byte, limit int) (out []byte, members int, err error) {
 	r, pooled := gzipReaders.Get().(*gzipReader)
 	if !pooled {

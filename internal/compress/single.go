@@ -7,8 +7,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// DecompressSingle does the work of Decompress. It also reports whether src consists of a single
-// gzip member, lz4 frame, zstd frame or xerial stream, without bytes after it. Decompress accepts
+// DecompressSingle is like Decompress, but also reports whether src consists of a single gzip
+// member, lz4 frame, zstd frame or xerial stream, without bytes after it. Decompress accepts
 // concatenations where the format allows them, but not every client does: librdkafka decompresses
 // the first gzip member and silently ignores the others.
 func DecompressSingle(dst, src []byte, codec Codec, limit int) (out []byte, single bool,

@@ -200,7 +200,7 @@ func timestampMax(limit time.Duration) time.Duration {
 // indexes returns the configuration of a new segment: base, completed with the index interval and
 // index size from the topic's settings. Values that the store was opened with take precedence.
 // Existing segments keep their values, or use the defaults after a restart, because an index can be
-// read whatever the interval between its entries is.
+// read regardless of the interval between its entries.
 func (c *config) indexes(base segment.Config) segment.Config {
 	if base.IndexIntervalBytes == 0 {
 		// 0 would mean the default interval, but the setting 0 requests an entry for each batch. An

@@ -34,7 +34,7 @@ type wantRecord struct {
 	Segment      int64
 }
 
-// modelOf reads the whole log and returns the key's records, the newest first.
+// modelOf reads the whole log and returns the key's records, newest first.
 func modelOf(t testing.TB, log *Log, key string) (all []wantRecord) {
 	t.Helper()
 	list := log.list.Acquire()

@@ -20,8 +20,8 @@ import (
 )
 
 // Open locks the directory, recovers every log in it, and starts the background flush and
-// retention. After an unclean shutdown, recovery scans each log from its recovery point on. If a
-// log cannot be opened, Open still opens the others; see Store.Offline. The error wraps
+// retention. After an unclean shutdown, recovery scans each log starting at its recovery point. If
+// a log cannot be opened, Open still opens the others; see Store.Offline. The error wraps
 // vfs.ErrLocked if another process holds the lock of the directory.
 func Open(opts Options) (*Store, error) {
 	s := newStore(opts)

@@ -264,8 +264,8 @@ type timeLookup struct {
 	latest              int64 // offset of the record with the largest timestamp
 }
 
-// TestTimestampLookupsInHugeBatch checks that a lookup finds the records of a batch whatever the
-// batch's decompressed size is, because it keeps one record in memory at a time.
+// TestTimestampLookupsInHugeBatch checks that a lookup finds the records of a batch regardless of
+// the batch's decompressed size, because it keeps one record in memory at a time.
 func TestTimestampLookupsInHugeBatch(t *testing.T) {
 	const half = segmentlist.DecompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []timeLookup{

@@ -20,15 +20,15 @@ type segmentInfo struct {
 
 // logInfo holds the properties of a log that retention uses.
 type logInfo struct {
-	// logStart is the log start. Segments that end at or below it are deleted whatever the policy
-	// is.
+	// logStart is the log start. Segments that end at or below it are deleted regardless of the
+	// policy.
 	logStart      int64
 	highWatermark int64
 	sizeBytes     int64 // size of all segments, including the active one
 }
 
 // countExpired returns how many segments at the front of the log are to be deleted. Segments wholly
-// below the log start are deleted whatever the policy is. Other segments are deleted by retention
+// below the log start are deleted regardless of the policy. Other segments are deleted by retention
 // by time or by size. Nothing above the high watermark is deleted. Counting ends at the first
 // segment that is not deleted. segments are all segments except the active one, oldest first.
 //

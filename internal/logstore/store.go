@@ -211,7 +211,7 @@ func (s *Store) Close() error {
 	if err := datadir.SaveClosed(s.opts.FS, s.opts.Dir, sealed, s.epoch.Load()); err != nil {
 		failed = append(failed, err)
 	}
-	// Without the marker, the next start scans every log from its recovery point on. This scan is
+	// Without the marker, the next start scans every log starting at its recovery point. This scan is
 	// short for logs that were closed without an error.
 	if len(failed) == 0 && len(s.Offline()) == 0 {
 		if err := datadir.WriteCleanShutdown(s.opts.FS, s.opts.Dir, s.epoch.Load()); err != nil {

@@ -71,8 +71,8 @@ func (s segmentSwap) run() error {
 	unpin() // unpin the files before any segment is closed
 	if err != nil {
 		// After the commit point the directory is newer than the segment list, and only a restart
-		// reconciles the two. Until the restart, readers continue with the sources. The sources'
-		// files stay open, whatever their current names are.
+		// reconciles the two. Until the restart, readers continue with the sources. The sources' files
+		// stay open, regardless of their current names.
 		err = fmt.Errorf("finish replacing segments: %w", err)
 		s.log.fault.Fail(err)
 		return errors.Join(fmt.Errorf("%w: %w", ErrStorage, err), swap.CloseSegments(s.cleaned))

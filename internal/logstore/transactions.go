@@ -30,7 +30,7 @@ type ProducerInfo = producer.Info
 // verification guard to AppendVerified.
 //
 // NeedsVerification fails with ErrInvalidProducerEpoch if the log contains a later epoch of the
-// producer, whatever the coordinator's answer is (KAFKA-19690). It fails with ErrFollows if this
+// producer, regardless of the coordinator's answer (KAFKA-19690). It fails with ErrFollows if this
 // replica is a follower.
 func (l *Log) NeedsVerification(producerID int64, producerEpoch int16) (needed bool, guard Guard,
 	err error) {

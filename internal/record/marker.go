@@ -17,7 +17,7 @@ func (t ControlType) String() string {
 	return fmt.Sprintf("type %d", int16(t))
 }
 
-// markerBytesMax limits the size of the record in a control batch. A marker has about 20 bytes.
+// markerBytesMax limits the size of the record in a control batch. A marker takes about 20 bytes.
 const markerBytesMax = 1 << 10
 
 // Marker returns the transaction marker in a control batch. ok is false if the batch ends no

@@ -55,8 +55,8 @@ func (b Batch) Records(limit int, visit func(*Record) error) error {
 	})
 }
 
-// walk does the work of Records, but does not check that offsets ascend: old producers assign wrong
-// offset deltas within a compressed batch, and Validate corrects these deltas.
+// walk is like Records, but does not check that offsets ascend: old producers assign wrong offset
+// deltas within a compressed batch, and Validate corrects these deltas.
 func (b Batch) walk(limit int, visit func(*Record) error) error {
 	if b.Count() == 0 && len(b) == HeaderBytes {
 		return nil // cleaning has removed all records

@@ -84,7 +84,7 @@ func (t *Timer[T]) Add(e *Entry[T], timeout time.Duration) bool {
 	return t.addLocked(e, now, due)
 }
 
-// addLocked does the work of Add. The parameters now and due are the results of ticks.
+// addLocked implements Add. The parameters now and due are the results of ticks.
 func (t *Timer[T]) addLocked(e *Entry[T], now, due int64) bool {
 	if t.mu.closed {
 		return false

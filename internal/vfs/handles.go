@@ -12,7 +12,7 @@ import (
 // number of files open: a log may have many more segments than a process may have file descriptors.
 // It first closes files that were not used recently (the second-chance algorithm).
 //
-// Files with unsynced writes stay open whatever the limit is. The reason is that the kernel may
+// Files with unsynced writes stay open regardless of the limit. The reason is that the kernel may
 // fail to write their pages back, and a file that was closed and reopened might never report that
 // error. Files that are pinned or kept also stay open. A file whose Close fails is treated as
 // closed.

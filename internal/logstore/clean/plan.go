@@ -23,11 +23,11 @@ type plan struct {
 	previous *DeadFile // .dead file of an earlier pass; nil if there is no valid one
 	cache    cacheUse
 
-	// ignored contains the records that supersede no record and are dead whatever their keys are:
-	// records of aborted transactions (I11), and records below the log start offset. They are
-	// stored as disjoint ascending ranges, which need less memory than a bitmap. Memory matters
-	// here because every hash slice needs the ignored records of all segments, not only of the
-	// segments in its window.
+	// ignored contains the records that supersede no record and are dead regardless of their keys:
+	// records of aborted transactions (I11), and records below the log start offset. They are stored
+	// as disjoint ascending ranges, which need less memory than a bitmap. Memory matters here because
+	// every hash slice needs the ignored records of all segments, not only of the segments in its
+	// window.
 	ignored []ordinalRange
 	deleted int64 // number of ignored records below the log start offset
 	// controlRecords is the number of records in control batches. The sidecar lists them as records

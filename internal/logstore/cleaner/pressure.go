@@ -42,8 +42,8 @@ const (
 )
 
 // SetPressure sets the storage pressure on the volume. Under pressure, logs with garbage need a
-// pass whatever their dirty ratios are, and the log with the most garbage is first. Active segments
-// are rolled, so passes can include their records.
+// pass regardless of their dirty ratios, and the log with the most garbage is first. Active
+// segments are rolled, so passes can include their records.
 func (c *Cleaner) SetPressure(pressure Pressure) {
 	c.mu.Lock()
 	c.mu.pressure = pressure

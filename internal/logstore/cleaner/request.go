@@ -38,10 +38,10 @@ func (r request) ready(s compaction.Sections, now time.Time) bool {
 	return s.Bound >= r.through || now.Sub(r.moment) >= requestWaitMax
 }
 
-// CleanNow requests a pass over one log at once, whatever its dirty ratio, its estimated garbage
-// and its quarantine are. The pass leaves no garbage to save I/O. CleanNow rolls the log so that
-// the pass includes the active segment. It does not wait for the pass but returns a ticket. The
-// request is served once Status returns this ticket or a higher ticket as CleanNowServed.
+// CleanNow requests a pass over one log at once, regardless of its dirty ratio, its estimated
+// garbage and its quarantine. The pass leaves no garbage to save I/O. CleanNow rolls the log so
+// that the pass includes the active segment. It does not wait for the pass but returns a ticket.
+// The request is served once Status returns this ticket or a higher ticket as CleanNowServed.
 func (c *Cleaner) CleanNow(id logstore.PartitionID) (ticket int64, err error) {
 	log := c.store.Log(id)
 	switch {

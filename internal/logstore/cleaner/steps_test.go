@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// ended returns the passes that have ended, with their steps, the oldest first.
+// ended returns the passes that have ended, with their steps, oldest first.
 func (f *fixture) ended() (passes []report.PartitionPass) {
 	f.t.Helper()
 	all, _ := f.cleaner.Passes(passlog.Filter{Partition: -1, Limit: report.PassesMax, Steps: true})

@@ -34,7 +34,7 @@ func (d *DeadFiles) path(base int64) string {
 const deadBytesMax = 256 << 20
 
 // Load returns the content of a segment's .dead file, or nil if the file does not exist or cannot
-// be read. If it returns nil, a pass computes the content again.
+// be read. If it returns nil, a pass recomputes the content.
 func (d *DeadFiles) Load(s *segment.Segment) []byte {
 	fsys, name := d.FS, d.path(s.Base())
 	info, err := fsys.Stat(name)

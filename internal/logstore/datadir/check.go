@@ -90,7 +90,7 @@ func checkPolicy(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// checkMeta does the same as LoadMeta, but does not create a missing id.
+// checkMeta is like LoadMeta, but does not create a missing id.
 func checkMeta(fsys vfs.FS, dir string) error {
 	content, err := fsys.ReadFile(filepath.Join(dir, MetaFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -280,7 +280,7 @@ func (d *Disk) Flush() error {
 	return d.FlushMaintained()
 }
 
-// FlushMaintained does the same as Flush, for callers that hold Log.maintain.
+// FlushMaintained is like Flush, but for callers that hold Log.maintain.
 //
 // Appends continue concurrently. The sync may also cover records that are appended during the
 // flush, but the recovery point does not rise above end, the log end when the flush began. If an

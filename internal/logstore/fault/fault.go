@@ -46,7 +46,7 @@ func (f *State) FailLocked(cause error) {
 	f.Failed(f.ID, stopped)
 }
 
-// Fail does the same as FailLocked, for callers that do not hold Log.mu.
+// Fail is like FailLocked, but for callers that do not hold Log.mu.
 func (f *State) Fail(cause error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()

@@ -56,7 +56,7 @@ func batchOf(t testing.TB, codec compress.Codec, base int64,
 }
 
 // partition creates a partition's directory in memory, with the base offset 5. Each element of
-// batches is the number of batches in one segment. A batch contains two records and has about 100
+// batches is the number of batches in one segment. A batch contains two records and takes about 100
 // bytes. There is an index entry for every third batch, and one missing offset between two
 // segments.
 func partition(t testing.TB, dir string, batches ...int) *vfs.Mem {

@@ -73,8 +73,8 @@ func parseSnapshot(path string, content []byte) ([]snapshotLine, error) {
 	return lines, err
 }
 
-// parseSnapshotAsOf does the same as parseSnapshot, and also returns the offset in the snapshot's
-// trailer, or noOffset if the snapshot has no trailer.
+// parseSnapshotAsOf is like parseSnapshot, but also returns the offset in the snapshot's trailer,
+// or noOffset if the snapshot has no trailer.
 func parseSnapshotAsOf(path string, content []byte) (lines []snapshotLine, asOf int64, err error) {
 	be := binary.BigEndian
 	if len(content) < snapshotHeaderBytes {

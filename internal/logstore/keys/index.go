@@ -176,8 +176,8 @@ func lastNotAbove(items []indexItem, ordinal uint32) int {
 	return first
 }
 
-// findWithoutIndex does the same as find for a sidecar without a batch index. It builds the index
-// of the items up to the ordinal, and keeps this index in memory for lower ordinals.
+// findWithoutIndex is like find, but for a sidecar without a batch index. It builds the index of
+// the items up to the ordinal, and keeps this index in memory for lower ordinals.
 func (l *Locator) findWithoutIndex(ordinal uint32) (indexItem, int, error) {
 	if l.batches == nil {
 		l.batches = l.reader.Batches()

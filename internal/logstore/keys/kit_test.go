@@ -208,8 +208,8 @@ func (w *world) scan(opaqueAbove, fit int) *Reader {
 	return w.build(spool, fit)
 }
 
-// scanHolding does the same as scan, with another limit on the decompressed size of the batches
-// whose records are all in memory at once.
+// scanHolding is like scan, but with another limit on the decompressed size of the batches whose
+// records are all in memory at once.
 func (w *world) scanHolding(heldBytesMax, opaqueAbove int) *Reader {
 	w.t.Helper()
 	spool := w.spool()

@@ -101,8 +101,8 @@ func TestSliceHoldsItsShareOfKeys(t *testing.T) {
 	}
 }
 
-// TestSpoolMemoryIsBounded checks that a spool keeps only a few KiB in memory, whatever the number
-// of records, and returns all records.
+// TestSpoolMemoryIsBounded checks that a spool keeps only a few KiB in memory, regardless of the
+// number of records, and returns all records.
 func TestSpoolMemoryIsBounded(t *testing.T) {
 	w := &world{t: t, fsys: vfs.NewMem()}
 	spool := NewSpool(w.fsys, "/spool", 0, w.salt)

@@ -31,7 +31,7 @@ func Describe(b record.Batch, position int64) Batch {
 }
 
 // markerBytesMax is the largest decompressed size of a control batch that markerOf reads. Markers
-// have about 20 bytes and are not compressed.
+// take about 20 bytes and are not compressed.
 const markerBytesMax = 64 << 10
 
 // markerOf returns the kind of a control batch. It reads the control record's key: i16 version, i16

@@ -123,7 +123,7 @@ const lookupAttempts = 8
 // or replaces their files. If a sidecar is missing or belongs to other data because its segment was
 // replaced meanwhile, the lookup starts again. It also starts again after a truncation.
 //
-// Find fails with segmentlist.ErrClosed or segmentlist.ErrStorage. After the end of ctx it returns
+// Find fails with segmentlist.ErrClosed or segmentlist.ErrStorage. After ctx has ended it returns
 // the records found so far.
 func Find(ctx context.Context, c *compaction.Compaction, key []byte, opts Options) (Records,
 	error) {
@@ -168,7 +168,7 @@ type keyLookup struct {
 	committed bool
 }
 
-// run searches the segments, the newest first.
+// run searches the segments, newest first.
 func (s *keyLookup) run() error {
 	l := s.log
 	// The number of truncations and the offsets are loaded before the list, for the same reasons as

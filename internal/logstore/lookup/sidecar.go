@@ -63,9 +63,9 @@ func (s *keyLookup) stillListed(h *segmentlist.Handle) error {
 	return nil
 }
 
-// search finds the records by the entries in an open sidecar, the newest first. It keeps one page
-// of entries, one batch and one span of the batch index in memory, whatever the number of records
-// of the key is.
+// search finds the records by the entries in an open sidecar, newest first. It keeps one page of
+// entries, one batch and one span of the batch index in memory, regardless of the number of records
+// of the key.
 func (s *keyLookup) search(i int, reader *keys.Reader) (ok bool, err error) {
 	if reader.Counts().Opaque > 0 {
 		return false, nil

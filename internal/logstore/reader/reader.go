@@ -162,7 +162,7 @@ func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 	return nil
 }
 
-// readFrom does the same as Read, on a list to which the caller holds a reference. The request's
+// readFrom is like Read, but reads from a list to which the caller holds a reference. The request's
 // limit is at most the log end that was loaded before the list.
 func (r Reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, error) {
 	// The log end is loaded again after the list, because a truncation lowers the log end before it

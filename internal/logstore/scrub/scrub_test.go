@@ -118,7 +118,7 @@ func start(t *testing.T, f *fixture, damaged func(*logstore.Log, int64)) (s *Scr
 	})
 }
 
-// startWith does the same as start, with changed options.
+// startWith is like start, with changed options.
 func startWith(t *testing.T, f *fixture, change func(*Options)) (s *Scrubber, stop func()) {
 	t.Helper()
 	options := Options{FS: f.fs, Dir: dataDir, Logger: quiet,
@@ -138,7 +138,7 @@ func startWith(t *testing.T, f *fixture, change func(*Options)) (s *Scrubber, st
 	return s, stop
 }
 
-// awaitRounds waits for the end of n more rounds that begin after the call.
+// awaitRounds waits until the end of n more rounds that begin after the call.
 func awaitRounds(t *testing.T, s *Scrubber, n int) {
 	t.Helper()
 	for range n {

@@ -132,7 +132,7 @@ func mustBeRestored(t *testing.T, f *fixture, s *Scrubber, kind, name string, or
 		if _, err := f.fs.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s was not removed: %v", name, err)
 		}
-	case ".snapshot": // computed again, with other times
+	case ".snapshot": // recomputed, with other times
 		base, _, _ := segment.ParseName(filepath.Base(name))
 		got, err := producer.Decode(read(t, f.fs, name), base)
 		want, wantErr := producer.Decode(original, base)

@@ -245,7 +245,7 @@ func (s *Segment) Scan(position int64, visit func(position int64, b record.Batch
 	return s.scan(s.view.Load().size, position, visit)
 }
 
-// scan does the same as Scan for the first size bytes of the file. Recover uses it before the
+// scan is like Scan, but only for the first size bytes of the file. Recover uses it before the
 // segment has a view. An incomplete batch at the end of a block is kept for the next read.
 // Otherwise batches of about half a block would be read twice.
 func (s *Segment) scan(size, position int64,

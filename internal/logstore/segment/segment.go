@@ -157,8 +157,8 @@ func (s *Segment) Fits(b record.Parts) bool {
 // rejects every later change.
 func (s *Segment) Append(b record.Batch) error { return s.AppendParts(record.Whole(b)) }
 
-// AppendParts does the same as Append for a batch in several pieces of memory, which it writes
-// without copying them together. Readers see either the whole batch or nothing of it.
+// AppendParts is like Append, but for a batch in several pieces of memory, which it writes without
+// copying them together. Readers see either the whole batch or nothing of it.
 func (s *Segment) AppendParts(b record.Parts) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,8 +39,8 @@ func ParseAbortedTxn(b []byte) (AbortedTxn, error) {
 	return parseAborted(b), nil
 }
 
-// parseAborted does the same as ParseAbortedTxn without checking the version, which Open has
-// already checked.
+// parseAborted is like ParseAbortedTxn, but does not check the version, which Open has already
+// checked.
 func parseAborted(b []byte) AbortedTxn {
 	return AbortedTxn{
 		ProducerID:  int64(binary.BigEndian.Uint64(b[2:])),

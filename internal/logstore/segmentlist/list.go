@@ -44,7 +44,7 @@ func (s *List) Active() *Handle { return s.Handles[len(s.Handles)-1] }
 // is no such segment.
 func (s *List) Floor(offset int64) int { return Floor(s.Handles, offset) }
 
-// Floor does the same as List.Floor, for the handles of a list.
+// Floor is like List.Floor, but for the handles of a list.
 func Floor(handles []*Handle, offset int64) int {
 	i, found := slices.BinarySearchFunc(handles, offset,
 		func(h *Handle, o int64) int { return cmp.Compare(h.Base(), o) })

@@ -309,7 +309,7 @@ func (s *Set) load(h *segmentlist.Handle) {
 const sidecarRecordBytesMin = 100
 
 // Keeps reports whether a segment's sidecar is kept after the pass for which it was built. A
-// record's entry in the sidecar has about 18 bytes. This is little compared with a record of one
+// record's entry in the sidecar takes about 18 bytes. This is little compared with a record of one
 // kilobyte, but half the size of a record of forty bytes (cleaner invariant F11).
 func Keeps(logBytes int64, records int) bool {
 	return logBytes >= sidecarRecordBytesMin*int64(records)

@@ -73,7 +73,7 @@ func (p *Files) newest(first, limit int64) (from int64, state producer.State,
 	return p.newestOf(files, first, limit)
 }
 
-// newestOf does the same as newest, with files that were already listed.
+// newestOf is like newest, but uses files that were already listed.
 func (p *Files) newestOf(files []swap.File, first, limit int64) (from int64,
 	state producer.State, err error) {
 	for _, f := range slices.Backward(files) {
@@ -283,7 +283,7 @@ func Replay(state *producer.State, h *segmentlist.Handle, header segment.Header,
 }
 
 // controlBytesMax is the maximum size of a control batch that is read into memory. Real control
-// batches have about eighty bytes.
+// batches take about eighty bytes.
 const controlBytesMax = 1 << 20
 
 // readBatch reads a whole batch into memory. HeaderAt has already checked that the batch does not

@@ -196,7 +196,7 @@ func (l *Log) Rewrite(name string) error {
 // errNotWritten is the error of Rewrite after a failure that is already logged.
 var errNotWritten = errors.New("write the totals of the cleaner: the write has failed")
 
-// ended returns the passes that have ended, with their steps, the oldest first.
+// ended returns the passes that have ended, with their steps, oldest first.
 func (l *Log) ended() (passes []report.PartitionPass) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
