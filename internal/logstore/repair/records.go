@@ -25,9 +25,9 @@ var ErrUnknownContent = errors.New("the content of the damaged batches is unknow
 type Records struct {
 	Segment
 	Source Source
-	// Cleaned is set if the segment is below the first dirty offset, so passes have removed records
-	// from it. Compacted is set if an unfinished pass may have removed records from a segment above
-	// that offset.
+	// Cleaned is set if the segment begins below the first dirty offset, so passes have removed
+	// records from it. Compacted is set if the topic is compacted. An unfinished pass may then have
+	// removed records even above the first dirty offset.
 	Cleaned, Compacted bool
 	// LogStart is the log start offset: damaged batches below it are dropped.
 	LogStart int64
