@@ -136,7 +136,7 @@ var _ = Describe("A partition without a leader", func() {
 			}).Should(Succeed())
 		}
 		expectLeader(1)
-		// No broker's state has changed, so no timer repeats the election.
+		// No broker's state has changed, so there is no timer that repeats the election.
 		f.putState("orders/0", func(_ Gomega, state *partitionset.State) {
 			state.LeaderEpoch, state.Leader, state.Serving = 7, placement.NoLeader, false
 			state.ISR = []placement.InSyncReplica{{Broker: 2, Epoch: 5, Directory: "disk2"}}

@@ -18,12 +18,13 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// diskFault is the fault that brokers report about a stopped log.
+// diskFault is the fault that brokers report for a stopped log.
 const diskFault = "storage error: log stopped: sync: input/output error"
 
 var _ = Describe("A replica whose log has stopped", func() {
 	var f *fixture
-	var epoch atomic.Int32 // leader epoch of the rows that brokers 0 and 1 report; 0: they report none
+	// leader epoch in the rows that brokers 0 and 1 report; 0: they report no rows
+	var epoch atomic.Int32
 	BeforeEach(func(t *testing.T) {
 		f = newFixture(t)
 		epoch.Store(0)

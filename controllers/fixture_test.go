@@ -31,7 +31,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// fixture is a namespace for one spec. Its methods act as brokers, leaders and users.
+// fixture contains the namespace of one spec. Its methods act as brokers, leaders and users.
 type fixture struct {
 	t         *testing.T
 	namespace string
@@ -69,7 +69,7 @@ func (f *fixture) cluster(brokers int32) *v1alpha1.LogCluster {
 }
 
 // connectable creates or changes the EndpointSlice of LogCluster main's bootstrap Service.
-// Kubernetes does this when a pod becomes ready or is no longer ready.
+// Kubernetes does the same when a pod becomes ready or is no longer ready.
 func (f *fixture) connectable(ready bool) {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace,
 		Name: render.BootstrapServiceName("main")}}
@@ -125,7 +125,7 @@ func get[T client.Object](g Gomega, f *fixture, name string, object T) T {
 	return object
 }
 
-// change applies how to the stored object and updates the object. It retries after conflicts with
+// change reads an object, changes it with how, and updates it. It retries after conflicts with
 // writes of the operator.
 func change[T client.Object](f *fixture, name string, object T, how func(T)) {
 	f.write(name, object, func() error {
@@ -134,8 +134,8 @@ func change[T client.Object](f *fixture, name string, object T, how func(T)) {
 	})
 }
 
-// changeStatus applies how to the stored object and updates its status. It retries after conflicts
-// with writes of the operator.
+// changeStatus reads an object, changes it with how, and updates its status. It retries after
+// conflicts with writes of the operator.
 func changeStatus[T client.Object](f *fixture, name string, object T, how func(T)) {
 	f.write(name, object, func() error {
 		how(object)
@@ -143,7 +143,8 @@ func changeStatus[T client.Object](f *fixture, name string, object T, how func(T
 	})
 }
 
-// write reads an object and calls update, until update has no conflict with another writer.
+// write reads an object and calls update. It repeats both until update has no conflict with another
+// writer.
 func (f *fixture) write(name string, object client.Object, update func() error) {
 	Eventually(func() error {
 		err := api.Get(context.Background(),
@@ -239,7 +240,7 @@ func (f *fixture) putState(name string, change func(Gomega, *partitionset.State)
 	}).Should(Succeed())
 }
 
-// serve acts as a partition's leader, and reports that it serves.
+// serve plays the partition's leader: it sets Serving in the partition's state.
 func (f *fixture) serve(name string) {
 	f.putState(name, func(g Gomega, state *partitionset.State) {
 		g.Expect(state.Leader).NotTo(Equal(placement.NoLeader))
@@ -290,8 +291,8 @@ func (f *fixture) clusterConditions() func(Gomega) []metav1.Condition {
 }
 
 // expectObserved waits until the operator has applied the latest spec of LogCluster main and has
-// decided on a rolling update with this spec. The operator watches each kind separately, so it can
-// handle an event of another object with an earlier spec until then.
+// decided on a rolling update with this spec. Until then, the operator can handle events of other
+// objects with an earlier spec, because it watches each kind separately.
 func (f *fixture) expectObserved() {
 	Eventually(func(g Gomega) {
 		cluster := get(g, f, "main", &v1alpha1.LogCluster{})
@@ -337,8 +338,8 @@ func (f *fixture) renew(broker int32, holder string, epoch int32, disk string,
 }
 
 // eventuallyRenewing waits until condition succeeds. Meanwhile the given brokers renew their Leases
-// as often as live brokers. This is needed because the operator reads nodes and pods from the API
-// server itself, with a timeout, and only the next renewal repeats a failed read.
+// as often as live brokers. The renewals are needed because the operator reads nodes and pods from
+// the API server itself, with a timeout, and repeats a failed read only at the next renewal.
 func (f *fixture) eventuallyRenewing(condition func(Gomega), brokers ...int32) {
 	last := time.Now()
 	Eventually(func(g Gomega) {

@@ -15,9 +15,9 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// forbidPodDeletions makes the API server deny the deletion of pods in a namespace, like a site's
-// policy. It waits until the deletion of a broker's pod is denied. The returned function allows
-// deletions again.
+// forbidPodDeletions makes the API server deny the deletion of pods in a namespace, as an
+// administrator's policy can do. It waits until the deletion of a broker's pod is denied. The
+// returned function allows deletions again.
 func forbidPodDeletions(t *testing.T, namespace string, broker int32) (allow func()) {
 	name := metav1.ObjectMeta{Name: "no-deletions-" + namespace}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: name,

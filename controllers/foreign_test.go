@@ -130,7 +130,8 @@ var _ = Describe("An object with the name of one of a LogCluster's", func() {
 			cluster := f.cluster(1)
 			expectReason(f.clusterConditions(), v1alpha1.ConditionApplied, v1alpha1.ReasonApplied)
 			Expect(api.Delete(context.Background(), cluster)).To(Succeed())
-			// A running reconciliation can still apply objects with the deleted owner.
+			// A reconciliation that is running can still apply objects whose owner is the deleted
+			// LogCluster.
 			Eventually(func(g Gomega) {
 				g.Expect(series(g, "heartwood_operator_reconcile_last_success_timestamp_seconds",
 					"namespace", f.namespace)).To(BeEmpty())

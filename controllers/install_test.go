@@ -46,7 +46,7 @@ var _ = Describe("The manifests of config", func() {
 			object := &unstructured.Unstructured{}
 			Expect(yaml.Unmarshal(document, object)).To(Succeed())
 			switch object.GetKind() {
-			// not created, because the test suite has already created one with this name
+			// not created, because the test suite has already created one with the same name
 			case "ClusterRoleBinding":
 				Expect(object.GetName()).To(Equal("heartwood-operator"))
 				continue

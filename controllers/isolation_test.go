@@ -15,7 +15,7 @@ import (
 
 var _ = Describe("A broker that is cut off from the other brokers", func() {
 	var f *fixture
-	// report acts as a broker that renews its Lease and reports unreachable peers.
+	// report plays a broker that renews its Lease and reports unreachable peers.
 	report := func(broker int32, unreachable string) {
 		change(f, v1alpha1.BrokerLeaseName("main", broker), &coordinationv1.Lease{},
 			func(l *coordinationv1.Lease) {
@@ -47,7 +47,7 @@ var _ = Describe("A broker that is cut off from the other brokers", func() {
 			leader := f.state(Default, "orders/0").Leader
 			others := []int32{(leader + 1) % 3, (leader + 2) % 3}
 			report(others[0], reachability.Report{{Broker: leader, Epoch: 1}}.String())
-			Consistently(func(g Gomega) { // one of two other brokers is no majority
+			Consistently(func(g Gomega) { // one of two other brokers is not a majority
 				g.Expect(f.state(g, "orders/0").Leader).To(Equal(leader))
 				g.Expect(isolated(g, leader)).To(BeEmpty())
 			}, "500ms").Should(Succeed())

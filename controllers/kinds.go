@@ -21,7 +21,7 @@ import (
 )
 
 // Mapper is the MapperProvider of the operator's manager. It supports the kinds that the
-// controllers use, without any request to the API server, so an operator can start while the API
+// controllers use. It needs no request to the API server, so an operator can start while the API
 // server is unavailable (see package restmapper).
 func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return restmapper.New(

@@ -27,8 +27,8 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// TestManagerIsCreatedWithoutTheAPIServer creates a manager while no API server listens. It must
-// succeed, so that an operator that starts in this situation waits and does not exit.
+// TestManagerIsCreatedWithoutTheAPIServer checks that a manager can be created while no API server
+// listens. An operator that starts in this situation must wait instead of exiting.
 func TestManagerIsCreatedWithoutTheAPIServer(t *testing.T) {
 	_, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{
 		Scheme: newScheme(t), MapperProvider: Mapper,

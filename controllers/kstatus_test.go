@@ -16,7 +16,7 @@ import (
 )
 
 // kstatusCommand returns the path of the built program hack/tools/kstatus. The program has its own
-// module, because its library needs other versions of the Kubernetes modules.
+// module, because the library that it uses needs other versions of the Kubernetes modules.
 var kstatusCommand = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "tool", "-C", "../hack/tools/kstatus", "-n", "kstatus").Output()
 	return strings.TrimSpace(string(out)), err

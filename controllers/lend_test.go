@@ -26,7 +26,7 @@ var _ = Describe("A rolling update with a partition of one replica", func() {
 	BeforeEach(func(t *testing.T) {
 		f = newFixture(t)
 		holder := &atomic.Int32{}
-		// Each server acts as a broker.
+		// Each server plays a broker.
 		for id := range int32(2) {
 			server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 				request *http.Request) {

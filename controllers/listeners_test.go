@@ -20,8 +20,8 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// runsOn creates a node with an external address, and on this node the pod of a broker that renews
-// its Lease.
+// runsOn creates a node with an external address, and the pod of a broker on this node. The broker
+// renews its Lease.
 func (f *fixture) runsOn(broker int32, address string) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
 	Expect(api.Create(context.Background(), node)).To(Succeed())

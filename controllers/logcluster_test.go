@@ -267,7 +267,7 @@ var _ = Describe("A LogCluster", func() {
 		done.Store(new(""))
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			_ *http.Request) {
-			// The server acts as a broker that reads the annotation.
+			// The server plays a broker that reads the annotation.
 			g := NewGomega(func(string, ...int) { panic(http.ErrAbortHandler) })
 			requested := get(g, f, "tickets", &v1alpha1.Topic{}).CleanNow()
 			rows := make([]report.Partition, 2)
@@ -369,7 +369,7 @@ var _ = Describe("A LogCluster", func() {
 				To(Equal([]any{"tickets", "37%", "1Mi", "Idle", "BelowDirtyRatio"}))
 		}).Should(Succeed())
 
-		// If a broker's response takes too long, the status changes twice. So several attempts may be
+		// If a broker's response takes too long, the status changes twice, so several attempts may be
 		// needed.
 		Eventually(func(g Gomega) {
 			version := get(g, f, "tickets", &v1alpha1.Topic{}).ResourceVersion

@@ -60,7 +60,7 @@ var _ = Describe("A broker", func() {
 					Authentication: v1alpha1.UserAuthentication{Type: kind}}}
 		}
 		ctx := context.Background()
-		// A new policy takes effect in the API server after a moment.
+		// A new policy takes effect in the API server only after a moment.
 		Eventually(func() error {
 			return broker.Create(ctx, user("a", "other", v1alpha1.UserExternal), client.DryRunAll)
 		}).Should(MatchError(ContainSubstring("only LogUsers of its own LogCluster")))

@@ -25,7 +25,7 @@ func (f *fixture) deleteSecrets(names ...string) {
 	}
 }
 
-// loadTrust acts as brokers that have loaded the CAs in Secret main-brokers-tls.
+// loadTrust plays brokers that have loaded the CAs in Secret main-brokers-tls.
 func (f *fixture) loadTrust(brokers int32) {
 	for id := range brokers {
 		f.renew(id, "broker", 1, "disk", validThroughout)

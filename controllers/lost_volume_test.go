@@ -23,7 +23,7 @@ import (
 // expired is the duration of a Lease that expires at once.
 const expired = time.Second
 
-// foundVolume acts as a broker that does not run because it has found a volume that is not its own.
+// foundVolume plays a broker that does not run because it has found a volume that is not its own.
 func (f *fixture) foundVolume(id int32, directory string) {
 	f.renew(id, "", 1, diskOf(id), expired)
 	f.announce(id, func(r *v1alpha1.Registration) { r.FoundDirectory = directory })
@@ -37,7 +37,7 @@ func (f *fixture) consentIn(g Gomega, id int32) v1alpha1.VolumeConsent {
 		f.lease(g, id).Annotations[v1alpha1.AnnotationVolumeConsent])
 }
 
-// consent acts as a user who consents to the replacement of a claim's volume.
+// consent plays a user who consents to the replacement of a claim's volume.
 func (f *fixture) consent(uid types.UID) {
 	change(f, "main", &v1alpha1.LogCluster{}, func(cluster *v1alpha1.LogCluster) {
 		cluster.Annotations = map[string]string{
@@ -239,7 +239,7 @@ var _ = Describe("The volume of a broker", func() {
 		})
 })
 
-// isr acts as a partition's leader that sets the ISR.
+// isr plays a partition's leader that sets the ISR.
 func (f *fixture) isr(name string, ids ...int32) {
 	f.putState(name, func(g Gomega, state *partitionset.State) {
 		g.Expect(state.Leader).NotTo(Equal(placement.NoLeader))
@@ -269,7 +269,7 @@ func (f *fixture) volumeOn(id int32, node string) {
 		func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = volume.Name })
 }
 
-// expectReplaced1 consents to the replacement of broker 1's volume. It checks that the operator
+// expectReplaced1 consents to the replacement of broker 1's volume, and checks that the operator
 // deletes the broker's claim and pod, and then permits the volume that the broker finds.
 func (f *fixture) expectReplaced1() {
 	before := f.claimOf(Default, 1)

@@ -22,8 +22,8 @@ const operatorRenewDeadline = 10 * time.Second
 // have to wait until its own earlier Lease expires. With a constant identity, such as the pod's
 // identity, it continues at once (ADR 0187).
 //
-// No two running processes may have the same identity. A pod's identity fulfils this, because
-// Kubernetes starts a container again only after its previous process has exited.
+// No two running processes may have the same identity. The identity of a pod satisfies this,
+// because Kubernetes starts a container again only after its previous process has exited.
 func OperatorLock(config *rest.Config, namespace, identity string) (resourcelock.Interface, error) {
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace,
 		OperatorLease,

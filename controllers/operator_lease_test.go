@@ -13,7 +13,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// operator is a leader election client that acts as an operator without controllers.
+// operator is a leader election client that plays an operator without controllers.
 type operator struct {
 	active chan struct{} // closed when the operator is elected
 	exit   func()        // stops the operator without releasing the Lease
@@ -55,7 +55,7 @@ var _ = Describe("The Lease of operators", func() {
 		return found
 	}
 
-	// The Lease has a duration of an hour. So an operator that is elected during the test has not
+	// The Lease has a duration of an hour, so an operator that is elected during the test has not
 	// waited for the Lease to expire.
 	It("is acquired at once by a restarted operator, and by no other one", func(t *testing.T) {
 		f := newFixture(t)

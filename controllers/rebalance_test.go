@@ -50,7 +50,7 @@ var _ = Describe("A LogCluster whose brokers change", func() {
 		f.t.Cleanup(server.Close)
 		hosts.set(render.HTTPAddress("main", f.namespace, broker), server.Listener.Addr().String())
 	}
-	// replicate acts as the leaders, which add new replicas to the ISRs.
+	// replicate plays the leaders, which add new replicas to the ISRs.
 	replicate := func(g Gomega) {
 		entries := f.entries(g)
 		for index := range partitions {

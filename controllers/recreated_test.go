@@ -126,7 +126,7 @@ var _ = Describe("A deleted PartitionSet", func() {
 		f.expectProblem("kept", v1alpha1.ReasonLeaderOffline)
 		policy := applyPolicy(f.namespace)
 		set, _ := f.setOf(Default, parse("kept/0"))
-		Eventually(func(g Gomega) { // a new policy takes effect in the API server after a moment
+		Eventually(func(g Gomega) { // a new policy takes effect in the API server only after a moment
 			err := api.Delete(context.Background(), set, client.DryRunAll)
 			g.Expect(apierrors.IsInvalid(err) || apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 			g.Expect(err.Error()).To(ContainSubstring("delete the Topics of LogCluster main instead"))

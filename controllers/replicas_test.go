@@ -26,7 +26,7 @@ func (f *fixture) pod(broker int32) *corev1.Pod {
 	return f.podOfRevision(broker, "")
 }
 
-// podOfRevision creates a broker's pod from a revision of the template. It acts as the StatefulSet
+// podOfRevision creates a broker's pod from a revision of the template. It plays the StatefulSet
 // controller and the kubelet, and reports that the pod's container has been running for a minute.
 // The pod is created with the revision's label, because the operator restarts a broker whose pod
 // does not have the latest revision.
@@ -50,7 +50,7 @@ func (f *fixture) podOfRevision(broker int32, revision string) *corev1.Pod {
 	return pod
 }
 
-// container acts as the kubelet, and reports the state of the broker container in a pod.
+// container plays the kubelet: it reports the state of the broker container in a pod.
 func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 	changeStatus(f, pod.Name, pod, func(pod *corev1.Pod) {
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
@@ -60,7 +60,7 @@ func (f *fixture) container(pod *corev1.Pod, state corev1.ContainerState) {
 	})
 }
 
-// ready acts as the kubelet, and reports a pod as ready.
+// ready plays the kubelet: it reports a pod as ready.
 func (f *fixture) ready(pod *corev1.Pod) {
 	changeStatus(f, pod.Name, pod, func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady,
@@ -68,8 +68,8 @@ func (f *fixture) ready(pod *corev1.Pod) {
 	})
 }
 
-// unready acts as the kubelet and the StatefulSet controller, and reports that one broker's pod is
-// no longer ready.
+// unready plays the kubelet and the StatefulSet controller: it reports that one broker's pod is no
+// longer ready.
 func (f *fixture) unready(broker int32) {
 	changeStatus(f, v1alpha1.BrokerLeaseName("main", broker), &corev1.Pod{},
 		func(pod *corev1.Pod) { pod.Status.Conditions = nil })
@@ -125,7 +125,7 @@ var _ = Describe("A partition of three replicas", func() {
 		}).Should(Succeed())
 		return epoch
 	}
-	join := func(ids ...int32) { // writes the ISR, like a leader after its followers have caught up
+	join := func(ids ...int32) { // writes the ISR as a leader does when its followers have caught up
 		f.putState("orders/0", func(g Gomega, state *partitionset.State) {
 			state.ISR = nil
 			for _, id := range ids {
@@ -220,8 +220,8 @@ var _ = Describe("A partition of three replicas", func() {
 	It("waits for the in-sync replica after all brokers have stopped", func(t *testing.T) {
 		f.renew(replicas[1], "", 1, "disk"+string('0'+replicas[1]), validThroughout)
 		expect(replicas[0], slices.Sorted(slices.Values([]int32{replicas[0], replicas[2]}))...)
-		// The remaining two brokers stop one after the other. Only the broker that stops last has
-		// every acknowledged record.
+		// The remaining two brokers stop one after the other. Only the broker that stops last has all
+		// acknowledged records.
 		f.renew(replicas[0], "", 1, "disk"+string('0'+replicas[0]), validThroughout)
 		expect(replicas[2], replicas[2])
 		f.renew(replicas[2], "", 1, "disk"+string('0'+replicas[2]), validThroughout)

@@ -37,7 +37,7 @@ func (f *fixture) retainedOrders() partitionset.Entry {
 	return entry
 }
 
-// reportRemoved acts as a broker that has removed its records of orders/0.
+// reportRemoved plays a broker that has removed its records of orders/0.
 func (f *fixture) reportRemoved(id string, broker int32) {
 	Eventually(func(g Gomega) {
 		object, set := f.setOf(g, parse("orders/0"))

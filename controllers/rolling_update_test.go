@@ -29,7 +29,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// revision acts as the StatefulSet controller, and reports the revision of the latest template.
+// revision plays the StatefulSet controller: it reports the revision of the latest template.
 func (f *fixture) revision(name string) {
 	Eventually(func(g Gomega) {
 		brokers := get(g, f, "main-broker", &appsv1.StatefulSet{})
@@ -39,8 +39,8 @@ func (f *fixture) revision(name string) {
 	}).Should(Succeed())
 }
 
-// brokerPod acts as the StatefulSet controller and the kubelet. It creates a broker's ready pod
-// with a revision of the template.
+// brokerPod plays the StatefulSet controller and the kubelet: it creates a broker's ready pod with
+// a revision of the template.
 func (f *fixture) brokerPod(id int32, revision string) *corev1.Pod {
 	pod := f.podOfRevision(id, revision)
 	f.ready(pod)
@@ -68,12 +68,13 @@ func (f *fixture) expectRollout(reason string, message ...string) {
 var _ = Describe("A rolling update", func() {
 	var f *fixture
 	var refusal atomic.Pointer[report.BlockingPartition]
-	var status atomic.Int32 // status of broker 0's response to a request for a restart, unless 0
+	// status of broker 0's response to a request for a restart; 0: responds like the others
+	var status atomic.Int32
 	BeforeEach(func(t *testing.T) {
 		f = newFixture(t)
 		refusal.Store(nil)
 		status.Store(0)
-		// The server acts as every broker.
+		// The server plays every broker.
 		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter,
 			request *http.Request) {
 			if !strings.HasPrefix(request.URL.Path, "/api/v1/may-stop/") {
@@ -130,7 +131,7 @@ var _ = Describe("A rolling update", func() {
 		f.expectEvent("main", "Normal", v1alpha1.EventRestarting)
 
 		t.Log("not going on while the restarted broker is not ready")
-		f.podOfRevision(first, "second") // pod of a template that does not start
+		f.podOfRevision(first, "second") // pod from a template with which the broker does not start
 		f.expectRollout(v1alpha1.ReasonRestarting, "is being restarted")
 		Consistently(func(g Gomega) {
 			pods := &corev1.PodList{}
@@ -264,7 +265,7 @@ var _ = Describe("A rolling update", func() {
 		pod := get(Default, f, "main-broker-1", &corev1.Pod{}).UID
 		next := map[types.UID]types.UID{"": pod, pod: ""}
 		Eventually(func(g Gomega) {
-			// The broker changes its pod each time, because clients use the previous address for 30 s only.
+			// The broker gets a new pod each time, because clients use the previous address only for 30 s.
 			pod = next[pod]
 			f.runIn(1, pod)
 			f.advance(0) // needed because a Lease alone triggers no apply

@@ -51,9 +51,9 @@ func Setup(mgr ctrl.Manager, settings render.Settings) error {
 }
 
 // CacheByObject restricts the content of a manager's cache. Of the Leases, pods and Secrets, it
-// caches only the brokers' Leases and pods, and the Secrets that the operator creates. Each node
-// has a Lease, too, which the kubelet renews every few seconds. The transforms remove fields that
-// no controller reads.
+// caches only the brokers' Leases and pods, and the Secrets that the operator creates. Without this
+// restriction, it would also cache the Lease of each node, which the kubelet renews every few
+// seconds. The transforms remove fields that no controller reads.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ofBrokers, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ofBrokers)},
 		&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofBrokers),
 			Transform: brokerstate.TrimPod},
-		// The Secrets of users and other programs are not cached, but read when they are needed.
+		// The Secrets of users and other programs are not cached. They are read when they are needed.
 		&corev1.Secret{}: {Label: labels.NewSelector().Add(*ofBrokers)},
 		&corev1.PersistentVolumeClaim{}: {
 			Label:     labels.SelectorFromSet(render.ClaimLabels()),
@@ -85,7 +85,7 @@ type options struct {
 	rebalanceInterval    time.Duration // see rebalance.Reconciler
 	volumesInterval      time.Duration // see volumes.Reconciler
 	providedInterval     time.Duration // see loguser.Reconciler
-	// now returns the time that certificates and passwords in a namespace use.
+	// now returns the time that applies to certificates and passwords in a namespace.
 	now func(namespace string) time.Time
 }
 

@@ -22,8 +22,8 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// podOnNode acts as the StatefulSet controller, the scheduler and the kubelet. It creates a
-// broker's ready pod on a node. The pod is deleted only after its processes have exited.
+// podOnNode plays the StatefulSet controller, the scheduler and the kubelet: it creates a broker's
+// ready pod on a node. The pod is deleted only after its processes have exited.
 func (f *fixture) podOnNode(id int32, revision string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.BrokerLeaseName("main", id),
@@ -50,7 +50,7 @@ func (f *fixture) stopping(id int32) *corev1.Pod {
 	return pod
 }
 
-// exit acts as the kubelet after the processes of a deleted pod have exited.
+// exit plays the kubelet after the processes of a deleted pod have exited.
 func (f *fixture) exit(pod *corev1.Pod) {
 	f.container(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
 	Expect(api.Delete(context.Background(), pod,
@@ -62,7 +62,7 @@ func (f *fixture) claimOf(g Gomega, id int32) *corev1.PersistentVolumeClaim {
 	return get(g, f, v1alpha1.VolumeClaimName("main", id), &corev1.PersistentVolumeClaim{})
 }
 
-// putISR acts as a partition's leader that changes the ISR.
+// putISR plays a partition's leader that changes the ISR.
 func (f *fixture) putISR(name string, change func([]int32) []int32) {
 	f.putState(name, func(_ Gomega, state *partitionset.State) {
 		var ids []int32

@@ -54,8 +54,8 @@ var (
 	// moved contains, by namespace, the number of assignments that the controllers have changed after
 	// the first write.
 	moved = &counts{byName: map[string]int{}}
-	// ahead contains, by namespace, the offset of the time that certificates and passwords use from
-	// the real time.
+	// ahead contains, by namespace, the offset between the real time and the time that applies to
+	// certificates and passwords.
 	ahead = &clock{byNamespace: map[string]time.Duration{}}
 	// record contains the controllers' log.
 	record = &recorder{}
@@ -215,7 +215,7 @@ func (c *counts) get(name string) int {
 	return c.byName[name]
 }
 
-// clock contains the time offset of each namespace.
+// clock contains the time offset of each namespace. See ahead.
 type clock struct {
 	mu          sync.Mutex
 	byNamespace map[string]time.Duration

@@ -69,7 +69,7 @@ var _ = Describe("A listener of type TLSRoute", func() {
 		}
 		service := corev1.SchemeGroupVersion.WithKind("Service")
 		Eventually(func(g Gomega) {
-			f.advance(0) // without it, the queue retries only after a backoff
+			f.advance(0) // needed because the queue otherwise retries only after a backoff
 			g.Expect(names(g, render.TLSRoute)).To(ConsistOf("main-route-0", "main-route-1"))
 			g.Expect(names(g, service)).To(ContainElement("main-route-1"))
 		}).WithPolling(time.Second).Should(Succeed())

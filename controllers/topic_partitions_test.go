@@ -34,7 +34,8 @@ var _ = Describe("A Topic without a number of partitions", func() {
 			change(f, "main", cluster, func(cluster *v1alpha1.LogCluster) {
 				cluster.Spec.TopicDefaults.Partitions = new(int32(7))
 			})
-			f.expectObserved() // otherwise the Topic may permanently get the previous default
+			// needed because otherwise the Topic may permanently get the previous default
+			f.expectObserved()
 			f.topic("later", nil)
 			Eventually(func(g Gomega) { g.Expect(f.assignments(g)).To(HaveLen(13)) }).Should(Succeed())
 			for name, want := range map[string]int32{"orders": 4, "fixed": 2, "later": 7} {
@@ -69,8 +70,8 @@ var _ = Describe("A Topic with initial replicas", func() {
 	var f *fixture
 	BeforeEach(func(t *testing.T) { f = newFixture(t) })
 
-	// entries assigns a preferred leader and another broker to each partition. This order differs from
-	// the order in which the operator would assign brokers.
+	// entries assigns a preferred leader and another broker to each partition. The order of the
+	// brokers differs from the one that the operator would choose.
 	entries := func(from, to int32) (all []v1alpha1.InitialReplicas) {
 		for index := from; index < to; index++ {
 			all = append(all, v1alpha1.InitialReplicas{Partition: index,
@@ -78,8 +79,8 @@ var _ = Describe("A Topic with initial replicas", func() {
 		}
 		return all
 	}
-	// expectUnmoved waits until count partitions are assigned as in entries. They must never have been
-	// assigned in another way, because the first leaders may have records.
+	// expectUnmoved waits until count partitions are assigned as in entries. It checks that they were
+	// never assigned in another way, because the first leaders may have records.
 	expectUnmoved := func(topic string, count int32) {
 		for index := range count {
 			Eventually(func(g Gomega) {

@@ -42,7 +42,7 @@ var _ = Describe("A broker with the Role of its LogCluster", func() {
 		Expect(err).NotTo(HaveOccurred())
 		ctx := context.Background()
 		foreign := MatchError(ContainSubstring("only Topics of its own LogCluster"))
-		// A new policy takes effect in the API server after a moment.
+		// A new policy takes effect in the API server only after a moment.
 		Eventually(func() error {
 			return broker.Create(ctx, topic("new", "other"), client.DryRunAll)
 		}).Should(foreign)
@@ -77,7 +77,7 @@ var _ = Describe("A broker with the Role of its LogCluster", func() {
 		Expect(broker.Create(ctx, lease("main-broker-7", "main"))).To(Succeed())
 		for _, other := range []*coordinationv1.Lease{lease("other-broker-0", "other"),
 			lease("other-broker-0", "main"),
-			lease("main-broker-broker-0", "main")} { // of a LogCluster named main-broker
+			lease("main-broker-broker-0", "main")} { // belongs to a LogCluster named main-broker
 			Expect(broker.Create(ctx, other)).To(foreignLease)
 		}
 	})

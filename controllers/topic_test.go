@@ -354,7 +354,7 @@ var _ = Describe("A Topic", func() {
 	ItAlone("causes no writes while nothing changes", func(t *testing.T) {
 		f.cluster(1)
 		f.renew(0, "a", 1, "disk", validThroughout)
-		f.revision("first") // otherwise a rolling update is applied again at intervals
+		f.revision("first") // needed because otherwise a rolling update is applied again at intervals
 		f.brokerPod(0, "first")
 		f.topic("orders", nil)
 		f.serve("orders/0")
@@ -372,8 +372,8 @@ var _ = Describe("A Topic", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
 		f.expectRollout(v1alpha1.ReasonComplete)
 
-		// Each round changes a label of each resource, which triggers reconciliations. The first rounds
-		// may be disturbed by earlier writes that are still in progress. Then three rounds in a row must
+		// Each round changes a label of each resource, which triggers reconciliations. Earlier writes
+		// that are still in progress may disturb the first rounds. After that, three rounds in a row must
 		// cause no write.
 		written, calm := writes.get(f.namespace), 0
 		for round := 0; round < 20 && calm < 3; round++ {

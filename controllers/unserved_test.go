@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// allowUnserved removes those CRD rules that reject features which brokers do not serve yet. So
-// tests can cover the controllers for these features.
+// allowUnserved removes those CRD rules that reject features which brokers do not serve yet. This
+// lets tests cover the controllers for these features.
 func allowUnserved(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {

@@ -18,7 +18,7 @@ import (
 	. "heartwood.dev/heartwood/test/kit/specs"
 )
 
-// The methods in this file act as parts of Kubernetes that run outside the API server: the
+// The methods in this file play the parts of Kubernetes that run outside the API server: the
 // controllers of StatefulSets and volumes, the garbage collector, the volume driver and the
 // kubelet.
 
@@ -31,7 +31,7 @@ func (f *fixture) class(name string, expands bool) string {
 	return class.Name
 }
 
-// claim acts as the StatefulSet controller, the provisioner and the binder. It creates a broker's
+// claim plays the StatefulSet controller, the provisioner and the binder. It creates a broker's
 // bound claim from the StatefulSet's template.
 func (f *fixture) claim(id int32) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
@@ -75,7 +75,7 @@ func (f *fixture) putClaim(id int32, how func(*corev1.PersistentVolumeClaimStatu
 	}).Should(Succeed())
 }
 
-// grown acts as a driver that grows volumes while pods run. It sets the capacity to the requested
+// grown plays a driver that grows volumes while pods run. It sets the capacity to the requested
 // size.
 func (f *fixture) grown(size string, ids ...int32) {
 	for _, id := range ids {
@@ -86,7 +86,7 @@ func (f *fixture) grown(size string, ids ...int32) {
 	}
 }
 
-// adopt acts as the StatefulSet controller. It makes the StatefulSet the owner of its pods, and
+// adopt plays the StatefulSet controller. It makes the StatefulSet the owner of its pods, and
 // reports a revision of the template.
 func (f *fixture) adopt(revision string) *appsv1.StatefulSet {
 	brokers := get(Default, f, "main-broker", &appsv1.StatefulSet{})
@@ -103,7 +103,7 @@ func (f *fixture) adopt(revision string) *appsv1.StatefulSet {
 	return brokers
 }
 
-// collect acts as the garbage collector. It waits until a StatefulSet was deleted without its
+// collect plays the garbage collector. It waits until a StatefulSet was deleted without its
 // dependents, and then removes the StatefulSet from their owner references.
 func (f *fixture) collect(before types.UID) {
 	Eventually(func(g Gomega) {

@@ -28,8 +28,8 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.create(&v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"},
 			Spec: v1alpha1.LogClusterSpec{Brokers: 3, Storage: v1alpha1.Storage{
 				Size: resource.MustParse("10Gi"), ClassName: &class, ReclaimPolicy: policy}}})
-		// The server acts as a broker of an earlier version, which does not know the request and has no
-		// objection.
+		// The server plays a broker of an earlier version, which does not know the request and therefore
+		// has no objection.
 		server := httptest.NewServer(http.NotFoundHandler())
 		f.t.Cleanup(server.Close)
 		for id := range int32(3) {
@@ -139,7 +139,7 @@ var _ = Describe("The volumes of a LogCluster", func() {
 		f.collect(before.UID)
 		before = f.expectReplaced(before.UID)
 		Expect(template(Default)).To(Equal("40Gi"))
-		for id := range int32(3) { // the driver refuses to resize
+		for id := range int32(3) { // the driver fails to resize
 			f.putClaim(id, func(status *corev1.PersistentVolumeClaimStatus) {
 				status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
 					corev1.ResourceStorage: corev1.PersistentVolumeClaimControllerResizeInfeasible}

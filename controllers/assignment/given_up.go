@@ -22,9 +22,9 @@ var consentChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		before[v1alpha1.AnnotationDrainAnyway] != after[v1alpha1.AnnotationDrainAnyway]
 }}
 
-// settle removes processed consents from a LogCluster's annotation. A consent is processed when the
-// removal of its records has begun, which the entries then record, or when there is nothing to
-// remove. An event reports either outcome.
+// settle removes consents from a LogCluster's annotation once they are processed. A consent is
+// processed when the removal of its records has begun, which the entries record, or when there is
+// nothing to remove. An event reports which of the two is the case.
 func (r *Reconciler) settle(ctx context.Context, in input) error {
 	if in.cluster == nil || !in.cluster.DeletionTimestamp.IsZero() {
 		return nil
@@ -45,7 +45,8 @@ func (r *Reconciler) settle(ctx context.Context, in input) error {
 	if len(left) == 0 {
 		delete(next.Annotations, v1alpha1.AnnotationRemoveRetained)
 	}
-	// If a user adds a consent meanwhile, the patch fails with a conflict and the consent is kept.
+	// If a user adds a consent during the pass, the patch fails with a conflict and the consent is
+	// kept.
 	if err := r.Patch(ctx, next, client.MergeFromWithOptions(in.cluster,
 		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove annotation %s: %w", v1alpha1.AnnotationRemoveRetained, err)
@@ -65,7 +66,7 @@ func (r *Reconciler) settle(ctx context.Context, in input) error {
 	return nil
 }
 
-// Outcomes of a consent.
+// These are the outcomes of a consent.
 const (
 	waiting = iota // some partitions are retained, or not yet marked as retained
 	began          // all partitions are being removed

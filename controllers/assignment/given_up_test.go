@@ -73,7 +73,7 @@ func TestConsentIsForOneTopicID(t *testing.T) {
 		}
 	}
 	w.giveUp(topic)
-	w.topic("orders", 1, 1) // only the first partition
+	w.topic("orders", 1, 1) // has only the first partition
 	if got := w.in.outcome(g); got != kept {
 		t.Errorf("the Topic exists again: outcome %d, want kept", got)
 	}
@@ -84,8 +84,8 @@ func TestConsentIsForOneTopicID(t *testing.T) {
 }
 
 // TestNewTopicWaitsForTheRemoval checks that a Topic that is created during the removal gets new
-// partitions once no broker has the old records. This includes a partition whose removal had not
-// begun.
+// partitions once no broker has the old records. The test includes a partition whose removal had
+// not begun.
 func TestNewTopicWaitsForTheRemoval(t *testing.T) {
 	w := newWorld(3, 4)
 	topic := retainedTopic(w)
@@ -93,7 +93,7 @@ func TestNewTopicWaitsForTheRemoval(t *testing.T) {
 	set, _ := w.in.sets.Of(key)
 	given := *w.in.sets.Get(key).Assignment
 	given.Reclaim = partitionset.Remove
-	set.Assign(key, given) // the write to the other PartitionSet has failed
+	set.Assign(key, given) // as if the write to the other PartitionSet had failed
 	again := w.topic("orders", 2, 1)
 	for range 3 {
 		w.pass()

@@ -10,8 +10,8 @@ import (
 // reclaimOrphans plans the changes of entries whose partition belongs to no Topic: the Topic was
 // deleted, or an earlier Topic of the same name had more partitions. With reclaimPolicy Retain, an
 // entry is kept and marked as retained, because it states which brokers store the records. If a
-// user has given up the records, the entry is marked for removal by the brokers. With reclaimPolicy
-// Delete, the entry is removed.
+// user has consented to the removal of the records, the entry is marked, and the brokers remove the
+// records. With reclaimPolicy Delete, the entry is removed.
 func (p *planner) reclaimOrphans() {
 	var orphans []partitionset.Key
 	for key, entry := range p.sets.All() {
@@ -56,8 +56,8 @@ func (p *planner) removing(key partitionset.Key, entry partitionset.Entry) bool 
 		p.begun[v1alpha1.GivenUp{Topic: key.Topic, ID: a.Tag}]
 }
 
-// givenUp reports whether a user has given up the retained records of a partition. If the Topic
-// exists again, all its records are kept, even in partitions above its present number of
+// givenUp reports whether a user has consented to the removal of a partition's retained records. If
+// the Topic exists again, all its records are kept, even in partitions beyond its current number of
 // partitions.
 func (p *planner) givenUp(key partitionset.Key, a *partitionset.Assignment) bool {
 	if _, exists := p.owners[key.Topic]; exists || p.cluster == nil {
@@ -73,8 +73,8 @@ func (p *planner) leftBehind(replicas []int32) bool {
 		func(id int32) bool { return id < p.cluster.Spec.Brokers })
 }
 
-// owned reports whether assignTopic handles an entry. A refused Topic can still serve clients, so
-// it owns the entries with its own id, but not the entries of an earlier Topic.
+// owned reports whether assignTopic handles an entry. A Topic that the operator refuses can still
+// serve clients, so it owns the entries with its own id, but not those of an earlier Topic.
 func (p *planner) owned(key partitionset.Key, entry partitionset.Entry) bool {
 	o, exists := p.owners[key.Topic]
 	if !exists || key.Index >= o.topic.Spec.Partitions || p.removing(key, entry) {

@@ -16,9 +16,10 @@ import (
 // input is the complete, immutable input of a plan.
 type input struct {
 	cluster *v1alpha1.LogCluster // nil if it does not exist
-	topics  []*v1alpha1.Topic    // of the LogCluster
+	topics  []*v1alpha1.Topic    // Topics of the LogCluster
 	racks   map[int32]brokerRack // by broker id, for each registered broker
-	// racksAwaited is the time for which new partitions still wait for racks; 0 if they do not wait.
+	// racksAwaited is the time for which new partitions still have to wait for racks; 0 if they do not
+	// wait.
 	racksAwaited time.Duration
 	sets         *sets.Cluster
 	disks        disks
@@ -26,18 +27,19 @@ type input struct {
 	awaitsSizes bool
 }
 
-// plan contains the changes that one pass makes.
+// plan contains the changes of one pass.
 type plan struct {
 	assign []assignmentChange
 	// removed are the partitions whose states are to be removed. retired are the partitions that lose
 	// their leaders before another Topic adopts them.
 	removed, retired []partitionset.Key
-	// taken are the Topics whose requested reassignments are written. Their annotations are to be
-	// removed.
+	// taken contains the Topics whose requested reassignments are written already. Their annotations
+	// are to be removed.
 	taken []*v1alpha1.Topic
 	waits bool // true if new partitions wait for racks
-	// begun are the deleted topics with at least one partition that is being removed. All their other
-	// partitions follow, because no new Topic must adopt only a part of the records.
+	// begun contains the deleted topics that have at least one partition whose records are being
+	// removed. Their other partitions must follow, because otherwise a new Topic could adopt only a
+	// part of the records.
 	begun   map[v1alpha1.GivenUp]bool
 	removal conditions.Removal
 	unsized bool // true if sizes of partitions on brokers that are to be removed are unknown
@@ -121,9 +123,10 @@ func (p *planner) addLoad(replicas []int32) {
 	}
 }
 
-// work is the remaining work for a Topic, by partition.
+// work is the remaining work for a Topic. All maps are by partition.
 type work struct {
-	fresh   map[int32]*partitionset.Assignment // the value is the entry that is replaced, or nil
+	// new partitions; the value is the entry to replace, or nil
+	fresh   map[int32]*partitionset.Assignment
 	current map[int32]partitionset.Assignment  // assignments that the Topic keeps or adopts
 	before  map[int32]*partitionset.Assignment // the entries of current
 	lent    map[int32]bool                     // true for partitions with a lent replica
@@ -183,8 +186,8 @@ func (p *planner) gather(o owner) work {
 			w.keep(o, index, a, a.Replicas)
 			w.lent[index] = entry.Lent
 		case p.removing(key, entry):
-			// Once the brokers have removed the records, the partition is new. If it were assigned now, a
-			// broker that still has the records would continue with them.
+			// Once the brokers have removed the records, the partition counts as new. If it were assigned
+			// before, a broker that still has the records would continue with them.
 		case a.Reclaim == partitionset.Delete && state != nil:
 			w.deleted = append(w.deleted, key)
 		case a.Reclaim == partitionset.Delete:
@@ -198,8 +201,8 @@ func (p *planner) gather(o owner) work {
 	return w
 }
 
-// keep records that a partition keeps its replicas. Its new assignment has the Topic's id and
-// reclaim policy.
+// keep records that a partition keeps its replicas. The new assignment has the id and the reclaim
+// policy of the Topic.
 func (w work) keep(o owner, index int32, before *partitionset.Assignment, replicas []int32) {
 	w.before[index], w.current[index] = before, o.assignment(replicas)
 }
@@ -251,7 +254,7 @@ func (p *planner) hasValidReplicas(o owner, w work, index int32) bool {
 // placement.Assign assigns all other new partitions with adjacent indexes.
 //
 // All brokers of the LogCluster's spec are candidates, even those that are down: an assignment is
-// permanent, so the present state of brokers must not affect it. Only brokers whose volumes are
+// permanent, so the current state of brokers must not affect it. Only brokers whose volumes are
 // almost full get no new replicas. While racks of brokers are unknown, new partitions wait for
 // them, except partitions with an entry in spec.initialReplicas.
 func (p *planner) assignFresh(o owner, w work) {
@@ -297,7 +300,7 @@ func (p *planner) create(o owner, w work, index int32, replicas []int32) {
 }
 
 // move applies requested reassignments to assigned partitions. A request is complete once all its
-// partitions are assigned as requested.
+// partitions are assigned as it requests.
 func (p *planner) move(o owner, w work, moves map[int32][]int32) {
 	taken := len(moves) > 0
 	for index, replicas := range moves {
@@ -337,7 +340,7 @@ func (p *planner) fit(o owner, w work) {
 		if leaves {
 			p.full = append(p.full, o.topic.Name)
 		}
-		return // when that changes, the pass is repeated
+		return // the pass is repeated when that changes
 	}
 	p.leaves = p.leaves || leaves
 	for i, index := range invalid {
@@ -360,9 +363,9 @@ func (p *planner) change(key partitionset.Key, before *partitionset.Assignment,
 	}
 }
 
-// brokers returns all brokers that can receive replicas of a Topic, with their racks if known. An
-// internal topic needs little space, so it is also assigned to brokers whose volumes are almost
-// full.
+// brokers returns all brokers that can receive replicas of a Topic, with their racks if these are
+// known. An internal topic needs little space, so it is also assigned to brokers whose volumes are
+// almost full.
 func (p *planner) brokers(o owner) []placement.Broker {
 	internal := metadata.InternalTopic(o.topic.KafkaName())
 	full := p.cluster.FullBrokers()

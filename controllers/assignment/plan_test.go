@@ -19,8 +19,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// world is a LogCluster with its Topics and PartitionSets. It changes the PartitionSets in the way
-// of Reconciler.write.
+// world is a LogCluster with its Topics and PartitionSets. It applies changes to the PartitionSets
+// like Reconciler.write.
 type world struct {
 	in      input
 	created int // number of created Topics, for their UIDs and creation times
@@ -88,7 +88,7 @@ func (w *world) lead(topic string, index int32) {
 		ISR: []placement.InSyncReplica{{Broker: ids[0], Epoch: 1}}}})
 }
 
-// texts describes the assignments without their tags, such as "0,1" or "2 retained".
+// texts describes the assignments without their tags; a description is like "0,1" or "2 retained".
 func (w *world) texts() map[string]string {
 	all := map[string]string{}
 	for key, entry := range w.in.sets.All() {
@@ -199,8 +199,8 @@ func TestRetainedPartitionsAreAdopted(t *testing.T) {
 }
 
 // TestStateIsRemovedBeforeTheAssignment checks that the entries of a deleted Topic with
-// reclaimPolicy Delete are removed: first the state, then the assignment. A new Topic of the same
-// name is then assigned like any other.
+// reclaimPolicy Delete are removed: first the state, then the assignment. After that, a new Topic
+// of the same name is assigned like any other.
 func TestStateIsRemovedBeforeTheAssignment(t *testing.T) {
 	w := newWorld(3, 4)
 	topic := w.topic("orders", 1, 1)
@@ -245,8 +245,8 @@ func TestReassignmentIsTakenOnceItIsWritten(t *testing.T) {
 }
 
 // TestChangeIsWrittenOnlyOnItsBase checks that a change is dropped if the entry has changed between
-// plan and write. Either another writer has changed the entry, or an election has given a partition
-// without an assignment a state.
+// plan and write. In one case another writer has changed the entry; in the other, an election has
+// given a state to a partition that has no assignment.
 func TestChangeIsWrittenOnlyOnItsBase(t *testing.T) {
 	w := newWorld(3, 1)
 	topic := w.topic("orders", 2, 1)
@@ -268,9 +268,9 @@ func TestChangeIsWrittenOnlyOnItsBase(t *testing.T) {
 }
 
 // TestPassesConverge creates, deletes, grows and moves Topics at random. It checks that the plan is
-// empty after a few passes. No new partition is assigned to brokers that may have another
-// partition's records, and a partition moves only if its brokers or its number of replicas require
-// it.
+// empty after a few passes, that no new partition is assigned to brokers that may have another
+// partition's records, and that a partition moves only if its brokers or its number of replicas
+// require this.
 func TestPassesConverge(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	for range 50 {

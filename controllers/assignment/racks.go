@@ -33,19 +33,20 @@ type brokerRack struct {
 // racks contains the racks of a LogCluster's brokers. It is immutable.
 type racks struct {
 	brokers map[int32]brokerRack
-	// first is the time at which the first broker registered, by the API server's clock; zero if no
-	// broker has registered.
+	// first is the time at which the first broker registered, according to the API server's clock;
+	// zero if no broker has registered.
 	first time.Time
 }
 
-// awaited returns the time, from now on, for which new partitions must wait for the racks of the
-// brokers 0 to count-1; 0 if they do not wait.
+// awaited returns the time, counted from now, for which new partitions must wait for the racks of
+// the brokers 0 to count-1; 0 if they do not wait.
 //
-// Assignments are permanent, and the brokers of a new LogCluster register one after the other: the
-// time between the first and the last registration is usually the time to pull an image. Before the
-// first broker registers, no partition can be served, so waiting delays nothing. After that, a
-// broker that does not start delays the new partitions of a new LogCluster for at most racksWait.
-// If a broker is known to have no rack, the nodes are not labelled, and nothing waits.
+// Assignments are permanent, and the brokers of a new LogCluster register one after the other. The
+// time between the first and the last registration is usually about the time that it takes to pull
+// an image. Before the first broker registers, no partition can be served, so waiting delays
+// nothing. After that, a broker that does not start delays the new partitions of a new LogCluster
+// by at most racksWait. If a broker is known to have no rack, nothing waits, because the nodes are
+// not labelled.
 func (r racks) awaited(count int32, now time.Time) time.Duration {
 	unknown := false
 	for id := range count {

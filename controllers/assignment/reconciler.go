@@ -55,7 +55,7 @@ const (
 // Reconciler assigns the partitions of Topics to brokers.
 type Reconciler struct {
 	client.Client
-	Live   client.Reader // uncached reads of the API server
+	Live   client.Reader // reader of the API server, without a cache
 	Sets   *sets.Reader
 	Writer *commit.Writer
 	// Racks returns a broker's rack, read from the label of the broker's node. known is false until
@@ -202,7 +202,7 @@ func (r *Reconciler) gather(ctx context.Context, key types.NamespacedName) (in i
 
 // removeRequest removes the annotation with a user's request for reassignments. The write is a
 // compare-and-swap, so it cannot remove a newer request. removed is false after a conflict. A
-// change of the Topic's status causes a conflict, too, and triggers no other pass.
+// change of the Topic's status also causes a conflict, but triggers no other pass.
 func (r *Reconciler) removeRequest(ctx context.Context, topic *v1alpha1.Topic) (removed bool,
 	err error) {
 	changed := topic.DeepCopy()

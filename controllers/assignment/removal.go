@@ -47,8 +47,8 @@ func newDisks(latest *reports.Cluster) disks {
 	return d
 }
 
-// bytes returns a partition's size: the size of the leader's log if known, otherwise the largest
-// known replica. A partition that never had a leader has no records.
+// bytes returns a partition's size. This is the size of the leader's log if it is known, otherwise
+// the size of the largest known replica. A partition that never had a leader has no records.
 func (d disks) bytes(partition report.TopicPartition, state *partitionset.State) (bytes int64,
 	known bool) {
 	if state == nil || len(state.ISR) == 0 {
@@ -87,7 +87,7 @@ func newPlan(in input) plan {
 	return kept.plan
 }
 
-// describeUnsized describes the sizes for which the removal of brokers waits.
+// describeUnsized describes for which unknown sizes the removal of brokers waits.
 func (p *planner) describeUnsized(unsized []string) conditions.Removal {
 	return conditions.Removal{Reason: v1alpha1.ReasonDraining, Message: fmt.Sprintf(
 		"Brokers %d and above are removed once their replicas have moved to other brokers: the sizes "+
@@ -143,9 +143,9 @@ func (p *planner) fullBrokers() (ids []int32) {
 	return ids
 }
 
-// project returns the number of bytes that each broker will receive by the assignments of the plan,
-// including assignments that were written earlier. unsized are the partitions of unknown size that
-// leave a broker which is to be removed, sorted. They count as empty.
+// project returns the number of bytes that each broker will receive if the plan is carried out.
+// This includes assignments that were written earlier. unsized are the partitions of unknown size
+// that leave a broker which is to be removed, sorted. They count as empty.
 func (p *planner) project() (added map[int32]int64, unsized []string) {
 	after := map[partitionset.Key]*partitionset.Assignment{}
 	for _, change := range p.assign {
@@ -190,7 +190,7 @@ func (p *planner) isRemoved(ids []int32) bool {
 	return slices.ContainsFunc(ids, func(id int32) bool { return id >= p.cluster.Spec.Brokers })
 }
 
-// removedBrokers returns the brokers that are to be removed but still hold replicas. While their
+// removedBrokers returns the brokers that are to be removed but still have replicas. While their
 // replicas cannot move, these brokers receive no others.
 func (p *planner) removedBrokers() (brokers []placement.Broker) {
 	for id, replicas := range p.load {

@@ -47,7 +47,7 @@ func (w *world) inSync(key partitionset.Key) {
 	set.PutState(key, partitionset.State{Serving: true, Partition: p})
 }
 
-// on returns the number of replicas that are assigned to the brokers from id first on.
+// on returns the number of replicas that are assigned to brokers with the id first or a higher id.
 func (w *world) on(first int32) (count int) {
 	for _, entry := range w.in.sets.All() {
 		for _, id := range entry.Assignment.Replicas {
@@ -105,7 +105,7 @@ func TestBrokersAreRemovedIfTheDisksSuffice(t *testing.T) {
 						TotalBytes: 2000, UsedPercent: 30, Pressure: "None"}})
 			}
 		}},
-		// Volumes that share a file system with other programs can be this full.
+		// Volumes that share a file system with other programs can already be this full.
 		"less than 1 % more": {60, func(w *world) {
 			for id := range int32(5) {
 				w.in.cluster.Status.Brokers = append(w.in.cluster.Status.Brokers,
@@ -203,8 +203,8 @@ func TestFullBrokersThatPreventARemovalAreNamed(t *testing.T) {
 	}
 }
 
-// TestReplicasMoveToDisksWithSpace checks that sizes are considered: a choice by numbers of
-// replicas alone would put too many bytes on one broker.
+// TestReplicasMoveToDisksWithSpace checks that the choice of brokers considers sizes: with the
+// numbers of replicas alone, one broker would get too many bytes.
 func TestReplicasMoveToDisksWithSpace(t *testing.T) {
 	w := newWorld(3, 1)
 	w.in.cluster.Spec.Storage.Size = resource.MustParse("1000")

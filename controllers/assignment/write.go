@@ -20,8 +20,9 @@ import (
 // concurrentReads is the number of Topics that are read at the same time.
 const concurrentReads = 8
 
-// verify drops planned removals if the Topic exists according to the API server itself. It drops
-// removals of entries, and removals of records unless a part of these records was already removed.
+// verify drops planned removals if a read from the API server itself shows that the Topic exists.
+// It drops removals of entries, and removals of records unless a part of these records was already
+// removed.
 func (r *Reconciler) verify(ctx context.Context, cluster types.NamespacedName, in input,
 	p *plan) error {
 	suspects := map[string]*v1alpha1.Topic{}
@@ -50,7 +51,7 @@ func (r *Reconciler) verify(ctx context.Context, cluster types.NamespacedName, i
 	}
 	exists := func(key partitionset.Key) bool {
 		topic, a := suspects[key.Topic], in.sets.Get(key).Assignment
-		if topic.Spec.Cluster != cluster.Name { // true if the Topic does not exist, too
+		if topic.Spec.Cluster != cluster.Name { // also true if the Topic does not exist
 			return false
 		}
 		return a == nil && key.Index < topic.Spec.Partitions || a != nil && a.Tag == sets.Tag(topic.UID)

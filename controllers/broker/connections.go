@@ -26,7 +26,7 @@ const (
 	maxReconnectDelay = time.Second
 )
 
-// connections detects at once that a broker process has exited. For each broker it holds an idle
+// connections detects at once that a broker process has exited. For each broker it keeps an idle
 // connection to the port that the other brokers use, with TLS if the broker uses TLS on this port.
 // When a process exits for any reason, the kernel of its node closes the connection. It also closes
 // the listener and therefore refuses a new connection. The pod's status shows the exit about a
@@ -34,7 +34,7 @@ const (
 //
 // A refused connection proves the exit, but only if an earlier connection was established. A failed
 // node or a partitioned network does not refuse connections, and a network policy that refuses them
-// would have refused the first one too.
+// would also have refused the first one.
 //
 // Goroutines: one per watched broker. It ends when watch is called with another broker epoch or
 // address, when drop is called, or when the ctx of Start ends. No other lock is acquired while mu
@@ -51,7 +51,7 @@ type connections struct {
 	group sync.WaitGroup
 }
 
-// watched is a broker epoch to which connections holds a connection.
+// watched is a broker epoch to which there is a connection.
 type watched struct {
 	epoch   int64
 	address string
@@ -81,7 +81,7 @@ func (c *connections) Start(ctx context.Context) error {
 // watch opens a connection to a broker epoch unless a connection already exists. The caller calls
 // watch at each renewal of the broker's Lease, so a failed attempt is repeated at the next renewal.
 //
-// Parameter config is nil for a broker without TLS.
+// config is nil for a broker without TLS.
 func (c *connections) watch(key types.NamespacedName, epoch int64, address string,
 	config *tls.Config) {
 	c.mu.Lock()
@@ -127,8 +127,8 @@ func (c *connections) forget(key types.NamespacedName, entry *watched) {
 }
 
 // hold keeps a connection open until ctx ends or an attempt to connect fails; it reconnects when
-// the connection is closed. It reports whether the process has provably exited: a connection was
-// established, and a later one was refused.
+// the connection is closed. It reports whether it is proved that the process has exited: a
+// connection was established, and a later attempt was refused.
 func hold(ctx context.Context, address string, config *tls.Config) (exited bool) {
 	connection, err := connect(ctx, address, config)
 	if err != nil {
@@ -138,8 +138,8 @@ func hold(ctx context.Context, address string, config *tls.Config) (exited bool)
 		if established := time.Now(); !waitClosed(ctx, connection) {
 			return false
 		} else if time.Since(established) > maxReconnectDelay {
-			// The connection was usable for a while, so the broker closed it for another reason,
-			// such as being idle: start again with the shortest pause.
+			// The connection was usable for a while, so the broker has closed it for another reason, for
+			// example because it was idle. The next pause is again the shortest one.
 			delay = minReconnectDelay
 		}
 		if connection, err = connect(ctx, address, config); err != nil {

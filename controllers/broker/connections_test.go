@@ -53,8 +53,8 @@ func (a *acceptor) accept(t *testing.T) net.Conn {
 	}
 }
 
-// startConnections returns connections that run until t ends, and a channel with the broker epochs
-// that they report as exited.
+// startConnections returns a connections value that runs until t ends, and a channel of the broker
+// epochs that it reports as exited.
 func startConnections(t *testing.T) (*connections, <-chan int64) {
 	t.Helper()
 	exited := make(chan int64, 10)

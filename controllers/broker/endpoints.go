@@ -44,8 +44,7 @@ type nodeAddresses struct {
 }
 
 // leaseOfService maps a broker's Service for a listener to the broker's Lease, which has the name
-// of the broker's pod. The Service matters because the endpoint contains its node port or load
-// balancer.
+// of the broker's pod. The endpoint contains the node port or the load balancer of the Service.
 func leaseOfService(_ context.Context, service client.Object) []reconcile.Request {
 	object, ok := service.(*corev1.Service)
 	if !ok || object.Spec.Selector[appsv1.StatefulSetPodNameLabel] == "" {
@@ -95,7 +94,7 @@ func (e *endpoints) write(ctx context.Context, key types.NamespacedName, cluster
 	return nil
 }
 
-// of returns the annotations with a broker's endpoints.
+// of returns the annotations that contain a broker's endpoints.
 func (e *endpoints) of(ctx context.Context, key types.NamespacedName,
 	cluster *v1alpha1.LogCluster, broker int32) (map[string]string, error) {
 	wanted := map[string]string{}

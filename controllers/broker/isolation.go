@@ -21,12 +21,12 @@ import (
 	"heartwood.dev/heartwood/internal/reachability"
 )
 
-// reportValidFor is the validity period of the report in a Lease. It begins at the last observed
-// renewal. A live broker renews its Lease every lease.RenewInterval.
+// reportValidFor is the time for which the report in a Lease is valid, from the last observed
+// renewal on. A live broker renews its Lease every lease.RenewInterval.
 const reportValidFor = 2 * lease.RenewInterval
 
 // isolation detects brokers that are cut off from the other brokers of their cluster, and marks
-// them by an annotation of their Leases. Elections and all brokers read this annotation.
+// them with an annotation on their Leases. Elections and all brokers read this annotation.
 //
 // The cached Leases can be outdated, for example after an interruption of the watch. So a mark is
 // written only if the Leases read from the API server itself lead to the same decision. The write
@@ -42,8 +42,8 @@ type isolation struct {
 	decisions keyed.Map[*reachability.Isolation]
 }
 
-// evaluate decides which brokers of a cluster are isolated, and marks them. It reads only the cache
-// if no broker reports another broker and no broker is marked.
+// evaluate decides which brokers of a cluster are isolated, and marks them. If no broker reports
+// another as unreachable and no broker is marked, it reads only from the cache.
 func (i *isolation) evaluate(ctx context.Context, cluster types.NamespacedName) error {
 	leases, err := i.leases(ctx, i.Client, cluster)
 	if err != nil {
@@ -98,7 +98,7 @@ func (i *isolation) leases(ctx context.Context, reader client.Reader,
 type change struct {
 	lease    *coordinationv1.Lease
 	isolated bool
-	report   reachability.Report // live brokers that this broker cannot exchange messages with
+	report   reachability.Report // live brokers with which this broker cannot exchange messages
 }
 
 // changes returns the Leases whose marks differ from the decision.

@@ -45,7 +45,7 @@ type racks struct {
 	// known caches the results of reads, by the broker's Lease. It is empty after a restart of the
 	// operator, which costs one read per broker.
 	known keyed.Map[rack]
-	// forbidden is set while the API server refuses reads of nodes to the operator.
+	// forbidden is true while the API server does not permit the operator to read nodes.
 	forbidden atomic.Bool
 }
 

@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// forbiddenNodes rejects all reads and counts them. The API server rejects them if the operator has
-// permissions in some namespaces only.
+// forbiddenNodes rejects all reads and counts them. The API server does the same if the operator
+// has permissions only in some namespaces.
 type forbiddenNodes struct {
 	client.Reader
 	reads int

@@ -35,12 +35,12 @@ type Reconciler struct {
 	Live client.Reader
 	// TLS provides the TLS configurations for connections to brokers.
 	TLS *peertls.Client
-	// Brokers is shared with the controllers that this one notifies, so that all of them use the
-	// same broker states.
+	// Brokers is shared with the controllers that this one notifies, so that all of them see the same
+	// broker states.
 	Brokers *brokerstate.Tracker
 	Events  conditions.Recorder
-	// Notified are the channels that receive the broker's LogCluster, in this order. Other controllers
-	// read from these channels.
+	// Notified contains the channels on which other controllers receive the broker's LogCluster, in
+	// the order in which this controller sends to them.
 	Notified []chan<- event.GenericEvent
 	// RackKnown receives the broker's LogCluster when the broker's rack becomes known.
 	RackKnown chan<- event.GenericEvent
@@ -84,8 +84,8 @@ func (r *Reconciler) processExited(ctx context.Context, key types.NamespacedName
 }
 
 // Reconcile runs at each renewal of a Lease that the watch delivers. It also runs when the Lease
-// expires (by RequeueAfter), because a broker whose node fails causes no event. In most runs, the
-// state equals the one last sent to the other controllers, and nothing is written.
+// expires (because of RequeueAfter), because a broker whose node fails causes no event. In most
+// runs, the state equals the one last sent to the other controllers, and Reconcile writes nothing.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster, address, secure, ok, err := r.brokerOf(ctx, req.NamespacedName)
 	if err != nil || !ok {
@@ -125,13 +125,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if state.Liveness == placement.Down && !time.Now().Before(until) {
 		return ctrl.Result{}, nil
 	}
-	// The delay is at least a millisecond: until may have passed meanwhile, and a delay of zero
+	// The delay is at least a millisecond: the time until may have passed already, and a delay of zero
 	// would disable the requeue.
 	return ctrl.Result{RequeueAfter: max(time.Until(until), time.Millisecond)}, nil
 }
 
-// watch holds a connection to a broker. If the operator has no certificate for the LogCluster yet,
-// watch connects at a later renewal of the Lease.
+// watch opens a connection to a broker. If the operator has no certificate for the LogCluster yet,
+// it connects at a later renewal of the Lease.
 func (r *Reconciler) watch(ctx context.Context, key types.NamespacedName, epoch int64,
 	address string, secure bool) {
 	if !secure {
@@ -192,7 +192,7 @@ func (r *Reconciler) Rack(lease types.NamespacedName) (name string, known bool) 
 	return r.racks.of(lease)
 }
 
-// logCluster returns a LogCluster with only a name, for a notification.
+// logCluster returns a LogCluster that has only a name. It is used in notifications.
 func logCluster(namespace, name string) *v1alpha1.LogCluster {
 	object := &v1alpha1.LogCluster{}
 	object.Namespace, object.Name = namespace, name
@@ -200,9 +200,9 @@ func logCluster(namespace, name string) *v1alpha1.LogCluster {
 }
 
 // brokerOf returns the LogCluster of the broker that holds a Lease, and the address at which other
-// brokers reach this broker ("" if the Lease does not contain it), with TLS if secure. A deleted
-// Lease has no label, so brokerOf uses only its name. ok is false if the Lease does not belong to a
-// broker, or if its label and its name contradict each other.
+// brokers reach this broker ("" if the Lease does not contain it). secure is true if that address
+// uses TLS. A deleted Lease has no label, so brokerOf uses only its name. ok is false if the Lease
+// does not belong to a broker, or if its label and its name contradict each other.
 func (r *Reconciler) brokerOf(ctx context.Context, key types.NamespacedName) (cluster,
 	address string, secure, ok bool, err error) {
 	if cluster, _, ok = v1alpha1.ParseBrokerLeaseName(key.Name); !ok {

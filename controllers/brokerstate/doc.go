@@ -3,7 +3,7 @@
 //
 // Three sources are used, in this order:
 //
-//   - observation.go (pure): the broker's Lease. Until it expires, the broker is alive;
+//   - observation.go (pure): the broker's Lease. Until it expires, the broker counts as alive;
 //     internal/lease observes it.
 //   - pods.go: the broker's pod, which proves within a second or so that the broker process has
 //     exited.

@@ -39,8 +39,8 @@ type observation struct {
 	liveRenewed time.Time
 }
 
-// observe returns the observation after the watch has delivered the version current of the Lease at
-// the time now.
+// observe returns the observation after the watch has delivered current, which is the latest
+// version of the Lease, at the time now.
 func (o observation) observe(current *coordinationv1.Lease, now time.Time) observation {
 	registered := v1alpha1.ReadRegistration(current)
 	next := observation{
@@ -73,11 +73,10 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 	return next
 }
 
-// confirm returns the observation after an expired Lease was read from the API server itself. The
-// argument live is the Lease that the read returned, or nil if the API server did not answer. The
-// read is needed for two reasons. First, an interrupted watch cannot be distinguished from a broker
-// that has stopped renewing. Second, brokers cannot renew their Leases while the API server is
-// unavailable.
+// confirm returns the observation after an expired Lease was read from the API server itself. live
+// is the Lease that the read returned, or nil if the API server did not answer. The read is needed
+// for two reasons. First, an interrupted watch cannot be distinguished from a broker that has
+// stopped renewing. Second, brokers cannot renew their Leases while the API server is unavailable.
 //
 // The read confirms the expiry if it returns the renewTime that the watch delivered, or the
 // renewTime that the previous read returned. In both cases, the full duration of that renewal has
@@ -114,8 +113,9 @@ func (o observation) needsConfirmation(now time.Time) bool {
 }
 
 // state returns the broker's state at the time now. A broker is down if its Lease is unverified and
-// has expired. The Lease was unverified for at least one duration, during which a live broker would
-// have renewed it. A Lease remains unverified for longer only while the API server is unavailable.
+// has expired. The Lease has then been unverified for at least one Lease duration, during which a
+// live broker would have renewed it. A Lease stays unverified for longer only while the API server
+// is unavailable.
 func (o observation) state(now time.Time) placement.BrokerState {
 	state := o.broker
 	if !o.podChanged.IsZero() {

@@ -82,8 +82,8 @@ func TestStateHasEpochAndDirectoryOfTheLease(t *testing.T) {
 }
 
 // TestAddressIsStaleAfterAPodChange checks that a broker's address is stale for addressStaleFor
-// after the broker started in a different pod. Neither a restart of the container nor the first
-// observed pod makes the address stale.
+// after the broker started in a different pod. A restart of the container does not make the address
+// stale, and neither does the first observed pod.
 func TestAddressIsStaleAfterAPodChange(t *testing.T) {
 	in := func(pod string, after time.Duration, transitions int32) *coordinationv1.Lease {
 		lease := leaseAt("a", noon.Add(after), transitions)

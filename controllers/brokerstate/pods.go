@@ -22,7 +22,7 @@ const BrokerContainer = "broker"
 // podReadInterval is the minimum interval between two reads of one pod from the API server itself.
 const podReadInterval = time.Second
 
-// podEvidence says what a pod's state proves about a broker epoch.
+// podEvidence states what a pod's state proves about a broker epoch.
 type podEvidence int
 
 const (
@@ -37,10 +37,10 @@ const (
 //
 // Both the container's times and acquired come from the same node's clock, so they can be compared.
 // The container's times are truncated to whole seconds. An exit at or after acquired belongs to
-// this epoch, not to an earlier one. The reason is that an epoch acquires its Lease after the
-// previous process has exited, so acquired is later than the (truncated) time of the previous exit.
-// If the process exits in the same second in which it acquired its Lease, the exit is not detected
-// until the Lease expires.
+// this epoch. It cannot belong to an earlier epoch, because an epoch acquires its Lease after the
+// previous process has exited, so acquired is later than the (truncated) time of that exit. If the
+// process exits in the same second in which it acquired its Lease, the exit is not detected until
+// the Lease expires.
 func evidenceOf(pod *corev1.Pod, acquired time.Time) podEvidence {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name != BrokerContainer || acquired.IsZero() {
@@ -104,9 +104,9 @@ func (t *Tracker) podEvidence(ctx context.Context, key types.NamespacedName,
 	return evidenceOf(pod, seen.acquired), nil
 }
 
-// beginPodRead reports in the result read whether the caller must now read a pod from the API
-// server. Otherwise the caller uses the result known, which comes from an earlier read, or is
-// podNone because the last read is too recent.
+// beginPodRead reports in read whether the caller must now read a pod from the API server.
+// Otherwise the caller uses known, which is the result of an earlier read, or podNone because the
+// last read is too recent.
 func (t *Tracker) beginPodRead(key types.NamespacedName, uid string,
 	now time.Time) (known podEvidence, read bool) {
 	t.mu.Lock()

@@ -100,10 +100,10 @@ func (t *Tracker) ProcessExited(key types.NamespacedName, epoch int64) {
 	}
 }
 
-// update changes the observation of a Lease, or deletes the observation if the Lease current is
-// nil. The function change receives the latest observation. This can be newer than the caller's:
-// another goroutine may have observed a renewal while the caller read from the API server. The
-// function change runs while mu is held and must not block.
+// update changes the observation of a Lease, or deletes it if the Lease current is nil. The
+// function change receives the latest observation, which can be newer than the caller's: another
+// goroutine may have observed a renewal while the caller was reading from the API server. update
+// holds mu while it calls change, so change must not block.
 func (t *Tracker) update(key types.NamespacedName, current *coordinationv1.Lease,
 	change func(observation, time.Time) observation) observation {
 	t.mu.Lock()

@@ -19,10 +19,11 @@ type ca struct {
 	secret    string
 	loaded    func(*pki.Authority) bool // see pki.Input
 	published []bundle                  // published copies of the CA's certificates, best first
-	// leaves returns the certificates in use that this kind of CA issues. Its argument is the data of
-	// the LogUsers' Secrets.
+	// leaves returns those certificates in use that this kind of CA issues. The argument is the data
+	// of the LogUsers' Secrets.
 	leaves func(users []map[string][]byte) []*x509.Certificate
-	advice string // action for clients before the successor of this CA issues certificates
+	// action that clients must take before the successor of this CA issues certificates
+	advice string
 }
 
 // advance reads the required CAs, makes the changes that are due, and publishes the CAs'
@@ -90,8 +91,8 @@ func (s *scope) needsUsersCA() bool {
 		})
 }
 
-// authority reads a CA, makes the changes that are due, and stores the CA if it has changed. The
-// result is nil if the CA cannot be decoded.
+// authority reads a CA, makes the changes that are due, and stores the CA if it has changed. It
+// returns nil if the CA cannot be decoded.
 func (s *scope) authority(ctx context.Context, kind ca) (*pki.Authority, error) {
 	read, err := s.Read(ctx, s.cluster, kind.secret)
 	if err != nil {
@@ -131,14 +132,15 @@ func (s *scope) authority(ctx context.Context, kind ca) (*pki.Authority, error) 
 	s.reportLoss(kind, before, after)
 	s.expiries[kind.name] = after.Issuing.Certificate.NotAfter
 	if next := after.Next; next != nil {
-		// Once the overlap has passed, the next CA waits for brokers, whose Leases trigger
-		// reconciliations.
+		// Once the overlap has passed, the next CA only waits for brokers. Changes of their Leases
+		// trigger reconciliations.
 		s.checkAt(next.Published.Add(s.overlap))
 	}
 	return after, nil
 }
 
-// checkAt schedules a check of the certificates at the given time, unless this time has passed.
+// checkAt schedules a check of the certificates at the given time, unless that time has passed
+// already.
 func (s *scope) checkAt(next time.Time) {
 	if left := next.Sub(s.now); left > 0 {
 		s.again = min(s.again, left)
@@ -163,7 +165,7 @@ func (s *scope) publish(ctx context.Context) error {
 }
 
 // putBundle stores a CA's certificates in data under a key. If authority is nil, it keeps the
-// present certificates.
+// current certificates.
 func putBundle(data map[string][]byte, key string, authority *pki.Authority,
 	present secrets.Owned) {
 	switch {

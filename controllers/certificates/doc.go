@@ -12,7 +12,7 @@
 //   - A CA that cannot be read or decoded is never replaced, and the others advance.
 //   - A CA whose Secret was deleted or replaced stays in the bundles, and its certificates in use,
 //     for as long as a published copy of its certificate exists.
-//   - A certificate that cannot be renewed or is invalid does not remove the one in use: brokers
-//     keep it, and condition CertificatesReady says what to do.
+//   - If a certificate cannot be renewed or is invalid, brokers keep the one in use, and condition
+//     CertificatesReady says what to do.
 //   - A CA is made when the first certificate needs it. LogClusters without TLS have no Secrets.
 package certificates

@@ -107,8 +107,7 @@ func (s *scope) peer(id int32, data map[string][]byte) error {
 	return nil
 }
 
-// renew returns the present leaf. If a renewal is due and authority is not nil, it returns a new
-// leaf.
+// renew returns the current leaf, or a new one if a renewal is due and authority is not nil.
 func (s *scope) renew(authority *pki.Authority, present pki.Leaf,
 	request pki.Request) (pki.Leaf, error) {
 	if authority == nil || authority.Due(present, request, s.now) == "" {
@@ -119,7 +118,7 @@ func (s *scope) renew(authority *pki.Authority, present pki.Leaf,
 
 // clientCAs adds the CAs of the listener's clients, unless the users CA issues their certificates.
 // It also adds the CA of the server that provides the keys of OAuth tokens. If a CA cannot be read,
-// the present certificates are kept.
+// the current certificates are kept.
 func (s *scope) clientCAs(ctx context.Context, listener *v1alpha1.Listener,
 	data map[string][]byte) error {
 	for _, authentication := range listener.Authentication {

@@ -34,8 +34,8 @@ func parseBundle(data []byte) bundle {
 
 // published returns the published certificates that a CA must keep. It also reports whether the CA
 // was lost, which means that the CA does not exist although it has issued certificates. An existing
-// CA can be another one than before, because a user has replaced the Secret. This is certain only
-// if the published CA has issued a certificate in use: a published copy alone can be outdated, for
+// CA can be a different one than before if a user has replaced the Secret. This is certain only if
+// the published CA has issued a certificate in use: a published copy alone can be outdated, for
 // example restored from a backup.
 func (s *scope) published(ctx context.Context, kind ca, read secrets.Owned,
 	authority *pki.Authority) (published bundle, lost bool, err error) {
@@ -61,7 +61,7 @@ func (s *scope) published(ctx context.Context, kind ca, read secrets.Owned,
 			return source, true, nil
 		}
 	}
-	// If the brokers' Secret is missing, only the status records that there were certificates.
+	// If the brokers' Secret is missing, only the status shows that there were certificates.
 	return nil, read.Exists() || len(leaves) > 0 ||
 		!s.brokersTLS.Exists() && s.cluster.Status.NextCertificateExpiry != nil, nil
 }
@@ -80,8 +80,8 @@ func copiesOf(users []map[string][]byte, leaves []*x509.Certificate) (copies []b
 	return copies
 }
 
-// listenersCA returns the CA of listeners. It counts as loaded at once, because clients do not
-// report which bundle they use.
+// listenersCA returns the CA of listeners. Its bundle counts as loaded at once, because clients do
+// not report which bundle they use.
 func (s *scope) listenersCA() ca {
 	return ca{name: "ca", secret: v1alpha1.CASecretName(s.cluster.Name),
 		loaded:    func(*pki.Authority) bool { return true },
@@ -131,7 +131,7 @@ func (s *scope) peersCA() ca {
 			v1alpha1.CACertSecretName(s.cluster.Name))}
 }
 
-// keys are the keys in Secret brokers-tls of a certificate and of its private key.
+// keys contains the keys of a certificate and of its private key in Secret brokers-tls.
 type keys struct{ certificate, private string }
 
 func listenerKeys(listener *v1alpha1.Listener) (k keys) {
@@ -183,7 +183,7 @@ func (s *scope) userSecrets(ctx context.Context) (all []map[string][]byte, err e
 	return all, nil
 }
 
-// reportLoss adds the loss of a CA to the condition until the overlap with the CA's successor has
+// reportLoss adds the loss of a CA to the condition until the overlap of the CA's successor has
 // passed. It creates an event when the loss is first detected.
 func (s *scope) reportLoss(kind ca, before, after *pki.Authority) {
 	if after.Lost.IsZero() {

@@ -20,7 +20,7 @@ import (
 var Certificate = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1",
 	Kind: "Certificate"}
 
-// Keys of a Secret of type kubernetes.io/tls. cert-manager uses the same keys.
+// These are the keys of a Secret of type kubernetes.io/tls. cert-manager uses the same keys.
 const (
 	keyCertificate = "tls.crt"
 	keyPrivate     = "tls.key"
@@ -43,7 +43,7 @@ func (s *scope) provided() bool {
 	return false
 }
 
-// providedLeaf returns the certificate in the listener's Secret, or the present one if the Secret
+// providedLeaf returns the certificate in the listener's Secret, or the current one if the Secret
 // contains no valid certificate.
 func (s *scope) providedLeaf(ctx context.Context, listener *v1alpha1.Listener,
 	present pki.Leaf) (pki.Leaf, error) {

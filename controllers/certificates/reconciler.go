@@ -72,7 +72,7 @@ type scope struct {
 	cluster *v1alpha1.LogCluster
 	users   []v1alpha1.LogUser
 	leases  []coordinationv1.Lease
-	brokers int32 // brokers with ids below this number have peer certificates
+	brokers int32 // number of brokers that have peer certificates: those with lower ids
 	now     time.Time
 
 	listeners, usersCA, peers *pki.Authority // nil if not needed or not decodable
@@ -92,8 +92,8 @@ func (s *scope) fault(reason, format string, values ...any) {
 }
 
 // Reconcile advances the CAs, issues the certificates that are due, and sets condition
-// CertificatesReady. A LogCluster that needs no certificates has neither this condition nor series
-// of expiries.
+// CertificatesReady. A LogCluster that needs no certificates has neither this condition nor metric
+// series of expiries.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -196,8 +196,8 @@ func (s *scope) issue(ctx context.Context) error {
 }
 
 // condition returns condition CertificatesReady. Its reason is the reason of the first fault. A
-// lost CA is no fault while the certificates in use are valid, but clients must act before these
-// expire.
+// lost CA is no fault while the certificates in use are valid, but the message then says what
+// clients must do before these certificates expire.
 func (s *scope) condition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionCertificatesReady,
 		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCertificatesReady,

@@ -40,14 +40,14 @@ type Recorder struct{ recorder recorder.EventRecorder }
 // NewRecorder returns a recorder that reports as the operator.
 func NewRecorder(mgr ctrl.Manager) Recorder { return Recorder{mgr.GetEventRecorder(Operator)} }
 
-// startReasons are the reasons that every new resource has for a short time. As a resource's first
-// reason, they cause no warning.
+// startReasons contains the reasons that every new resource has for a short time. They cause no
+// warning if they are the first reason of a resource.
 var startReasons = []string{v1alpha1.ReasonBrokersNotReady, v1alpha1.ReasonPartitionsNotReady}
 
 // ReadyChanged creates an event if the reason of condition Ready has changed. The event is a
 // Warning unless the condition is True or the resource is new. A change of the message alone
-// creates no event, because messages contain numbers of partitions: each change of a number would
-// create an event.
+// creates no event, because messages contain numbers of partitions, and each change of a number
+// would create an event.
 func (r Recorder) ReadyChanged(object runtime.Object, before, after []metav1.Condition) {
 	old, now := meta.FindStatusCondition(before, v1alpha1.ConditionReady),
 		meta.FindStatusCondition(after, v1alpha1.ConditionReady)

@@ -17,7 +17,7 @@ type cause struct {
 	reasons []string
 }
 
-// stalling are the states that last until a user acts, from the most to the least specific.
+// stalling contains the states that last until a user acts, from the most to the least specific.
 var stalling = []cause{
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, []string{v1alpha1.ReasonNotEnoughBrokers,
 		v1alpha1.ReasonTopicNameTaken, v1alpha1.ReasonTopicNameCollides,
@@ -38,8 +38,9 @@ var stalling = []cause{
 		v1alpha1.ReasonInvalidReassignment}},
 }
 
-// reconciling are the states in which the operator is changing something. A replica that is out of
-// sync because its broker is down is not one of them, because the operator has nothing to change.
+// reconciling contains the states in which the operator is changing something. A replica that is
+// out of sync because its broker is down is not one of them, because the operator has nothing to
+// change.
 var reconciling = []cause{
 	{v1alpha1.ConditionReady, metav1.ConditionFalse, nil},
 	{v1alpha1.ConditionRollingOut, metav1.ConditionTrue, []string{v1alpha1.ReasonRestarting,
@@ -75,8 +76,8 @@ func find(all []metav1.Condition, causes []cause) *metav1.Condition {
 	return nil
 }
 
-// set sets the condition kind to True with the reason and message of why, or removes it if why is
-// nil.
+// set sets the condition of type kind to True with the reason and message of why. If why is nil, it
+// removes the condition.
 func set(all *[]metav1.Condition, kind string, why *metav1.Condition, generation int64) {
 	if why == nil {
 		meta.RemoveStatusCondition(all, kind)

@@ -14,12 +14,12 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// Shared holds those parts of LogClusters' status that are decided by other controllers than the
-// writer of the status: conditions, the state of replica moves, lost volumes, obstacles to the
-// removal of brokers, and the next expiry of a certificate. A status has one writer, because two
-// writers of one list of conditions would overwrite each other's conditions. After a restart of the
-// operator, Shared is empty; the conditions in the status remain until they are set again. The zero
-// value is not usable.
+// Shared contains those parts of the LogClusters' statuses that are not decided by the controller
+// that writes the statuses: conditions, the state of replica moves, lost volumes, obstacles to the
+// removal of brokers, and the next expiry of a certificate. Only one controller writes a status,
+// because two writers of one list of conditions would overwrite each other's conditions. After a
+// restart of the operator, Shared is empty; the conditions in the status remain until they are set
+// again. The zero value is not usable.
 type Shared struct {
 	changes chan event.GenericEvent
 
@@ -34,7 +34,8 @@ type Shared struct {
 }
 
 // Removal is the obstacle to the removal of brokers: the reason and the message of condition
-// Scaled. Their replicas stay while it exists. Both fields are "" if there is no obstacle.
+// Scaled. While the obstacle exists, the brokers' replicas stay. Both fields are "" if there is no
+// obstacle.
 type Removal struct{ Reason, Message string }
 
 // NewShared returns an empty Shared.
@@ -51,8 +52,9 @@ func NewShared() *Shared {
 // Changes delivers each LogCluster with changed values.
 func (s *Shared) Changes() <-chan event.GenericEvent { return s.changes }
 
-// Set sets a condition that was decided for cluster's generation. If the condition differs from the
-// last one, Set notifies the writer of the status. It returns an error only if ctx ends.
+// Set sets a condition. The condition applies to the generation of cluster. If the condition
+// differs from the last one, Set notifies the writer of the status. It returns an error only if ctx
+// ends.
 func (s *Shared) Set(ctx context.Context, cluster *v1alpha1.LogCluster,
 	condition metav1.Condition) error {
 	condition.ObservedGeneration = cluster.Generation

@@ -1,10 +1,10 @@
-// Package election contains the controller of PartitionSets, which elects leaders by the rules of
-// internal/placement. It makes the decisions for all partitions of a PartitionSet ("set"), and
-// writes the set's status once.
+// Package election contains the controller of PartitionSets, which elects leaders according to the
+// rules of internal/placement. It makes the decisions for all partitions of a PartitionSet ("set"),
+// and writes the set's status once.
 //
-// A set's status has several writers, the operator and the leaders. So each of them writes by
+// A set's status has several writers, the operator and the leaders. So each of them writes with
 // compare-and-swap (internal/metadata/partitionset/commit). After a conflict, the decision is made
-// again on the stored version.
+// again on the basis of the stored version.
 //
 // reconciler.go gathers the input and writes the result. settling.go decides which ISR changes the
 // operator leaves to the leaders for a limited time. memory.go stores the state between

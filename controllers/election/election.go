@@ -10,17 +10,17 @@ import (
 // ballot is the input for a set's elections. decide is a pure function of a ballot.
 type ballot struct {
 	partitionset.Input
-	// leaveISR is the time for which the operator leaves ISR changes to the leaders after a broker has
-	// failed. returned is this time after a broker has returned. Both are 0 if it does not leave them
-	// to the leaders.
+	// leaveISR is the remaining time for which the operator leaves ISR changes to the leaders because
+	// a broker has failed. returned is the same after a broker has returned. Both are 0 if the
+	// operator makes the ISR changes itself.
 	leaveISR, returned time.Duration
 }
 
 // decide makes a set's elections, writes them into the set, and returns the decisions. If an
 // election requires a write of the set, this write also contains the ISR changes that the leaders
-// would make after a failure. Otherwise each leader would have to write the set, too. But after the
-// return of a broker, the ISR is left to the leaders, because only they add the broker to the ISR
-// again.
+// would make after a failure. Otherwise each leader would have to write the set, too. After the
+// return of a broker, however, the ISR is left to the leaders, because only they add the broker to
+// the ISR again.
 func (b ballot) decide(set *partitionset.Set) []partitionset.Decided {
 	if b.leaveISR == 0 && b.returned == 0 {
 		return set.Decide(b.Input)

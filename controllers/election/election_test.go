@@ -158,7 +158,7 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	h.elect(brokerUp(2, "new"), 1)
 	h.expect(t, -1, 2, 1, false)
 
-	// The old disk returns.
+	// The broker returns with its old disk.
 	h.elect(brokerUp(3, "old"), 1)
 	h.expect(t, 0, 3, 3, false)
 
@@ -166,7 +166,7 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	h.elect(brokerUp(3, ""), 1)
 
 	// The disk is replaced again, but the operator did not observe the broker as down. Only a consent
-	// with the id of the present disk takes effect.
+	// with the id of the current disk takes effect.
 	h.elect(brokerUp(4, "new"), 1)
 	h.expect(t, -1, 4, 3, false)
 	h.consent = "another"
@@ -177,9 +177,9 @@ func TestBrokerWithAReplacedDiskIsNotElected(t *testing.T) {
 	h.expect(t, 0, 5, 4, false)
 }
 
-// TestElectionExceedsAFoundEpoch checks the case that the entries were lost and a partition starts
-// at leader epoch 0. The leader finds leader epoch 7 in its log, so the next election must start an
-// epoch above 7.
+// TestElectionExceedsAFoundEpoch checks an election after the entries were lost. The partition
+// starts at leader epoch 0, but the leader finds leader epoch 7 in its log, so the next election
+// must start an epoch above 7.
 func TestElectionExceedsAFoundEpoch(t *testing.T) {
 	h := newHistory(t)
 	h.elect(brokerUp(1, "disk"), 1)

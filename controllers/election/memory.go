@@ -7,8 +7,8 @@ import (
 )
 
 // memory is the information about a set's partitions that the controller keeps between
-// reconciliations. It is lost when the operator restarts. Present outages are then not measured,
-// and leadership moves back to preferred leaders after another full delay.
+// reconciliations. It is lost when the operator restarts. Outages that have begun before are then
+// not measured, and leadership moves back to preferred leaders only after another full delay.
 type memory struct {
 	cluster   string // name of the LogCluster
 	outages   outages

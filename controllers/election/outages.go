@@ -11,9 +11,9 @@ import (
 )
 
 // outages measures how long a set's partitions have no serving leader. An outage begins when the
-// operator detects a leader's failure, and ends when the next leader reports that it serves. It
-// does not measure the first election of a new partition, or an outage that began before this
-// operator started.
+// operator detects a leader's failure, and ends when the next leader reports that it serves.
+// outages does not measure the first election of a new partition, or an outage that began before
+// this operator started.
 type outages struct {
 	served map[partitionset.Key]bool      // partitions that served at their last observation
 	since  map[partitionset.Key]time.Time // start time of each unavailable partition's outage
@@ -34,9 +34,9 @@ func newElectionSeconds() (prometheus.Histogram, error) {
 	return seconds, nil
 }
 
-// observe processes a decision at the time now. The decision has been written, or it changed
-// nothing; a decision whose write failed must not be passed. An outage with several elections is
-// measured once, from its beginning.
+// observe processes a decision at the time now. The caller must have written the decision, unless
+// it changes nothing. It must not pass a decision whose write has failed. An outage with several
+// elections is measured once, from its beginning.
 func (o outages) observe(d partitionset.Decided, now time.Time, seconds prometheus.Observer) {
 	switch {
 	case d.Retired: // a partition without a Topic needs no leader

@@ -9,8 +9,9 @@ import (
 )
 
 // DefaultPreferredLeaderDelay is the time for which a preferred leader must have been able to lead
-// before leadership moves back to it. The delay is long enough to skip a broker that soon restarts
-// again. It is short enough to balance the leaders soon after a rolling restart.
+// before leadership moves back to it. The delay is long enough that a broker that soon restarts
+// again is not elected in between, and short enough that leaders are balanced soon after a rolling
+// restart.
 const DefaultPreferredLeaderDelay = 30 * time.Second
 
 // preferred contains, for each partition of a set, the time since which the preferred leader has

@@ -80,8 +80,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// changesElections selects the events of Topics that affect elections: all except changes of the
-// status. When a broker fails, the statuses of all its Topics change.
+// changesElections selects the events of Topics that affect elections. It drops changes of the
+// status, because the statuses of all Topics of a broker change when the broker fails.
 var changesElections = predicate.Or[client.Object](watch.SpecChanged,
 	predicate.AnnotationChangedPredicate{})
 
@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var topics map[string]*v1alpha1.Topic
 	err := r.Writer.ChangeStatuses(ctx, sets.Name(req.NamespacedName), true,
 		[]commit.Change{func(set *partitionset.Set) error {
-			// The set can be a later version than object, with other Topics and brokers.
+			// The set can be of a later version than object, with other Topics and brokers.
 			var ballot ballot
 			var err error
 			ballot, topics, result.RequeueAfter, err = r.gather(ctx, object, set)
@@ -111,8 +111,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 				return err
 			}
 			decided = ballot.decide(set)
-			// If the set was created again after object, its own event handles it. The status must be
-			// written, because brokers do not read the annotation.
+			// If the set was created again after object was read, the event of the new set handles it. The
+			// status must be written, because brokers do not read the annotation.
 			if set.IsOf(object) && object.Annotations[v1alpha1.AnnotationRemembered] != "" &&
 				len(object.Status.Partitions) == 0 && !set.Empty() {
 				set.TouchStatus()
@@ -272,9 +272,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName,
 }
 
 // forgetLastStatus removes the annotation with the last status of a deleted set, once the status
-// was written to the recreated set. It changes only this version of the set. If the set was
-// meanwhile deleted and created again, the status is only in the annotation of the new set. After a
-// conflict, the event of the other version triggers another reconciliation.
+// was written to the recreated set. It changes only this version of the set: if the set has been
+// deleted and created again since then, only the annotation of the new set contains the status.
+// After a conflict, the event of the other version triggers another reconciliation.
 func (r *Reconciler) forgetLastStatus(ctx context.Context, set *v1alpha1.PartitionSet) error {
 	if set.Annotations[v1alpha1.AnnotationRemembered] == "" || len(set.Status.Partitions) == 0 {
 		return nil
@@ -291,7 +291,7 @@ func (r *Reconciler) forgetLastStatus(ctx context.Context, set *v1alpha1.Partiti
 }
 
 // ofTopic maps a Topic to the sets that contain entries of its partitions. A new Topic usually has
-// no entries yet, and the event of the set triggers the election. But the watch of Topics can
+// no entries yet, and the event of the set triggers the election. However, the watch of Topics can
 // deliver the Topic after the set. If a Topic has fewer partitions than were retained, the other
 // partitions are in the same sets or need no election.
 func (r *Reconciler) ofTopic(ctx context.Context, object client.Object) []reconcile.Request {

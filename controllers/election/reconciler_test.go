@@ -15,9 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// TestTopicThatIsDeliveredLateIsElected checks the case that the watch of Topics delivers a Topic
-// after another watch has delivered the set with its entry. The Topic queues this set, and no other
-// set.
+// TestTopicThatIsDeliveredLateIsElected checks that a Topic queues the set with its entry, and no
+// other set, if the watch of Topics delivers the Topic only after the set was delivered.
 func TestTopicThatIsDeliveredLateIsElected(t *testing.T) {
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "orders",
 		UID: "0190a6f2-0000-4000-8000-000000000001"},

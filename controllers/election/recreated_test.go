@@ -45,9 +45,10 @@ func recreated(t *testing.T, uid string) *v1alpha1.PartitionSet {
 	return set
 }
 
-// TestLastStatusOfALaterSetIsKept checks that the annotation of a recreated set is not removed. The
-// set is deleted and created again while the operator removes the annotation of the earlier set,
-// whose status was written. The new set's status is only in its annotation.
+// TestLastStatusOfALaterSetIsKept checks that the annotation of a recreated set is not removed
+// before its status is written. Here the set is deleted and created again while the operator
+// removes the annotation of the earlier set, whose status was written. Only the new set's
+// annotation contains the status of the new set.
 func TestLastStatusOfALaterSetIsKept(t *testing.T) {
 	deleted := false
 	r, c := newReconciler(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch,

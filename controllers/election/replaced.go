@@ -11,10 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// gatherReplaced translates consents to the loss of records. If a consent names the claim of a lost
-// volume, the claim's UID is replaced by the directory id of the volume with which the broker has
-// continued. The user could not name this directory, because the volume is replaced only after the
-// consent.
+// gatherReplaced translates users' consents to the loss of records. If a consent names the claim of
+// a lost volume, gatherReplaced replaces the claim's UID with the directory id of the volume with
+// which the broker has continued. The user could not name this directory, because the volume is
+// replaced only after the consent.
 func (r *Reconciler) gatherReplaced(ctx context.Context, object *v1alpha1.PartitionSet,
 	set *partitionset.Set, b *ballot) error {
 	var replaced map[string]string // directory id of the new volume, by UID of the lost volume's claim

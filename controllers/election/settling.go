@@ -11,10 +11,10 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// The leader of a partition itself detects that the broker of a follower has failed or restarted.
-// It updates the ISR at once, because producers wait for it. So the operator first gives leaders
-// this time to update the ISR. After a restart it waits longer, because the leader replaces the
-// earlier broker epoch in the ISR only when it adds the follower to the ISR again.
+// These are the times that the operator gives leaders to update the ISR after the broker of a
+// follower has failed or restarted. A leader detects this itself, and updates the ISR at once
+// because producers wait for it. After a restart, the operator waits longer, because the leader
+// replaces the earlier broker epoch in the ISR only when it adds the follower to the ISR again.
 const (
 	leaveISRAfterFailure = 5 * time.Second
 	leaveISRAfterReturn  = 30 * time.Second
@@ -29,7 +29,7 @@ type change struct {
 }
 
 // remaining returns the time for which the operator still leaves ISR changes to the leaders. The
-// delay starts at pendingSince. So repeated failures and returns of the broker do not postpone its
+// time starts at pendingSince, so repeated failures and returns of the broker do not postpone its
 // end.
 func (c change) remaining(now time.Time) time.Duration {
 	if c.pendingSince.IsZero() {

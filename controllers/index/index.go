@@ -12,9 +12,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// Names of the cache indexes. Each lookup also selects a namespace. Without the indexes, every
-// reconciliation of a Topic would scan the Topics of all clusters. The names look like field paths,
-// but only the cache supports them: a read from the API server itself must not use them.
+// These are the names of the cache indexes. Each lookup also selects a namespace. Without the
+// indexes, every reconciliation of a Topic would scan the Topics of all clusters. The names look
+// like field paths, but only the cache supports them: a read from the API server itself must not
+// use them.
 const (
 	ByCluster   = "spec.cluster"      // Topics, PartitionSets and LogUsers of a LogCluster
 	ByKafkaName = "cluster/kafkaName" // Topics whose Kafka names are the same or collide

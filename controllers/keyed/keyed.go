@@ -9,9 +9,9 @@ import (
 
 // Map holds one value per resource. The zero value is empty and ready for use.
 //
-// Map is safe with any number of workers of one controller. mu protects only the map. A key's value
-// needs no lock, even if the value is itself a map that is changed in place. The reason is that the
-// work queue never passes the same key to two workers at the same time, and that only the
+// Map is safe for any number of workers of one controller. mu protects only the map itself. A key's
+// value needs no lock, even if the value is itself a map that is changed in place. The reason is
+// that the work queue never passes the same key to two workers at the same time, and that only the
 // reconciliation of a key may use the key's value.
 //
 // The values are lost when the operator restarts. Every user of Map must document the effect of

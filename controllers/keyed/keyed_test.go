@@ -28,7 +28,7 @@ func TestMapHoldsOneValuePerKey(t *testing.T) {
 }
 
 // TestWorkersOfDifferentKeysDoNotInterfere runs eight workers that change the values of their own
-// keys in place. The race detector makes the test meaningful.
+// keys in place. The test is meaningful only with the race detector.
 func TestWorkersOfDifferentKeysDoNotInterfere(t *testing.T) {
 	var m Map[map[int]bool]
 	var workers sync.WaitGroup

@@ -1,8 +1,8 @@
 // Package laststatus preserves the content of a PartitionSet across its deletion.
 //
 // When a PartitionSet of an existing LogCluster is deleted, the operator creates it again. The
-// deleted set contained the assignments, ISRs and leader epochs. Without this content the
-// partitions would be treated as new. Any live replica could lead them, even one that lacks
+// deleted set contained the assignments, ISRs and leader epochs. Without this content, the
+// partitions would count as new, and any live replica could lead them, even one that lacks
 // acknowledged records.
 //
 // The API server ignores the status in a request that creates an object. So this request stores the
@@ -34,9 +34,9 @@ import (
 // that moment, the cache contains the last version that the operator had observed.
 //
 // A set can be created and deleted several times before a pass observes it, and a pass can observe
-// it before its events are handled. So both passes and events report the sets that they observe.
-// Resource versions, which the API server only increases, identify the latest observation
-// (KEP-5504).
+// it before its events are handled. So both passes and event handlers report the sets that they
+// observe. Resource versions identify the latest observation, because the API server only increases
+// them (KEP-5504).
 type Cache struct {
 	mu struct {
 		sync.Mutex
@@ -58,7 +58,7 @@ func (v version) after(other version) bool {
 }
 
 // Handler wraps an event handler for PartitionSets. It stores a deleted set before it passes the
-// event to the wrapped handler. So the reconciliation that the event triggers finds the set.
+// event to the wrapped handler, so the reconciliation that the event triggers finds the set.
 func (c *Cache) Handler(next handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent,
@@ -151,8 +151,9 @@ func (c *Cache) Forget(key types.NamespacedName) {
 }
 
 // Restored returns a set with the status that partitionset.Remember stored, without leaders. It
-// returns its argument if the set has no such annotation, or if its status was written since then.
-// An error means that the annotation cannot be decoded; the set must then not be used.
+// returns its argument if the set does not have the annotation of Remember, or if its status has
+// been written since. An error means that the annotation cannot be decoded; the set must then not
+// be used.
 func Restored(set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error) {
 	last, err := partitionset.Remembered(set)
 	if err != nil {

@@ -117,9 +117,9 @@ func TestCacheKnowsTheLastVersionOfADeletedSet(t *testing.T) {
 	expectLast(t, &cache, "forgotten", "", true)
 }
 
-// TestEventsNeedNoPass checks that the last version of a set is found in any order of passes and
-// events. A set can be deleted and created again between two passes, and a pass can observe a set
-// before the events of earlier sets are handled.
+// TestEventsNeedNoPass checks that the last version of a set is found whatever the order of passes
+// and events is. A set can be deleted and created again between two passes, and a pass can observe
+// a set before the events of earlier sets are handled.
 func TestEventsNeedNoPass(t *testing.T) {
 	var cache Cache
 	events := cache.Handler(handler.Funcs{})
@@ -149,9 +149,8 @@ func TestEventsNeedNoPass(t *testing.T) {
 	expectLast(t, &cache, "all events handled", "e", true)
 }
 
-// TestVersionsMayGoBack checks the case that etcd was restored from a backup. The versions of the
-// set, and of a set that is created later, are then lower than the versions observed before the
-// restore.
+// TestVersionsMayGoBack covers a restore of etcd from a backup: resource versions, also those of
+// sets created later, are then lower than the ones observed before.
 func TestVersionsMayGoBack(t *testing.T) {
 	var cache Cache
 	cache.Observe(at("a", "1000"))

@@ -6,7 +6,7 @@
 //   - replace: the next step of the replacement of a volume
 //   - outcome: the result, from which package status writes the status
 //
-// Package memory holds the controller's observations between two reconciliations, timed by the
+// Package memory contains the controller's observations between two reconciliations, timed by the
 // operator's clock. Package status is a separate controller because the status changes with the
 // state of every partition, which requires no apply.
 package logcluster

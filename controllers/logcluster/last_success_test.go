@@ -23,8 +23,8 @@ import (
 )
 
 // TestFailedReconciliationsHaveALastSuccess checks that the series of a LogCluster exists even if
-// each reconciliation has failed since the operator started. Alert HeartwoodReconcileFailing needs
-// this series.
+// each reconciliation has failed since the operator started. The alert HeartwoodReconcileFailing
+// depends on this series.
 func TestFailedReconciliationsHaveALastSuccess(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "main"}}
 	forbidden := errors.New("forbidden")

@@ -59,7 +59,7 @@ import (
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=localsubjectaccessreviews,verbs=create
 
 // resyncInterval is the time after which a LogCluster is reconciled again although nothing has
-// changed. Therefore an old time of the last success shows that reconciliations fail.
+// changed. Therefore, if the last success is older than this, reconciliations fail.
 const resyncInterval = 10 * time.Minute
 
 // controllerName is the name of Reconciler's controller in metrics and logs.
@@ -118,7 +118,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 
 // ofChangingCluster maps a PartitionSet to its LogCluster, but only while a change of the set can
 // require an apply: while brokers are being drained, or when the PodDisruptionBudget must change. A
-// rolling update continues at intervals without such events.
+// rolling update does not need such events, because it continues at intervals.
 func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	set client.Object) []reconcile.Request {
 	found := watch.ClusterOf(ctx, set)
@@ -135,7 +135,7 @@ func (r *Reconciler) ofChangingCluster(ctx context.Context,
 	drains := brokers.Spec.Replicas != nil && *brokers.Spec.Replicas > cluster.Spec.Brokers
 	if allowed := budget.Spec.MaxUnavailable; !drains && allowed != nil &&
 		(allowed.IntVal == 0) == r.isUnderReplicated(ctx, set.(*v1alpha1.PartitionSet)) {
-		return nil // no other budget is required by this set alone
+		return nil // this set alone requires no other budget
 	}
 	s, err := r.Facts.Gather(ctx, cluster)
 	if err != nil {
@@ -164,8 +164,8 @@ func (r *Reconciler) isUnderReplicated(ctx context.Context, set *v1alpha1.Partit
 	return false
 }
 
-// memory returns the stored information about a LogCluster. Only one worker reconciles a
-// LogCluster.
+// memory returns the stored information about a LogCluster. It needs no lock, because only one
+// worker reconciles a LogCluster at a time.
 func (r *Reconciler) memory(cluster types.NamespacedName) *memory.Memory {
 	m, ok := r.remembered.Get(cluster)
 	if !ok {
@@ -284,7 +284,8 @@ func (r *Reconciler) advance(ctx context.Context, s *facts.Facts, m *memory.Memo
 	}
 	applied.Brokers = brokers
 	if replaces != "" {
-		// No broker is restarted while there is no StatefulSet, because no pod would be created again.
+		// No broker is restarted while there is no StatefulSet, because nothing would create the pod
+		// again.
 		result.Applying = replaces
 		return result, apply.ReplaceInterval, nil
 	}
@@ -302,5 +303,5 @@ func (r *Reconciler) advance(ctx context.Context, s *facts.Facts, m *memory.Memo
 }
 
 // retryInterval is the time between two attempts to apply TLSRoutes, or to apply objects whose
-// names foreign objects have.
+// names are taken by foreign objects.
 const retryInterval = 30 * time.Second

@@ -5,7 +5,7 @@
 //
 // Invariants:
 //
-//   - The Secret of a LogUser is the only place of its password. Brokers cannot read it.
+//   - The password of a LogUser is stored only in its Secret. Brokers cannot read it.
 //   - A Secret that was not made for this LogUser is never written (ReasonSecretNameTaken), and a
 //     LogUser that is created again does not inherit the Secret of the previous one.
 //   - A credential that the LogUser's type does not have is removed: with another type, the old

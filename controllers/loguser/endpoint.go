@@ -20,8 +20,8 @@ const caFactor = 10
 
 // endpoint returns the addresses and settings with which the LogUser's clients connect. It chooses
 // the first listener of type Internal that authenticates users of this type, otherwise the first
-// one of another type. refused describes what is missing: the endpoint then has no address, or has
-// the CA of the present Secret.
+// one of another type. refused describes what is missing. If anything is, the endpoint has no
+// address, or has the CA of the current Secret.
 func (s *scope) endpoint(ctx context.Context, present map[string][]byte) (
 	endpoint credentials.Endpoint, refused, err error) {
 	listener, mechanism := choose(s.cluster.Spec.Listeners, s.user.Spec.Authentication.Type)
@@ -41,7 +41,8 @@ func (s *scope) endpoint(ctx context.Context, present map[string][]byte) (
 		if endpoint.CA, refused, err = s.listenerCA(ctx, listener); err != nil {
 			return endpoint, nil, err
 		} else if refused != nil {
-			endpoint.CA = present[credentials.KeyCA] // kept: the Secret may be missing only briefly
+			// kept, because the Secret may be missing only briefly
+			endpoint.CA = present[credentials.KeyCA]
 		}
 	}
 	if endpoint.Bootstrap == "" {
@@ -70,7 +71,7 @@ func (s *scope) external(ctx context.Context, to *credentials.Endpoint,
 	}
 	ca, missing, err := s.listenerCA(ctx, listener)
 	if missing != nil {
-		ca = present[credentials.KeyExternalCA] // kept: the Secret may be missing only briefly
+		ca = present[credentials.KeyExternalCA] // kept, because the Secret may be missing only briefly
 	}
 	to.ExternalCA = ca
 	return err

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/controllers/owned"
 )
 
-// before returns the state in the LogUser's Secret. If the Secret was lost, before takes the
+// before returns the state in the LogUser's Secret. If the Secret was lost, before uses the
 // verifiers that brokers still have. The previous password then remains valid as long as after a
 // rotation, because a deleted Secret must not cut off running clients.
 func (s *scope) before(ctx context.Context, present map[string][]byte) (state, error) {
@@ -42,8 +42,8 @@ func (s *scope) before(ctx context.Context, present map[string][]byte) (state, e
 	return lost, nil
 }
 
-// keepLoss keeps the loss of the Secret in the state, and describes it, while clients may still use
-// the previous credentials.
+// keepLoss keeps the loss of the Secret in the state while clients may still use the previous
+// credentials. It also describes the loss.
 func (s *scope) keepLoss(before state, after *state) {
 	until := before.Lost.Add(v1alpha1.PreviousPasswordLifetime)
 	if before.Lost.IsZero() || !s.now.Before(until) {

@@ -100,7 +100,7 @@ func (r *Reconciler) ofLease(ctx context.Context, lease client.Object) []reconci
 		Namespace: lease.GetNamespace(), Name: lease.GetLabels()[v1alpha1.LabelCluster]}})
 }
 
-// refusal is an error that the user must correct. It is reported in condition Ready.
+// refusal is an error that the user must correct. Condition Ready reports it.
 type refusal struct{ reason, message string }
 
 func (r *refusal) Error() string { return r.message }

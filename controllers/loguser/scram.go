@@ -61,7 +61,7 @@ func (r *ScramReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		return ctrl.Result{}, err
 	}
 	if len(verifiers) == 0 && !scramListener(cluster) {
-		// Without passwords, foreign Secrets with the same names are no obstacle.
+		// Without passwords, foreign Secrets with the names of shards are no obstacle.
 		return ctrl.Result{}, r.Conditions.Remove(ctx, cluster, v1alpha1.ConditionUsersReady)
 	}
 	if err := r.Conditions.Set(ctx, cluster, usersCondition(foreign)); err != nil || foreign == nil {
@@ -70,8 +70,8 @@ func (r *ScramReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	return ctrl.Result{RequeueAfter: providedInterval}, nil
 }
 
-// usersCondition returns condition UsersReady. Parameter foreign is nil if the LogCluster's Secrets
-// could be written.
+// usersCondition returns condition UsersReady. foreign is nil if the LogCluster's Secrets could be
+// written.
 func usersCondition(foreign *owned.ForeignError) metav1.Condition {
 	if foreign != nil {
 		return metav1.Condition{Type: v1alpha1.ConditionUsersReady, Status: metav1.ConditionFalse,
@@ -111,7 +111,7 @@ func (r *ScramReconciler) verifiers(ctx context.Context,
 		}
 		if secret == nil || !hasState(secret.Data) {
 			if present := presentVerifiers(shards, user); present != nil {
-				all[user.Name] = present // used until the Secret is created again
+				all[user.Name] = present // used until the Secret has been created again
 			}
 			continue
 		}
@@ -172,7 +172,7 @@ func scramListener(cluster *v1alpha1.LogCluster) bool {
 	})
 }
 
-// writeShards writes the verifiers into shards. A user's verifiers stay in their present shard.
+// writeShards writes the verifiers into shards. A user's verifiers stay in their current shard.
 func (r *ScramReconciler) writeShards(ctx context.Context, cluster *v1alpha1.LogCluster,
 	verifiers map[string][]byte) error {
 	present := map[string]int{}

@@ -26,8 +26,8 @@ type state struct {
 // hasState reports whether a Secret's data contains the state of a LogUser.
 func hasState(data map[string][]byte) bool { return len(data[keyState]) > 0 }
 
-// decodeState returns the state in a Secret, or the zero value if there is none. A damaged state is
-// an error, because new credentials would cut off the user's clients.
+// decodeState returns the state in a Secret, or the zero value if there is none. It returns an
+// error for a damaged state, because creating new credentials would cut off the user's clients.
 func decodeState(data map[string][]byte) (state, error) {
 	var s state
 	if !hasState(data) {

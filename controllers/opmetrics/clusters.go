@@ -13,7 +13,7 @@ import (
 )
 
 // clusters exports the status of LogClusters as metrics. It reads the operator's cache when the
-// metrics are scraped. So every operator exports the same, current values.
+// metrics are scraped, so every operator exports the same current values.
 type clusters struct{ reader client.Reader }
 
 // readTimeout limits the time of a scrape, because the cache may not be filled yet.
@@ -69,7 +69,7 @@ func (c *clusters) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	list := &v1alpha1.LogClusterList{}
 	if err := c.reader.List(ctx, list); err != nil {
-		return // an invalid metric would fail the whole scrape
+		return // no metric, because an invalid one would fail the whole scrape
 	}
 	for i := range list.Items {
 		cluster := &list.Items[i]

@@ -62,7 +62,7 @@ heartwood_logcluster_under_replicated_partitions{logcluster="c",namespace="n"} 5
 }
 
 // TestWaitOutsideTheWindowIsNoActiveRun checks that a run does not count as active while it is
-// paused or waits for its window. It then makes no progress for hours although nothing is wrong.
+// paused or waits for its window. Such a run makes no progress for hours although nothing is wrong.
 func TestWaitOutsideTheWindowIsNoActiveRun(t *testing.T) {
 	oClock := func(hour int) time.Time { return time.Date(2026, 1, 2, hour, 0, 0, 0, time.UTC) }
 	night := &v1alpha1.Rebalance{Window: &v1alpha1.Window{Start: "22:00", End: "05:00"}}

@@ -11,7 +11,8 @@ import (
 
 // LastSuccess is the metric with the time of each LogCluster's and Topic's last reconciliation
 // without an error. An old time shows that the resource's reconciliations keep failing. Partitions
-// have no series, because there can be many of them; controller-runtime's counters include them.
+// have no series here, because there can be many of them; controller-runtime's counters include
+// their reconciliations.
 type LastSuccess struct {
 	gauge *prometheus.GaugeVec
 
@@ -39,8 +40,9 @@ func NewLastSuccess(registry prometheus.Registerer) (*LastSuccess, error) {
 }
 
 // Begin sets the time of a resource to now if the resource has no series yet, because a controller
-// begins to reconcile it. If all reconciliations failed since the operator's start, there would be
-// no series, and so no old time. The time 0 would look like failures since 1970.
+// begins to reconcile it. Otherwise, if all reconciliations since the operator's start had failed,
+// there would be no series that shows this. A series with the time 0 would look like failures since
+// 1970.
 func (l *LastSuccess) Begin(controller string, key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package owned decides whether an object was created for a resource, and applies objects by
+// Package owned decides whether an object was created for a resource, and applies objects with
 // server-side apply. If another program has created an object with the same name, the object is
 // neither changed nor deleted, because it may carry that program's traffic or credentials.
 package owned
@@ -28,7 +28,7 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s %s exists and was not made for this %s", e.Kind, e.Name, e.OwnerKind)
 }
 
-// Message returns sentences for a condition: the state, and what to do.
+// Message returns sentences for a condition: they describe the state, and what to do.
 func (e *ForeignError) Message() string {
 	return fmt.Sprintf("%s %s exists and was not made for this %s: delete the %s, or create it with "+
 		"another name. The operator then creates its own.", e.Kind, e.Name, e.OwnerKind, e.Kind)
@@ -54,15 +54,15 @@ func ByEarlier(c client.Client, object metav1.Object, owner client.Object) bool 
 // Applier applies objects.
 type Applier struct {
 	client.Client
-	Live client.Reader // uncached reads of the API server
+	Live client.Reader // reader of the API server, without a cache
 }
 
-// Apply creates or updates an object by server-side apply, and sets owner as its owner. It reverts
-// other clients' changes of the applied fields. If nothing differs, the API server writes nothing.
-// It returns a ForeignError if the object exists and was not created for owner.
+// Apply creates or updates an object with server-side apply, and sets owner as its owner. It
+// reverts other clients' changes of the applied fields. If nothing differs, the API server writes
+// nothing. It returns a ForeignError if the object exists and was not created for owner.
 //
-// Fields that are zero are not applied. The status is removed from the applied content, because
-// Go's encoding always includes it.
+// Fields with the zero value are not applied. The status is removed from the applied content,
+// because Go's encoding always includes it.
 //
 // If the object belongs to owner, the apply forces ownership. Otherwise an applied field that
 // another manager has set (kubectl edit, an earlier field manager) would turn every apply into a
@@ -87,7 +87,7 @@ func (a Applier) Apply(ctx context.Context, owner, object client.Object) error {
 	delete(content, "status")
 	applied := &unstructured.Unstructured{Object: content} // also receives the API server's response
 	options := []client.ApplyOption{client.FieldOwner(conditions.Operator)}
-	// ForceOwnership is not set for a new object. So the apply fails with a conflict if another client
+	// ForceOwnership is not set for a new object, so the apply fails with a conflict if another client
 	// creates the object at the same moment.
 	if uid != "" {
 		options = append(options, client.ForceOwnership)
@@ -103,7 +103,7 @@ func (a Applier) Apply(ctx context.Context, owner, object client.Object) error {
 
 // find returns the UID of the stored object, or "" if it does not exist. If the cache contains an
 // object of owner, find returns its UID. Otherwise it reads from the API server itself, because the
-// cache can be outdated, and it contains no field managers.
+// cache can be outdated and contains no field managers.
 func (a Applier) find(ctx context.Context, owner, object client.Object) (types.UID, error) {
 	key, kind := client.ObjectKeyFromObject(object), object.GetObjectKind().GroupVersionKind()
 	if cached, ok := object.DeepCopyObject().(client.Object); ok && a.Get(ctx, key, cached) == nil &&
@@ -113,7 +113,7 @@ func (a Applier) find(ctx context.Context, owner, object client.Object) (types.U
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(kind)
 	switch err := a.Live.Get(ctx, key, live); {
-	case apierrors.IsNotFound(err): // true if the kind does not exist, too
+	case apierrors.IsNotFound(err): // also true if the kind does not exist
 		return "", nil
 	case err != nil:
 		return "", err

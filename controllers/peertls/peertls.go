@@ -40,7 +40,7 @@ type issued struct {
 	roots       *x509.CertPool
 }
 
-// New returns a Client that uses reader to read the Secrets of peer CAs. Parameter now may be nil.
+// New returns a Client that uses reader to read the Secrets of peer CAs. now can be nil.
 func New(reader client.Reader, now func(namespace string) time.Time) *Client {
 	c := &Client{reader: reader, now: now}
 	if c.now == nil {
@@ -50,9 +50,9 @@ func New(reader client.Reader, now func(namespace string) time.Time) *Client {
 	return c
 }
 
-// Config returns the configuration for a connection to a broker. A pod's address may belong to
-// another pod by now, so Config verifies the URI in the certificate, which contains the broker's
-// id.
+// Config returns the configuration for a connection to a broker. The configuration verifies the URI
+// in the certificate, which contains the broker's id, because a pod's address may belong to another
+// pod by now.
 func (c *Client) Config(ctx context.Context, cluster types.NamespacedName,
 	broker int32) (*tls.Config, error) {
 	secret := &corev1.Secret{}
@@ -71,9 +71,8 @@ func (c *Client) Config(ctx context.Context, cluster types.NamespacedName,
 }
 
 // HTTP returns the URL scheme of a broker's HTTP port, and the transport for requests to this port.
-// Parameter plain is the transport for brokers without TLS; nil: http.DefaultTransport. The
-// broker's Lease says whether it uses TLS, because only some brokers use it while a LogCluster is
-// being secured.
+// plain is the transport for brokers without TLS; nil: http.DefaultTransport. The broker's Lease
+// says whether it uses TLS, because only some brokers use it while a LogCluster is being secured.
 func (c *Client) HTTP(ctx context.Context, cluster types.NamespacedName, broker int32,
 	plain http.RoundTripper) (scheme string, transport http.RoundTripper, err error) {
 	lease := &coordinationv1.Lease{}

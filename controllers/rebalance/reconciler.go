@@ -35,13 +35,13 @@ import (
 const (
 	// delay is the time for which events are coalesced before a decision.
 	delay = time.Second
-	// rest is the minimum time between two decisions, as a multiple of the duration of a decision.
+	// rest is the minimum time between two decisions, as a multiple of the duration of the decision.
 	rest = 10
 	// defaultInterval is the time between two decisions if no event occurs. It is needed because the
 	// sizes and rates that brokers report cause no events.
 	defaultInterval = 15 * time.Second
 	// setsAgain is the time between two attempts while a deleted PartitionSet is missing. Without this
-	// PartitionSet, a drained broker would seem to hold fewer replicas.
+	// PartitionSet, a drained broker would seem to have fewer replicas.
 	setsAgain = time.Second
 )
 
@@ -126,8 +126,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // write writes the decided assignments. It removes a move from the run if the assignment has
-// changed meanwhile, or if the PartitionSet could not be written. The next decision plans such a
-// move again. If the response to a write was lost, the cache later shows whether the write
+// changed since the decision, or if the PartitionSet could not be written. The next decision plans
+// such a move again. If the response to a write was lost, the cache later shows whether the write
 // succeeded.
 func (r *Reconciler) write(ctx context.Context, cluster *v1alpha1.LogCluster, in *input,
 	decision *rebalance.Decision) {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestNothingIsDecidedWhileSetsAreMissing checks that condition Drained does not become True while
-// a PartitionSet is missing, because a drained broker may hold replicas of its partitions.
+// a PartitionSet is missing, because a drained broker may have replicas of its partitions.
 func TestNothingIsDecidedWhileSetsAreMissing(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "logs", Name: "main"},
 		Spec: v1alpha1.LogClusterSpec{Brokers: 3, Drain: []int32{1}}}

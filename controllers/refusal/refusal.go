@@ -1,6 +1,6 @@
 // Package refusal decides which Topics the operator refuses. The assignment controller does not
 // assign partitions of a refused Topic, and the topic controller writes the reason into the Topic's
-// status. The package is pure.
+// status. All functions of the package are pure.
 package refusal
 
 import (
@@ -42,7 +42,7 @@ func Check(in Input) *metav1.Condition {
 	return nil
 }
 
-// refuse returns condition Ready with status False. format and values make its message.
+// refuse returns condition Ready with status False. Its message is made from format and values.
 func refuse(reason, format string, values ...any) *metav1.Condition {
 	condition := conditions.NotReady(reason, fmt.Sprintf(format, values...))
 	return &condition
@@ -66,8 +66,8 @@ func (in Input) clusterNotFound() *metav1.Condition {
 		in.Topic.Namespace, in.Topic.Spec.Cluster)
 }
 
-// nameTaken refuses a Topic if an older Topic has the same Kafka name. So a new Topic cannot take
-// the name away from the oldest one.
+// nameTaken refuses a Topic if an older Topic has the same Kafka name. This prevents a new Topic
+// from taking the name away from the oldest one.
 func (in Input) nameTaken() *metav1.Condition {
 	if in.Older == nil {
 		return nil
@@ -77,8 +77,9 @@ func (in Input) nameTaken() *metav1.Condition {
 			"Topics.", in.Older.Name, in.Topic.Spec.Cluster, in.Topic.KafkaName())
 }
 
-// nameCollides refuses a new Topic if Kafka would refuse it: tools that replace the dots in metric
-// names confuse the two topics. A Topic that already has partitions is not refused.
+// nameCollides refuses a new Topic if Kafka would refuse it because of its name. The reason is that
+// tools that replace the dots in metric names would confuse the two topics. A Topic that already
+// has partitions is not refused.
 func (in Input) nameCollides() *metav1.Condition {
 	if in.Colliding == nil || !in.IsNew(0) {
 		return nil

@@ -34,7 +34,7 @@ const (
 	defaultInterval = 15 * time.Second
 	// topicInterval limits the rate at which Topics are reconciled, because each reconciliation may
 	// write to the API server. The interval between rounds is at least topicInterval times the number
-	// of Topics that a round sends. With more than 750 of them, this exceeds defaultInterval.
+	// of Topics that a round sends. With more than 750 Topics, this exceeds defaultInterval.
 	topicInterval = 20 * time.Millisecond
 	// requestTimeout is the timeout of a request to one broker, including the response body.
 	requestTimeout = 3 * time.Second
@@ -47,7 +47,7 @@ const (
 
 // Cluster is the result of one round for one LogCluster. It is immutable after its publication.
 type Cluster struct {
-	// Round is the number of the round; the first round after the start of the operator is 1.
+	// Round is the number of the round. The first round after the operator's start has number 1.
 	Round             int64
 	At                time.Time // time at which all responses had been read
 	Responded, Polled int       // numbers of brokers; 0 <= Responded <= Polled
@@ -69,15 +69,16 @@ func (c *Cluster) RoundNumber() int64 {
 
 // Options configures a Collector. The zero value selects the defaults.
 type Options struct {
-	Interval  time.Duration     // between the starts of two rounds; default 15 s
-	Transport http.RoundTripper // for brokers without TLS; default: http.DefaultTransport
-	TLS       *peertls.Client   // for brokers with TLS; default: one with the collector's reader
+	Interval  time.Duration     // time between the starts of two rounds; default 15 s
+	Transport http.RoundTripper // transport for brokers without TLS; default: http.DefaultTransport
+	// client for brokers with TLS; default: one with the collector's reader
+	TLS *peertls.Client
 	// Status receives condition ClientsFailing. If Status is nil, the condition is not decided.
 	Status *conditions.Shared
 }
 
-// Collector polls the brokers of every LogCluster. Start runs in one goroutine. mu is held only to
-// read or replace the reports.
+// Collector polls the brokers of every LogCluster. Start runs in one goroutine. mu is locked only
+// to read or replace the reports.
 type Collector struct {
 	reader   client.Reader
 	plain    http.RoundTripper
@@ -179,8 +180,9 @@ func (c *Collector) round(ctx context.Context) (queued int, err error) {
 	return queued, nil
 }
 
-// reportedTopics returns the Topics of each cluster whose status depends on the brokers' reports:
-// compacted Topics, and those with problems, whose cause a report may contain.
+// reportedTopics returns the Topics of each cluster whose status depends on the brokers' reports.
+// These are compacted Topics, and Topics with problems, because a report may contain the cause of a
+// problem.
 func reportedTopics(clusters []v1alpha1.LogCluster,
 	topics []v1alpha1.Topic) map[types.NamespacedName][]*v1alpha1.Topic {
 	byKey := map[types.NamespacedName]*v1alpha1.LogCluster{}
@@ -205,10 +207,10 @@ func Compacted(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) bool {
 	return err == nil && settings.Compact
 }
 
-// poll reads the reports of all brokers of a cluster. It omits a broker that does not respond,
-// without an error. If this broker is down, the LogCluster's condition Ready reports it.
+// poll reads the reports of all brokers of a cluster. A broker that does not respond is omitted and
+// causes no error: if it is down, condition Ready of the LogCluster shows this.
 func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Cluster {
-	// Brokers that are to be removed are in the status while they hold replicas.
+	// Brokers that are to be removed are in the status while they have replicas.
 	brokers := max(cluster.Spec.Brokers, int32(len(cluster.Status.Brokers)))
 	responses := make([]*report.Partitions, brokers)
 	var group errgroup.Group
@@ -233,9 +235,9 @@ func (c *Collector) poll(ctx context.Context, cluster *v1alpha1.LogCluster) *Clu
 }
 
 // merge groups the rows of all responses by topic. Brokers respond at different times. So while a
-// partition's leadership moves, two brokers may report that they lead it, or no broker may. The
-// next round corrects the result. Only the brokers with an id below brokers count as polled,
-// because the others are to be removed.
+// partition's leadership moves, it is possible that two brokers report that they lead it, or that
+// none does. The next round corrects the result. Only brokers whose id is below brokers count as
+// polled, because the others are to be removed.
 func merge(responses []*report.Partitions, brokers int) *Cluster {
 	merged := &Cluster{Polled: brokers, Rows: map[string][]report.Partition{}}
 	for id, response := range responses {

@@ -12,8 +12,9 @@ func TestMergeKeepsTheRowsOfAllReplicas(t *testing.T) {
 			{Broker: 0, Topic: "b"}}},
 		nil,
 		{Partitions: []report.Partition{{Broker: 2, Topic: "a", Partition: 1}}},
-		{Partitions: []report.Partition{{Broker: 3, Topic: "c"}}}, // from a broker that is to be removed
-		nil, // from another broker that is to be removed
+		// comes from a broker that is to be removed
+		{Partitions: []report.Partition{{Broker: 3, Topic: "c"}}},
+		nil, // comes from another broker that is to be removed
 	}, 3)
 	if got.Polled != 3 || got.Responded != 2 {
 		t.Errorf("got %d of %d responses, want 2 of 3", got.Responded, got.Polled)

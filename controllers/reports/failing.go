@@ -53,7 +53,7 @@ func (c *Collector) reportFailing(ctx context.Context, cluster *v1alpha1.LogClus
 }
 
 // failingClient is a client in the message of condition ClientsFailing. It contains neither brokers
-// nor times. So the message does not change while a client tries one broker after the other.
+// nor times, so the message does not change while a client tries one broker after the other.
 type failingClient struct{ user, address, listener string }
 
 func (f failingClient) describe(blocked bool) string {

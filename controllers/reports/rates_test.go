@@ -24,7 +24,8 @@ func TestRatesSurviveChangesOfTheLeader(t *testing.T) {
 		round(leader(0, 0, 1000), leader(0, 1, 5000), leader(0, 2, 5000)),
 		round(leader(0, 0, 3000), leader(0, 1, 9000), leader(0, 2, 5000),
 			report.Partition{Broker: 1, ProducedBytes: 10}), // row of a follower
-		round(leader(0, 0, 7000), leader(1, 1, 9), leader(0, 2, 100), // another and a restarted leader
+		// a different leader, and a restarted leader
+		round(leader(0, 0, 7000), leader(1, 1, 9), leader(0, 2, 100),
 			leader(0, 3, 100)), // new partition
 		round(leader(1, 1, 1009)), // partition 0 has no leader
 	}

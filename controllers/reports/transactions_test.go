@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/fakeapi"
 )
 
-// brokersOf responds to a Collector's requests like the brokers of a cluster. Broker 0 leads a
+// brokersOf responds to a Collector's requests as the brokers of a cluster do. Broker 0 leads a
 // partition that a transaction blocks, and broker 1 coordinates the transaction.
 type brokersOf struct {
 	reason   string

@@ -1,6 +1,6 @@
 // Package secrets reads and writes the Secrets that the operator owns. It reads from the API server
 // itself, because a decision based on an outdated cache could replace a CA or a password. It writes
-// by compare-and-swap. It never writes a Secret that another object owns.
+// with compare-and-swap. It never writes a Secret that another object owns.
 package secrets
 
 import (
@@ -22,10 +22,11 @@ import (
 // Store reads and writes Secrets.
 type Store struct {
 	client.Client
-	Live client.Reader // uncached reads of the API server
+	Live client.Reader // reader of the API server, without a cache
 }
 
-// Owned is a Secret of an owner as it was read. Its data is empty if the Secret does not exist.
+// Owned is a Secret of an owner, as it was when it was read. Its data is empty if the Secret did
+// not exist.
 type Owned struct {
 	Data   map[string][]byte
 	stored *corev1.Secret // nil if the Secret does not exist
@@ -33,7 +34,7 @@ type Owned struct {
 
 // Read reads a Secret of an owner. It returns an owned.ForeignError if the Secret exists and has
 // another owner, or no owner. If the Secret belongs to an earlier owner with the same name, Read
-// deletes it. So an owner that was created again does not inherit credentials.
+// deletes it, so that an owner that was created again does not inherit credentials.
 func (s *Store) Read(ctx context.Context, owner client.Object, name string) (Owned, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: name}
@@ -71,7 +72,7 @@ func (s *Store) foreign(name string, owner client.Object) error {
 	return &owned.ForeignError{Kind: "Secret", Name: name, OwnerKind: kind.Kind}
 }
 
-// checkPresent returns an error unless owner is the present object with its name. If owner comes
+// checkPresent returns an error unless owner is the current object with its name. If owner comes
 // from an outdated cache, it may itself be the earlier object.
 func (s *Store) checkPresent(ctx context.Context, owner client.Object) error {
 	kind, err := s.GroupVersionKindFor(owner)
@@ -132,7 +133,7 @@ func (s *Store) Key(ctx context.Context, namespace string,
 	return value, found, err
 }
 
-// Foreign reads a Secret that users provide. The result is nil only if the Secret does not exist.
+// Foreign reads a Secret that users provide. It returns nil data only if the Secret does not exist.
 func (s *Store) Foreign(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	secret := &corev1.Secret{}
 	err := s.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)

@@ -19,8 +19,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// TopicsOf returns an event handler for PartitionSets. It queues the Topics whose entries have
-// changed, after a delay. Further events during this delay are coalesced.
+// TopicsOf returns an event handler for PartitionSets. After a delay, it queues the Topics whose
+// entries have changed. Further events during the delay are coalesced.
 func TopicsOf(delay time.Duration) handler.EventHandler {
 	add := func(before, after *v1alpha1.PartitionSet, namespace string, to queue) {
 		for name := range changedTopics(before, after) {

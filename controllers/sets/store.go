@@ -17,13 +17,13 @@ import (
 // store implements commit.API. A set's name is <namespace>/<name>. If a set was deleted and created
 // again, store returns it with its last status.
 type store struct {
-	client client.Client // cached reads
-	live   client.Reader // uncached reads of the API server
+	client client.Client // reader of the cache
+	live   client.Reader // reader of the API server, without a cache
 }
 
 // NewWriter returns a writer for all PartitionSets. live reads from the API server itself. The
-// controllers decide again for each version of a set. So a decision to change nothing requires no
-// read.
+// controllers decide again for each version of a set, so a decision to change nothing does not
+// require a read.
 func NewWriter(c client.Client, live client.Reader) *commit.Writer {
 	return commit.New(store{c, live}, commit.Options{TrustWatch: true})
 }

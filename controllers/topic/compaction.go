@@ -31,7 +31,7 @@ func (s *scope) setCompaction(status *v1alpha1.TopicStatus) {
 	}
 }
 
-// compaction returns the new status.compaction; the argument before is its previous value.
+// compaction returns the new status.compaction; before is its previous value.
 func (s *scope) compaction(before *v1alpha1.CompactionStatus,
 	rows summary.Rows) *v1alpha1.CompactionStatus {
 	var cleanNow *v1alpha1.CleanNowStatus
@@ -68,8 +68,9 @@ type statusWrites struct {
 	rounds keyed.Map[int64]
 }
 
-// deferred reports whether the write of a changed status must wait for a later round: only
-// fast-changing numbers have changed, and the last write was less than deferredRounds rounds ago.
+// deferred reports whether the write of a changed status must wait for a later round. This is the
+// case if only fast-changing numbers have changed and the last write was less than deferredRounds
+// rounds ago.
 func (w *statusWrites) deferred(key types.NamespacedName, before, after v1alpha1.TopicStatus,
 	round int64) bool {
 	last, written := w.rounds.Get(key)

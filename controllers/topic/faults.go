@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// fault returns why a replica is unavailable, as its broker has reported it in the present leader
+// fault returns why a replica is unavailable, as its broker has reported it in the current leader
 // epoch. It returns "" if the replica is available, or if the broker has not reported it.
 func (s *scope) fault(p *problem, broker int32) string {
 	if s.report == nil {
@@ -29,7 +29,7 @@ func (s *scope) describeFailedLeader(p problem) string {
 		"docs/runbooks/HeartwoodPartitionOffline.md.", leader, s.fault(&p, leader))
 }
 
-// describeLagging describes a partition whose leader serves, and some of whose replicas are not in
+// describeLagging describes a partition whose leader serves, but some of whose replicas are not in
 // sync.
 func (s *scope) describeLagging(p problem) string {
 	ids := lagging(*p.entry.State)

@@ -32,8 +32,8 @@ type unsettled struct {
 	written time.Time // time of the last write since then; zero if there was none
 }
 
-// unsettledTopics stores the time at which each Topic was first observed to be not settled. After a
-// restart of the operator these times are lost, which delays the next write by at most Pace.After.
+// unsettledTopics stores the time at which each Topic was first observed to be not settled. These
+// times are lost when the operator restarts, which delays the next write by at most Pace.After.
 type unsettledTopics struct {
 	topics keyed.Map[unsettled]
 }

@@ -22,8 +22,8 @@ func statusOf(ready, replicated string) (status v1alpha1.TopicStatus) {
 	return status
 }
 
-// TestStatusIsWrittenOnceItIsSettled follows a new Topic and a failover. A settled status is
-// written at once, any other status only if it lasts.
+// TestStatusIsWrittenOnceItIsSettled checks the writes for a new Topic and during a failover: a
+// settled status is written at once, any other status only if it lasts.
 func TestStatusIsWrittenOnceItIsSettled(t *testing.T) {
 	start, key := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), types.NamespacedName{Name: "orders"}
 	var none v1alpha1.TopicStatus

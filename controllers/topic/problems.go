@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// severity contains the reasons of problems, the worst first.
+// severity contains the reasons of problems, worst first.
 var severity = []string{v1alpha1.ReasonReplicaLost, v1alpha1.ReasonInvalidEntry,
 	v1alpha1.ReasonLeaderOffline, v1alpha1.ReasonLeaderFailed, v1alpha1.ReasonLeaderStarting,
 	v1alpha1.ReasonUnassigned, v1alpha1.ReasonReassigning, v1alpha1.ReasonUnderReplicated}
@@ -183,7 +183,7 @@ func (s *scope) offline(p problem) string {
 }
 
 // candidate returns the first replica that could lead a leaderless partition after a user's
-// consent. A replica that has lost its log is the last choice, because any other replica has at
+// consent. A replica that has lost its log is the last choice, because every other replica has at
 // least old records.
 func (s *scope) candidate(decision placement.Decision) (id int32, ok bool) {
 	replicas := slices.Clone(decision.Replicas)

@@ -103,10 +103,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// setPartitions writes the number of partitions into a Topic that does not specify it. So a later
-// change of the default does not affect this Topic (ADR 0217). The write is a compare-and-swap,
-// because a user may have written a number meanwhile. The event of the write triggers the pass that
-// assigns the partitions.
+// setPartitions writes the number of partitions into a Topic that does not specify it. A later
+// change of the default then does not affect this Topic (ADR 0217). The write is a
+// compare-and-swap, because a user may have written a number at the same time. The event of the
+// write triggers the pass that assigns the partitions.
 func (r *Reconciler) setPartitions(ctx context.Context, s *scope) error {
 	changed := s.topic.DeepCopy()
 	changed.Spec.Partitions = metadata.NewTopicPartitions(s.topic.KafkaName(), s.cluster)
@@ -126,10 +126,10 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 }
 
 // patchStatus writes the status if it has changed. It can defer the write; the caller must then
-// repeat the reconciliation after the time again. If only fast-changing numbers have changed, the
-// write waits for a later round of reports instead; see statusWrites. This controller is the only
-// writer of the status, so the write needs no compare-and-swap. Events are created after the write.
-// Otherwise a failed and repeated write would create two events for one change.
+// repeat the reconciliation after the returned time. If only fast-changing numbers have changed,
+// the write waits for a later round of reports instead; see statusWrites. This controller is the
+// only writer of the status, so the write needs no compare-and-swap. Events are created after the
+// write, because otherwise a failed and repeated write would create two events for one change.
 func (r *Reconciler) patchStatus(ctx context.Context, scope *scope) (again time.Duration,
 	err error) {
 	before := scope.topic
@@ -147,7 +147,7 @@ func (r *Reconciler) patchStatus(ctx context.Context, scope *scope) (again time.
 	r.unsettled.record(key, now)
 	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
 		if apierrors.IsNotFound(err) {
-			return 0, nil // the Topic was deleted meanwhile
+			return 0, nil // the Topic has been deleted since it was read
 		}
 		return 0, fmt.Errorf("patch the topic's status: %w", err)
 	}
@@ -193,7 +193,8 @@ var lostVolumesChanged = predicate.Funcs{
 	},
 }
 
-// bootstrapped selects the event of a LogCluster to which clients can connect for the first time.
+// bootstrapped selects the event of a LogCluster with which it becomes possible for clients to
+// connect for the first time.
 var bootstrapped = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false }, // events of all Topics follow
 	UpdateFunc: func(e event.UpdateEvent) bool {

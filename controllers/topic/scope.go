@@ -24,11 +24,11 @@ type scope struct {
 	older   *v1alpha1.Topic      // older Topic with the same Kafka name, or nil
 	// colliding is an older Topic whose Kafka name collides, or nil.
 	colliding *v1alpha1.Topic
-	// entries are the entries of the Topic's own partitions, by index.
+	// entries contains the entries of the Topic's own partitions, by index.
 	entries map[int32]partitionset.Entry
 	invalid map[int32]bool // true for partitions whose entries cannot be parsed
 	known   map[int32]bool // true for partitions with an entry, of this Topic or of an earlier one
-	// removing are the brokers that still remove the records of an earlier Topic, by partition.
+	// removing contains the brokers that still remove the records of an earlier Topic, by partition.
 	removing map[int32][]int32
 	// brokers contains the states of the brokers of partitions without a leader.
 	brokers map[int32]placement.BrokerState

@@ -62,7 +62,8 @@ func condition(cluster *v1alpha1.LogCluster, lost []v1alpha1.LostVolume, message
 	return c
 }
 
-// causes describes the causes of lost volumes. The format argument is the claim's name.
+// causes describes the causes of lost volumes. Each text is a format whose argument is the claim's
+// name.
 var causes = map[v1alpha1.VolumeLossCause]string{
 	v1alpha1.LostNewVolume: "the volume of claim %s is not the one that the broker used before, and " +
 		"lacks its records",
@@ -71,7 +72,7 @@ var causes = map[v1alpha1.VolumeLossCause]string{
 		"more",
 }
 
-// describe returns one or more sentences about a lost volume: the state, and what to do.
+// describe returns sentences about a lost volume: they describe the state, and what to do.
 func describe(cluster *v1alpha1.LogCluster, v *v1alpha1.LostVolume) string {
 	text := fmt.Sprintf("Broker %d has lost its volume: "+causes[v.Cause]+".", v.Broker, v.Claim)
 	switch {

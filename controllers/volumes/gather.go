@@ -58,9 +58,9 @@ func (r *Reconciler) gather(ctx context.Context, cluster *v1alpha1.LogCluster) (
 }
 
 // decide gathers the input and makes a decision. While volumes are lost, the decision depends on
-// all partitions. Usually it uses cached PartitionSets, which may be outdated. If a decision would
-// give up a volume, which cannot be undone, it is made again with PartitionSets read from the API
-// server itself.
+// all partitions. Usually, decide uses cached PartitionSets, which may be outdated. If the decision
+// would give up a volume, which cannot be undone, decide makes it again with PartitionSets read
+// from the API server itself.
 func (r *Reconciler) decide(ctx context.Context, cluster *v1alpha1.LogCluster) (*input,
 	volumes.Decision, error) {
 	in, err := r.gather(ctx, cluster)
@@ -172,8 +172,8 @@ func (r *Reconciler) broker(ctx context.Context, in *input, id int32) (volumes.B
 	return b, nil
 }
 
-// gatherPartitions reads the partitions with in-sync replicas: partitions of Topics and retained
-// partitions.
+// gatherPartitions reads all partitions, with their in-sync replicas: partitions of Topics and
+// retained partitions.
 func (r *Reconciler) gatherPartitions(ctx context.Context, in *input, all *sets.Cluster) error {
 	in.Partitions = nil
 	for i := range in.Brokers {

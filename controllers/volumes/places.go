@@ -20,8 +20,8 @@ import (
 // placeValid is the time for which a PersistentVolume's place is cached.
 const placeValid = 5 * time.Second
 
-// places finds PersistentVolumes and the nodes that can mount them. After a restart of the operator
-// its cache is empty, which costs the same reads again.
+// places finds PersistentVolumes and the nodes that can mount them. Its cache is empty after a
+// restart of the operator, so the same reads are then made again.
 type places struct{ known keyed.Map[map[string]place] } // by LogCluster and PersistentVolume
 
 // place reports whether a PersistentVolume exists, and whether a node exists that can mount it.
@@ -75,7 +75,7 @@ func presence(ctx context.Context, err error, kind, name string) volumes.Presenc
 }
 
 // nodeOf reports whether a node exists that can mount a PersistentVolume. A volume on network
-// storage names no node, only zones at most.
+// storage names no nodes; at most it names zones.
 func nodeOf(ctx context.Context, live client.Reader,
 	pv *corev1.PersistentVolume) volumes.Presence {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {

@@ -35,13 +35,14 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;update
 
 // defaultInterval is the time between two decisions if no event occurs. It is needed because the
-// deletion of a node or a PersistentVolume causes no event.
+// controller does not watch nodes and PersistentVolumes, so their deletion does not trigger a
+// reconciliation.
 const defaultInterval = 15 * time.Second
 
 // Reconciler finds lost volumes and replaces them with consent.
 type Reconciler struct {
 	client.Client
-	Live    client.Reader // uncached reads of the API server
+	Live    client.Reader // reader of the API server, without a cache
 	Sets    *sets.Reader
 	Brokers *brokerstate.Tracker
 	Events  conditions.Recorder
@@ -49,8 +50,8 @@ type Reconciler struct {
 	// Interval is the time between two decisions if no event occurs; default 15 s.
 	Interval time.Duration
 
-	// reported are the lost volumes of the last event. After a restart of the operator, the event is
-	// repeated.
+	// reported contains the lost volumes of the last event. After a restart of the operator, the event
+	// is repeated.
 	reported keyed.Map[string]
 	places   places
 }
@@ -75,8 +76,8 @@ func ofClaim(_ context.Context, claim client.Object) []reconcile.Request {
 		Namespace: claim.GetNamespace(), Name: render.ClaimCluster(claim)}}}
 }
 
-// volumeChanged drops events for renewals of Leases. Of a Lease, decisions depend only on the
-// broker's directories.
+// volumeChanged drops events for renewals of Leases, because decisions depend only on the broker's
+// directories in the Lease.
 var volumeChanged = predicate.Or(
 	watch.RegistrationChanged(func(r v1alpha1.Registration) [2]string {
 		return [2]string{r.Directory, r.FoundDirectory}
@@ -102,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if in.running == 0 {
 		// While the StatefulSet is being replaced, the number of brokers is unknown, and no consent would
-		// match a lost volume. So the status and the consents stay unchanged.
+		// match a lost volume. Therefore the status and the consents stay unchanged.
 		return ctrl.Result{RequeueAfter: r.Interval}, nil
 	}
 	if err := r.report(ctx, in, decision); err != nil {
@@ -180,8 +181,8 @@ func (r *Reconciler) release(ctx context.Context, in *input, lost *volumes.Lost)
 	return nil
 }
 
-// withdraw removes consents from a LogCluster's annotation. If a user adds a consent meanwhile, the
-// patch fails with a conflict and is repeated, so the new consent is kept.
+// withdraw removes consents from a LogCluster's annotation. If a user adds a consent at the same
+// time, the patch fails with a conflict and is repeated, so the new consent is kept.
 func (r *Reconciler) withdraw(ctx context.Context, cluster *v1alpha1.LogCluster,
 	done []string) error {
 	if len(done) == 0 {

@@ -18,8 +18,8 @@ import (
 )
 
 // TestConsentIsKeptWithoutStatefulSet checks that a consent remains, and that condition VolumeLost
-// is not decided again, while the operator replaces the StatefulSet. The operator replaces it when
-// volumes grow or get another StorageClass.
+// is not decided again, while the operator replaces the StatefulSet. It is replaced when volumes
+// grow or get another StorageClass.
 func TestConsentIsKeptWithoutStatefulSet(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "main",
 		Annotations: map[string]string{v1alpha1.AnnotationReplaceVolume: "claim-1"}},

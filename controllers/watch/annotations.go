@@ -30,7 +30,7 @@ var EndpointsChanged = AnnotationsChanged(func(name string) bool {
 })
 
 // RegistrationChanged drops updates of Leases that do not change the given field of the broker's
-// registration, for example renewals.
+// registration, for example renewals of the Lease.
 func RegistrationChanged[T comparable](field func(v1alpha1.Registration) T) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return field(v1alpha1.ReadRegistration(e.ObjectOld)) !=

@@ -1,3 +1,3 @@
-// Package watch contains helpers with which events trigger controllers: it builds controllers,
+// Package watch contains helpers for triggering controllers by events: it builds controllers,
 // selects and coalesces events, and maps objects to their Topic or LogCluster.
 package watch

@@ -21,7 +21,7 @@ import (
 )
 
 // TopicDelay and ClusterDelay are the times for which events of PartitionSets are coalesced before
-// the Topic or LogCluster is reconciled. The status of both summarizes the partitions. When one of
+// the Topic or LogCluster is reconciled. The statuses of both summarize the partitions. When one of
 // three brokers fails, a third of all partitions change at once. If each change updated these
 // statuses, the updates would cost more than the elections, because every broker receives every
 // update.
@@ -31,9 +31,9 @@ const (
 )
 
 // retryMax is the longest time between two attempts to reconcile a resource. The default of
-// controller-runtime is 17 minutes: after an outage of the API server that lasts longer, condition
-// Applied would stay False for more than the 15 minutes of alert HeartwoodSpecNotApplied, although
-// the spec is valid.
+// controller-runtime is 17 minutes. With this default, after a longer outage of the API server,
+// condition Applied would stay False for more than the 15 minutes of alert HeartwoodSpecNotApplied,
+// although the spec is valid.
 const retryMax = time.Minute
 
 // retries returns controller-runtime's default backoff, limited to retryMax.
@@ -68,9 +68,8 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // Coalesce returns an event handler. The handler uses find to map the object of an event to
 // resources, and queues these resources after a delay. The queue contains at most one entry per
 // resource, with the earliest requested time, so further events during the delay neither add
-// entries nor postpone the entry. The old object of an update is mapped only if it differs from the
-// new object in identity (see SpecChanged), because the field that find uses (cluster) is
-// immutable.
+// entries nor postpone the entry. The old object of an update is mapped only if it is not the same
+// object as the new one (see SpecChanged), because the field that find uses (cluster) is immutable.
 func Coalesce(delay time.Duration, find handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, to queue) {
 		for _, request := range find(ctx, object) {

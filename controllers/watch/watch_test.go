@@ -103,8 +103,9 @@ func TestReplacedObjectHasAChangedSpec(t *testing.T) {
 	}
 }
 
-// TestClusterOfReplacedObjectIsQueued checks an update in which the Topic was created again for
-// another LogCluster. Both LogClusters are reconciled. If the Topic is the same, only one is.
+// TestClusterOfReplacedObjectIsQueued checks that both LogClusters are reconciled after an update
+// in which the Topic was created again for another LogCluster. If the Topic is still the same, only
+// one LogCluster is reconciled.
 func TestClusterOfReplacedObjectIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := workqueue.NewTypedRateLimitingQueue(

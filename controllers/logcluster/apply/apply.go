@@ -23,10 +23,10 @@ import (
 // Applier applies the objects that run a LogCluster.
 type Applier struct {
 	client.Client
-	Live     client.Reader // uncached reads of the API server
+	Live     client.Reader // reader of the API server, without a cache
 	Settings render.Settings
 	Events   conditions.Recorder
-	// ResizeWait is the time in which a file system must grow before its broker is restarted; 0:
+	// ResizeWait is the time that a file system has to grow before its broker is restarted; 0:
 	// DefaultResizeWait.
 	ResizeWait time.Duration
 }
@@ -41,9 +41,9 @@ func (a *Applier) Failed(s *facts.Facts, err error) {
 		"The operator failed to %v; it retries.", err)
 }
 
-// Budget applies the PodDisruptionBudget if it exists and permits a wrong number of evictions for
-// the present state of the replicas. A pause or an invalid spec must not delay this. With an
-// outdated budget, the drain of a node would evict a broker whose replicas are needed.
+// Budget applies the PodDisruptionBudget if it exists and its number of permitted evictions is
+// wrong for the current state of the replicas. A pause or an invalid spec must not delay this: with
+// an outdated budget, the drain of a node would evict a broker whose replicas are needed.
 func (a *Applier) Budget(ctx context.Context, s *facts.Facts) error {
 	budget, settings := &policyv1.PodDisruptionBudget{}, SettingsOf(s, a.Settings, "")
 	key := types.NamespacedName{Namespace: s.Cluster.Namespace,
@@ -59,10 +59,10 @@ func (a *Applier) Budget(ctx context.Context, s *facts.Facts) error {
 }
 
 // All applies all objects in the order in which package render returns them. It stops at the first
-// error, because later objects can depend on the failed one, as pods depend on their
+// error, because later objects can depend on the failed one, for example, pods depend on their
 // ServiceAccount. It creates an event for the error; the queue retries with backoff.
 //
-// Parameter restartedFor is the result of RestartedFor. All returns the applied StatefulSet. If the
+// restartedFor is the result of RestartedFor. All returns the applied StatefulSet. If the
 // StatefulSet is being replaced, All also describes what the replacement waits for; otherwise this
 // text is "".
 func (a *Applier) All(ctx context.Context, s *facts.Facts, m *memory.Memory,

@@ -32,7 +32,7 @@ import (
 
 // GrowClaims raises the requested size of volume claims that request less than spec.storage.size.
 // If an earlier spec requested more, it withdraws expansions that have not happened yet. It returns
-// the state of all claims. A refused request is part of this result; an error means that the cache
+// the state of all claims. This state includes refused requests; an error means only that the cache
 // could not be read. GrowClaims needs only the LogCluster's spec and runs before everything else,
 // because a full volume must be able to grow while nothing else works.
 func (a *Applier) GrowClaims(ctx context.Context,
@@ -144,15 +144,15 @@ func (a *Applier) request(ctx context.Context, object *corev1.PersistentVolumeCl
 	case apierrors.IsConflict(err):
 		return nil // the event that updates the cache triggers the next reconciliation
 	}
-	// wording of the admission plugin PersistentVolumeClaimResize
+	// This is the wording of the admission plugin PersistentVolumeClaimResize.
 	byClass := expansion == claims.Unknown && apierrors.IsForbidden(err) &&
 		strings.Contains(err.Error(), "must support resize")
 	return &claims.Refusal{ByClass: byClass, Message: err.Error()}
 }
 
 // expansion reports whether a StorageClass allows its volumes to grow. It reads the class from the
-// API server itself, because it is needed only when a size changes. An operator that is restricted
-// to some namespaces may not be allowed to read StorageClasses.
+// API server itself, because the class is needed only when a size changes. An operator that is
+// restricted to some namespaces may not be allowed to read StorageClasses.
 func (a *Applier) expansion(ctx context.Context, class string) claims.Expansion {
 	if class == "" {
 		return claims.Forbidden
@@ -169,14 +169,14 @@ func (a *Applier) expansion(ctx context.Context, class string) claims.Expansion 
 	return claims.Forbidden
 }
 
-// DefaultResizeWait is the time after which a broker whose volume has grown is restarted if its
-// file system has not grown. With most drivers the file system grows while the pod runs: the
-// kubelet notices the new volume size when it synchronizes the pod, every 60 to 90 s.
+// DefaultResizeWait is the time after which a broker is restarted if its volume has grown but its
+// file system has not. With most drivers the file system grows while the pod runs: the kubelet
+// notices the new volume size when it synchronizes the pod, every 60 to 90 s.
 const DefaultResizeWait = 3 * time.Minute
 
-// ResizeRestarts returns the brokers whose file systems grow only after a restart. It requests one
-// restart for each size of a claim. If the file system has not grown after the next pod has mounted
-// it, another restart does not help.
+// ResizeRestarts returns the brokers whose file systems grow only after a restart. It requests only
+// one restart for each size of a claim: if the file system has not grown after the next pod has
+// mounted it, another restart does not help.
 func (a *Applier) ResizeRestarts(s *facts.Facts, m *memory.Memory,
 	objects []corev1.PersistentVolumeClaim,
 	now time.Time) (restarts map[int32]bool, again time.Duration) {

@@ -18,8 +18,8 @@ import (
 )
 
 // Routes applies the TLSRoutes, and deletes the TLSRoutes of listeners and brokers that no longer
-// exist. It lists them with a request to the API server, because a cache would fail if the kind
-// does not exist.
+// exist. It lists them with a request to the API server, because a cache for a kind that is not
+// installed would fail.
 func (a *Applier) Routes(ctx context.Context, s *facts.Facts) error {
 	rendered := render.TLSRoutes(s.Cluster, SettingsOf(s, a.Settings, ""))
 	for _, route := range rendered {
@@ -60,9 +60,9 @@ func (a *Applier) pruneServices(ctx context.Context, s *facts.Facts,
 	return nil
 }
 
-// prune deletes an object that is not rendered, if the LogCluster owns it. If another client has
-// deleted the object and created it again with the same name, the cache can be outdated; prune then
-// keeps the new object.
+// prune deletes an object that the LogCluster owns and that is not among the rendered objects. If
+// another client has deleted the object and created it again with the same name, the cache can be
+// outdated; prune then keeps the new object.
 func (a *Applier) prune(ctx context.Context, s *facts.Facts, object client.Object,
 	rendered []client.Object) error {
 	if !metav1.IsControlledBy(object, s.Cluster) || contains(rendered, object) {

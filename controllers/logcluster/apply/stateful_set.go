@@ -30,9 +30,9 @@ const ReplaceInterval = time.Second
 // After each of the following steps, the next reconciliation can continue:
 //
 //  1. With reclaimPolicy Delete, Kubernetes deletes the claims with the StatefulSet that owns them.
-//     So its policy is set to Retain first, and step 2 waits until it owns no claim: the garbage
-//     collector, which is to remove the owner from its dependents, may not know yet a claim that
-//     has just got it, and would delete this claim.
+//     So its policy is set to Retain first, and step 2 waits until the StatefulSet owns no claim.
+//     The garbage collector, which removes the owner from the dependents, may not know yet that a
+//     claim has just got this owner, and would then delete the claim.
 //  2. If the API server would accept rendered, the StatefulSet is deleted; its dependents become
 //     orphans. Without this check, an invalid spec would leave the pods without a StatefulSet.
 //  3. When it is gone, rendered is created. Until then no pod is restarted.
@@ -41,7 +41,7 @@ func (a *Applier) makeWay(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	live := s.Brokers
 	switch {
 	case live.UID == "", live.DeletionTimestamp == nil && render.SameClaims(live, rendered),
-		!metav1.IsControlledBy(live, s.Cluster): // apply reports a foreign object
+		!metav1.IsControlledBy(live, s.Cluster): // applying it reports the foreign object
 		return "", nil
 	case live.DeletionTimestamp != nil:
 		return "Kubernetes is removing the earlier StatefulSet without its pods.", nil
@@ -107,8 +107,8 @@ func ownedBy(object metav1.Object, owner types.UID) bool {
 
 // RemoveOrphans deletes the pods of a LogCluster that was deleted while its StatefulSet was being
 // replaced, because nothing else would delete them. It deletes nothing unless this process was
-// replacing the StatefulSet: a user who orphans pods on purpose wants them to run. again is the
-// time after which RemoveOrphans must be called again; 0 if it has finished.
+// replacing the StatefulSet, because a user who orphans pods on purpose wants them to run. again is
+// the time after which RemoveOrphans must be called again; 0 if it has finished.
 func (a *Applier) RemoveOrphans(ctx context.Context, cluster types.NamespacedName,
 	m *memory.Memory) (again time.Duration, err error) {
 	if !m.Replacing {

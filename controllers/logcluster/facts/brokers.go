@@ -28,7 +28,7 @@ func (s *Facts) WithoutPod(uid types.UID) *Facts {
 	return &without
 }
 
-// RunningBrokers returns the replicas of the StatefulSet, or the number of pods while the
+// RunningBrokers returns spec.replicas of the StatefulSet, or the number of pods while the
 // StatefulSet is being replaced.
 func (s *Facts) RunningBrokers() int32 {
 	if replicas := s.Brokers.Spec.Replicas; replicas != nil {
@@ -55,7 +55,7 @@ func (s *Facts) UpBrokers() []int32 {
 	return ids
 }
 
-// ReadyAt returns the time at which a pod became ready, by its node's clock. The result ready is
+// ReadyAt returns the time at which a pod became ready, according to its node's clock. ready is
 // false if the pod is not ready.
 func ReadyAt(pod *corev1.Pod) (since time.Time, ready bool) {
 	for _, condition := range pod.Status.Conditions {
@@ -72,8 +72,8 @@ func PodReady(pod *corev1.Pod) bool {
 	return ready && pod.DeletionTimestamp == nil
 }
 
-// ReadyBrokers returns the number of brokers that are up and have a ready pod. notLeased are the
-// brokers with a ready pod that are not up, sorted.
+// ReadyBrokers returns the number of brokers that are up and have a ready pod. notLeased contains
+// the ids of the brokers with a ready pod that are not up, sorted.
 func (s *Facts) ReadyBrokers() (ready int32, notLeased []int32) {
 	for i := range s.Pods {
 		_, id, ok := v1alpha1.ParseBrokerLeaseName(s.Pods[i].Name)

@@ -10,9 +10,9 @@ import (
 // namesMax is the maximum number of names in a message.
 const namesMax = 5
 
-// Draining describes the brokers that are to be removed, and the replicas that they still hold.
+// Draining describes the brokers that are to be removed, and the replicas that they still have.
 type Draining struct {
-	Replicas   int32    // number of replicas on, or assigned to, brokers to be removed
+	Replicas   int32    // number of replicas that are on brokers to be removed, or assigned to them
 	Partitions []string // partitions of these replicas, sorted
 	// Brokers is the number of brokers that must run until draining is done: the highest id of a
 	// broker with replicas, plus one, and at least spec.brokers.
@@ -27,8 +27,8 @@ type Draining struct {
 }
 
 // Drain returns the replicas that must still move. It ignores partitions whose Topic was deleted. A
-// broker that holds only their records can be removed, because its volume with these records is
-// kept.
+// broker that has only records of such partitions can be removed, because its volume with these
+// records is kept.
 func (s *Facts) Drain() Draining {
 	d := s.walked().draining
 	if d.Unknown = s.unknownReplicas(s.walked().tags); len(d.Unknown) > 0 {

@@ -106,8 +106,8 @@ func (g Gatherer) countScramShards(ctx context.Context,
 
 // observeBrokers reads which brokers are up, and whether their addresses are stale. A broker with a
 // ready pod can be down: when a node loses power, Kubernetes reports the node's pods as ready for
-// most of a minute. But the Leases of these pods' brokers expire after seconds, and other brokers
-// are elected.
+// most of a minute. The Leases of the brokers in these pods, however, expire after seconds, and
+// other brokers are elected.
 func (g Gatherer) observeBrokers(ctx context.Context, s *Facts) error {
 	s.Up = map[int32]bool{}
 	for i := range s.Pods {

@@ -18,10 +18,10 @@ import (
 // partitions, because they do not serve clients: their Topic was deleted or has fewer partitions.
 type Replication struct {
 	Partitions, UnderReplicated, Leaderless int32
-	// behind are the under-replicated partitions that are not being reassigned.
+	// behind contains the under-replicated partitions that are not being reassigned.
 	behind []partitionset.Key
-	// reassigning are the partitions that are being reassigned. While records are copied to their new
-	// replicas, these are not in sync, which is no fault.
+	// reassigning contains the partitions that are being reassigned. While records are copied to their
+	// new replicas, these replicas are not in sync, which is not a fault.
 	reassigning []partitionset.Key
 }
 
@@ -29,8 +29,8 @@ type Replication struct {
 func (s *Facts) Replication() Replication { return s.walked().replication }
 
 // Condition returns condition Replicated. Here UnderReplicated takes precedence over Reassigning,
-// unlike in the status of a Topic. A rebalance of the LogCluster can take hours, and must not hide
-// a broker that has fallen behind.
+// unlike in the status of a Topic. The reason is that a rebalance of the LogCluster can take hours,
+// and must not hide a broker that has fallen behind.
 func (r Replication) Condition() metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionReplicated, Status: metav1.ConditionFalse}
 	switch {
@@ -62,8 +62,8 @@ func (r Replication) ReadyMessage() string {
 		r.UnderReplicated, r.Partitions)
 }
 
-// firstKeys joins the first names of sorted partitions. The order of the entries changes, so
-// without sorting the message would change, too, and require another write of the status.
+// firstKeys joins the first names of sorted partitions. The order of the entries varies, so without
+// sorting, the message would vary, too, and require needless writes of the status.
 func firstKeys(keys []partitionset.Key) string {
 	slices.SortFunc(keys, partitionset.Key.Compare)
 	var names []string
@@ -79,9 +79,9 @@ func (s *Facts) Leaders() map[int32]int { return s.walked().leaders }
 // InISR reports whether a broker is in the ISR of any partition.
 func (s *Facts) InISR(id int32) bool { return s.walked().inISR[id] }
 
-// InISR reports whether a broker is in the ISR of any partition. It is used before a step that
-// cannot be undone, with partitions that were read from the API server itself. Facts come from the
-// cache and must not be used for this.
+// InISR reports whether a broker is in the ISR of any partition. Before a step that cannot be
+// undone, call it with partitions that were read from the API server itself. Facts must not be used
+// for this, because they come from the cache.
 func InISR(all *sets.Cluster, id int32) bool {
 	for _, entry := range all.All() {
 		if entry.State != nil && slices.ContainsFunc(entry.State.ISR,

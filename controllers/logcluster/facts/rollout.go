@@ -84,8 +84,8 @@ func (s *Facts) VolumesToReplace(applied Applied) rollout.Volumes {
 	return v
 }
 
-// Skew returns the LogCluster's format level and the skew of the brokers' versions. For a broker
-// that is down, its last version counts, because it can return with this version.
+// Skew returns the LogCluster's format level and the skew of the brokers' versions. The version of
+// a broker that is down is its last one, because the broker can return with this version.
 func (s *Facts) Skew(now time.Time) skew.Decision {
 	in := skew.Input{Now: now, Operator: version.Version(), Level: s.Cluster.Status.FormatLevel,
 		Brokers: make([]skew.Broker, s.Drain().Brokers)}

@@ -12,11 +12,11 @@ import (
 )
 
 // walk is the result of one pass over a LogCluster's partitions. A LogCluster can have ten thousand
-// partitions, and each reconciliation needs the complete result. It must not be changed.
+// partitions, and each reconciliation needs the complete result. The result must not be changed.
 type walk struct {
 	tags        map[string]string // tag of each Topic's id, by Topic name
 	replication Replication
-	draining    Draining            // without Unknown
+	draining    Draining            // all fields except Unknown
 	leaders     map[int32]int       // number of partitions that each broker leads
 	inISR       map[int32]bool      // ids of brokers that are in any ISR
 	stops       []rollout.Partition // input for rolling updates: partitions of existing Topics
@@ -27,7 +27,7 @@ type walk struct {
 	orphaned    []Partition // see Orphaned
 }
 
-// assigned are the assigned replicas of a partition.
+// assigned contains the assigned replicas of a partition.
 type assigned struct {
 	name     string
 	replicas []int32
@@ -48,8 +48,8 @@ type topicFacts struct {
 	object *v1alpha1.Topic
 }
 
-// walked returns the result of the walk. Only the first call walks, because events of PartitionSets
-// do not need the result in most cases.
+// walked returns the result of the walk. The walk happens at the first call, because most events of
+// PartitionSets do not need the result.
 func (s *Facts) walked() *walk {
 	if s.partitions != nil {
 		return s.partitions
@@ -143,7 +143,8 @@ func (r *Replication) add(key partitionset.Key, entry partitionset.Entry) {
 	}
 }
 
-// addRetained adds a partition if it is retained on a broker that is or was removed.
+// addRetained adds a partition if it is retained and has a replica on a broker that is or was
+// removed.
 func (d *Draining) addRetained(entry partitionset.Entry, brokers int32) {
 	if entry.Retained() && slices.ContainsFunc(entry.Brokers(),
 		func(id int32) bool { return id >= brokers }) {

@@ -44,9 +44,10 @@ type Asker struct {
 
 // Ask asks all brokers that are up whether a broker may be stopped. It returns the reason for a
 // refusal, or "". The brokers are asked because leaders know before the operator's cache that a
-// replica has left the ISR. No answer counts as a refusal, except from the broker to be stopped
-// while its pod is not ready: this broker may need the restart. A broker of a version without this
-// request (status 404) has no objection; then only the operator's own check applies.
+// replica has left the ISR. A missing answer counts as a refusal, unless it is missing from the
+// broker to be stopped and the pod of this broker is not ready: this broker may need the restart. A
+// broker of a version without this request (status 404) has no objection; then only the operator's
+// own check applies.
 func (a *Asker) Ask(ctx context.Context, s *facts.Facts, id int32) (refusal string) {
 	var group errgroup.Group
 	group.SetLimit(concurrency)
@@ -83,7 +84,7 @@ func (a *Asker) Ask(ctx context.Context, s *facts.Facts, id int32) (refusal stri
 	return slices.Min(refusals)
 }
 
-// cause returns the cause of a failed request without addresses and ports. So the same failure
+// cause returns the cause of a failed request without addresses and ports, so that the same failure
 // always has the same text.
 func cause(err error) error {
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {

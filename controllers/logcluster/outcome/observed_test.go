@@ -13,9 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// TestOneRestartWithAnOutdatedCache checks the case that the cache still contains the deleted pod
-// of broker 2 after this broker's restart. Next must wait for broker 2 and not restart another
-// broker.
+// TestOneRestartWithAnOutdatedCache checks that Next waits for broker 2, and does not restart
+// another broker, while the cache still contains the deleted pod of broker 2 after its restart.
 func TestOneRestartWithAnOutdatedCache(t *testing.T) {
 	s := factstest.Outdated()
 	first := rollout.Next(s.RolloutState(facts.Applied{}))
@@ -48,7 +47,7 @@ func TestAppliedTemplateIsNotObserved(t *testing.T) {
 	}
 }
 
-// TestRecreatedStatefulSetIsNotObserved checks the case that the operator has created the
+// TestRecreatedStatefulSetIsNotObserved checks that Next waits if the operator has created the
 // StatefulSet again, but the cache still contains the deleted one.
 func TestRecreatedStatefulSetIsNotObserved(t *testing.T) {
 	s := factstest.Outdated()

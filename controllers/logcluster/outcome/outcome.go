@@ -19,7 +19,7 @@ import (
 )
 
 // stuckAfter is the time after which a rolling update is reported as stuck if it has waited for the
-// same broker or partition since.
+// same broker or partition all the time.
 const stuckAfter = 10 * time.Minute
 
 // restartsWithin is the time for which a broker counts as being restarted. After this time, the
@@ -47,7 +47,7 @@ type Outcome struct {
 	// RollingOut does not change.
 	Decided bool
 	Step    Step
-	since   time.Time // start time of the rolling update's present wait
+	since   time.Time // time since which the rolling update has been waiting for the same thing
 	// restarts becomes true with the decision that brokers have an outdated pod, and stays true until
 	// all pods are ready.
 	restarts bool
@@ -116,7 +116,8 @@ func (o Outcome) Describe(s *facts.Facts, status *v1alpha1.LogClusterStatus, now
 		status.ObservedGeneration = s.Cluster.Generation
 	}
 	all := []metav1.Condition{o.appliedCondition(), o.Storage.condition()}
-	if o.Applying == "" && o.Decided { // otherwise RollingOut stays: no restart was decided
+	// otherwise RollingOut stays as it is, because no restart was decided
+	if o.Applying == "" && o.Decided {
 		all = append(all, o.rollingOutCondition(s, status.Conditions, now))
 	}
 	for _, condition := range all {
@@ -164,8 +165,8 @@ func (o Outcome) rollingOutCondition(s *facts.Facts, before []metav1.Condition,
 		condition.Reason, condition.Message = v1alpha1.ReasonPaused, pausedMessage
 	case o.Step.Phase == rollout.Complete, o.Paused, !wasRolling && o.Step.Outdated == 0 &&
 		(o.Step.Broker >= 0 || s.Brokers.UID == ""):
-		// A broker that is not ready while no restart is pending is no rolling update, and neither is the
-		// creation of a LogCluster. Condition Ready reports both.
+		// A broker that is not ready while no restart is pending does not count as a rolling update, and
+		// neither does the creation of a LogCluster. Condition Ready reports both.
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonComplete
 		condition.Message = "Every broker runs the latest pod template."
 	case o.Step.Phase == rollout.Held:

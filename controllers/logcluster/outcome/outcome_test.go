@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/internal/operator/rollout"
 )
 
-// statusOf is a LogCluster's status to which outcomes are written one after the other.
+// statusOf contains a LogCluster's status to which outcomes are written one after the other.
 type statusOf struct {
 	t        *testing.T
 	scope    *facts.Facts
@@ -129,8 +129,8 @@ func TestRestartIsShownUntilThePodIsReady(t *testing.T) {
 		v1alpha1.ReasonComplete)
 }
 
-// TestScalingUpIsNoRollingUpdate checks that a StatefulSet with a changed number of replicas is no
-// rolling update, although the pods of new brokers are not ready.
+// TestScalingUpIsNoRollingUpdate checks that a change of the StatefulSet's number of replicas does
+// not count as a rolling update, although the pods of new brokers are not ready.
 func TestScalingUpIsNoRollingUpdate(t *testing.T) {
 	s := newStatus(t)
 	s.put(0, decided(rollout.Decision{Phase: rollout.Complete, Broker: -1}),

@@ -12,8 +12,8 @@ import (
 )
 
 // TestOnlyAWaitForTheSameBrokerIsStuck checks that an update is stuck only if it waits for the same
-// broker: an update of many brokers can take hours in total. Alert HeartwoodRolloutStuck depends on
-// this reason.
+// broker all the time, because an update of many brokers can take hours in total. Alert
+// HeartwoodRolloutStuck depends on this reason.
 func TestOnlyAWaitForTheSameBrokerIsStuck(t *testing.T) {
 	s := factstest.Outdated()
 	key, outcomes := types.NamespacedName{Name: "main"}, &Outcomes{}

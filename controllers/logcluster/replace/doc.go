@@ -1,3 +1,3 @@
-// Package replace replaces brokers' volumes by volumes of another StorageClass, one broker at a
-// time. It derives each step from the present state, so another operator process can continue.
+// Package replace replaces brokers' volumes with volumes of another StorageClass, one broker at a
+// time. It derives each step from the current state, so another operator process can continue.
 package replace

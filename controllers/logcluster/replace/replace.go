@@ -36,13 +36,13 @@ const keepAfter = time.Minute
 // Replacer replaces brokers' volumes.
 type Replacer struct {
 	client.Client
-	Live    client.Reader // uncached reads of the API server
+	Live    client.Reader // reader of the API server, without a cache
 	Events  conditions.Recorder
 	MayStop *maystop.Asker
 }
 
-// Next executes the next step of the replacement of volumes, if a volume's turn has come after the
-// decision about restarts. Otherwise handled is false. again is the time after which the next step
+// Next executes the next step of the replacement of volumes, if the decision about restarts lets a
+// volume be replaced now. Otherwise handled is false. again is the time after which the next step
 // is due.
 func (r *Replacer) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	applied facts.Applied, state rollout.State, taken outcome.Step) (next outcome.Step,
@@ -106,8 +106,8 @@ func describeWait(s *facts.Facts, d rollout.Decision, why rollout.Why) string {
 }
 
 // replaceVolume begins the replacement of a broker's volume: it deletes the broker's pod, which has
-// a finalizer. Because of the finalizer the broker cannot start again with the old volume. Continue
-// makes the remaining steps. replaceVolume returns the reason for a refusal, or "".
+// a finalizer. The finalizer prevents the broker from starting again with the old volume. Continue
+// executes the remaining steps. replaceVolume returns the reason for a refusal, or "".
 func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	applied facts.Applied, id int32, state rollout.State) (refusal string, err error) {
 	class := *s.Cluster.Spec.Storage.ClassName
@@ -140,7 +140,7 @@ func (r *Replacer) replaceVolume(ctx context.Context, s *facts.Facts, m *memory.
 			return refusal, nil
 		}
 	}
-	pod := &corev1.Pod{} // the cached pod is not complete
+	pod := &corev1.Pod{} // needed because the cached pod is not complete
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), pod); err != nil ||
 		pod.UID != cached.UID {
 		return "", client.IgnoreNotFound(err)
@@ -248,7 +248,7 @@ func (r *Replacer) continueReplacement(ctx context.Context, s *facts.Facts, m *m
 }
 
 // discard deletes a claim. Before that, it writes into the broker's Lease that the broker may
-// continue with another volume. So an operator that is restarted between the two steps can
+// continue with another volume, so that an operator that is restarted between the two steps can
 // continue.
 func (r *Replacer) discard(ctx context.Context, pod *corev1.Pod,
 	claim *corev1.PersistentVolumeClaim) error {

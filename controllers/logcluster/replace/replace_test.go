@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/controllers/logcluster/facts"
 )
 
-// TestStoppedPodsHaveTimesOfTheirOwn checks that a broker that waits for the end of keepAfter does
-// not wait longer because another broker stops, too.
+// TestStoppedPodsHaveTimesOfTheirOwn checks that a broker's keepAfter does not become longer
+// because another broker also stops.
 func TestStoppedPodsHaveTimesOfTheirOwn(t *testing.T) {
 	m := &memory.Memory{}
 	s := &facts.Facts{Cluster: &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}},

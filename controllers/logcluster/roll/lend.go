@@ -70,7 +70,7 @@ func describeLending(d rollout.LendingDecision, present []rollout.Loan) string {
 	if copying == 0 {
 		return "" // all records are copied; the message names a partition until its replicas are in sync
 	}
-	// The number of bytes also shows that the copies progress. So the update is not reported as stuck.
+	// The number of bytes also shows that the copies progress, so the update is not reported as stuck.
 	return text + fmt.Sprintf("other brokers copy %d partitions that have no other replica, with %d "+
 		"KiB left.", copying, left>>10)
 }
@@ -78,7 +78,8 @@ func describeLending(d rollout.LendingDecision, present []rollout.Loan) string {
 // lending is the input of rollout.Lend.
 type lending struct {
 	rollout.Lending
-	// permanent are partitions with a loan whose Topic now requires another number of replicas.
+	// permanent contains the partitions with a loan whose Topic now requires another number of
+	// replicas.
 	permanent []partitionset.Key
 }
 
@@ -130,7 +131,7 @@ func sizesOf(latest *reports.Cluster) map[report.TopicPartition]map[int32]int64 
 	return sizes
 }
 
-// hostsOf returns the brokers as hosts of lent replicas, by id.
+// hostsOf returns the brokers as possible hosts of lent replicas, by id.
 func hostsOf(s *facts.Facts, latest *reports.Cluster) []rollout.Host {
 	used := map[int32]int64{}
 	for _, replicaSizes := range sizesOf(latest) {
@@ -190,7 +191,7 @@ func (r *Roller) writeLoans(ctx context.Context, s *facts.Facts, d rollout.Lendi
 	return group.Wait()
 }
 
-// begin begins a loan, if the partition still has its single replica and no other replica is
+// begin begins a loan if the partition still has its single replica and no other replica is
 // assigned.
 func begin(set *partitionset.Set, key partitionset.Key, loan rollout.Loan) {
 	only := []int32{loan.Home}
@@ -201,7 +202,7 @@ func begin(set *partitionset.Set, key partitionset.Key, loan rollout.Loan) {
 	}
 }
 
-// end ends a loan, if the loan has not changed since the decision.
+// end ends a loan if the loan has not changed since the decision.
 func end(set *partitionset.Set, key partitionset.Key, loan rollout.Loan) {
 	now, _ := set.Get(key)
 	if !set.Invalid(key) && now.Lent &&

@@ -89,16 +89,16 @@ func (r *Roller) Next(ctx context.Context, s *facts.Facts, m *memory.Memory,
 }
 
 // restart deletes a broker's pod, unless a broker refuses the restart. The StatefulSet controller
-// creates the pod again. restart returns the refusal, or "". If it returns an error, the refusal
-// describes this error.
+// creates the pod again. restart returns the reason for the refusal, or "". If it returns an error,
+// refusal describes this error.
 func (r *Roller) restart(ctx context.Context, s *facts.Facts, m *memory.Memory,
 	applied facts.Applied, id int32, state rollout.State) (refusal string, err error) {
 	pod := s.Pod(id)
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return "", nil // the cache is outdated
 	}
-	// The other brokers are not asked about a broker that is down: it serves no clients, and in a
-	// cluster that is down no broker could answer.
+	// The other brokers are not asked about a broker that is down: it serves no clients, and if the
+	// whole cluster is down, no broker could answer.
 	if broker := state.Brokers[id]; broker.Ready || broker.Up {
 		if refusal = r.MayStop.Ask(ctx, s, id); refusal != "" {
 			return refusal, nil

@@ -16,7 +16,8 @@ import (
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
 
 // bootstrapInterval is the time between two checks whether clients can connect for the first time.
-// A watch on EndpointSlices would cost more than these requests, which end with the first success.
+// A watch on EndpointSlices would cost more than these requests, which stop after the first
+// success.
 const bootstrapInterval = time.Second
 
 // bootstrapped reports whether clients can connect, or could connect before, to the bootstrap
@@ -34,7 +35,7 @@ func (r *Reconciler) bootstrapped(ctx context.Context,
 	}
 	for i := range found.Items {
 		for _, endpoint := range found.Items[i].Endpoints {
-			// By the Kubernetes API, an unknown state counts as ready.
+			// According to the Kubernetes API, an unknown state counts as ready.
 			if ready := endpoint.Conditions.Ready; ready == nil || *ready {
 				return true, nil
 			}

@@ -8,8 +8,7 @@ import (
 	"heartwood.dev/heartwood/controllers/logcluster/outcome"
 )
 
-// describeBrokers returns the status of each broker, by id. Parameter storage comes from the last
-// outcome.
+// describeBrokers returns the status of each broker, by id. storage comes from the last outcome.
 func describeBrokers(s *facts.Facts, storage outcome.Storage) []v1alpha1.BrokerStatus {
 	applied := facts.Applied{}
 	applied.Volumes.Restarts = storage.Restarts
@@ -40,8 +39,8 @@ func describeBrokers(s *facts.Facts, storage outcome.Storage) []v1alpha1.BrokerS
 	return all
 }
 
-// lastScrub returns the scrub in a broker's last status, or nil. It stays in the status until the
-// restarted broker reports again. Otherwise the scrub's findings would then count as new.
+// lastScrub returns the scrub in a broker's last status, or nil. The last scrub stays in the status
+// until the restarted broker reports again. Otherwise the scrub's findings would then count as new.
 func lastScrub(cluster *v1alpha1.LogCluster, broker int32) *v1alpha1.BrokerScrub {
 	for i := range cluster.Status.Brokers {
 		if cluster.Status.Brokers[i].ID == broker {

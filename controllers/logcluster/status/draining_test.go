@@ -93,7 +93,7 @@ func TestScaledConditionNamesWhatDrainingWaitsFor(t *testing.T) {
 }
 
 // TestNoBrokerIsRemovedWhileReplicasAreUnknown checks that no broker is removed while a partition's
-// entry cannot be parsed, or a PartitionSet was deleted. Any broker may hold a replica of these
+// entry cannot be parsed, or a PartitionSet was deleted. Any broker may have a replica of these
 // partitions.
 func TestNoBrokerIsRemovedWhileReplicasAreUnknown(t *testing.T) {
 	const uid = types.UID("8c9d0d6e-5b1e-4b0e-9b57-1f5a3ad4a1c2")

@@ -56,8 +56,8 @@ func withoutEndpoint(s *facts.Facts, listener string) []int32 {
 	return missing
 }
 
-// leaseChanged drops events for renewals of Leases. Of a Lease, the status depends only on the
-// endpoints, the rack, the volume, the scrub and the versions.
+// leaseChanged drops events for renewals of Leases. The status depends only on these parts of a
+// Lease: the endpoints, the rack, the volume, the scrub and the versions.
 var leaseChanged = predicate.Or(watch.EndpointsChanged,
 	watch.AnnotationsChanged(func(name string) bool { return name == v1alpha1.AnnotationRack }),
 	watch.RegistrationChanged(func(r v1alpha1.Registration) v1alpha1.Registration {

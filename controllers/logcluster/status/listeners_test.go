@@ -12,7 +12,7 @@ import (
 
 // TestStatusFollowsLeases checks that each change of a Lease that affects the status triggers a
 // reconciliation. A renewal, a report about other brokers, or another notation of the same volume
-// do not.
+// must not trigger one.
 func TestStatusFollowsLeases(t *testing.T) {
 	registers := func(change func(*v1alpha1.Registration)) func(*coordinationv1.Lease) {
 		return func(lease *coordinationv1.Lease) {

@@ -16,9 +16,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// partitionsOf returns the partitions of Topic orders. A letter describes each partition: i has all
-// replicas in sync, b has a replica that is behind, n has no leader, r is being reassigned, d is
-// retained, a is only assigned.
+// partitionsOf returns the partitions of Topic orders. Each partition is described by a letter: i
+// has all replicas in sync, b has a replica that is behind, n has no leader, r is being reassigned,
+// d is retained, a is only assigned.
 func partitionsOf(states string) *facts.Facts {
 	const uid = types.UID("8c9d0d6e-5b1e-4b0e-9b57-1f5a3ad4a1c2")
 	set, _ := partitionset.Decode(&v1alpha1.PartitionSet{}, nil)

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestEachFindingIsReportedOnce writes a sequence of statuses of a broker. A finding is new when it
-// is found and when it is repaired. It is not new when later rounds find it again.
+// TestEachFindingIsReportedOnce checks a sequence of statuses of a broker: a finding is new when it
+// is found and when it is repaired, but not when later rounds find it again.
 func TestEachFindingIsReportedOnce(t *testing.T) {
 	found := metav1.NewTime(time.UnixMilli(1_700_000_000_400))
 	index := v1alpha1.ScrubFinding{Partition: "tickets-0", File: "tickets-0/7.index", Position: 8,

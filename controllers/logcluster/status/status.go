@@ -34,11 +34,11 @@ import (
 // Reconciler writes LogCluster.status.
 type Reconciler struct {
 	client.Client
-	Live    client.Reader // uncached reads of the API server
+	Live    client.Reader // reader of the API server, without a cache
 	Events  conditions.Recorder
 	Brokers *brokerstate.Tracker
 	Sets    *sets.Reader
-	// Outcomes are the results of Reconciler in package logcluster.
+	// Outcomes contains the results of Reconciler in package logcluster.
 	Outcomes *outcome.Outcomes
 	// BrokerChanges delivers a LogCluster when the state of one of its brokers, or the outcome of
 	// its reconciliation, has changed.
@@ -172,7 +172,7 @@ func describeCluster(s *facts.Facts, shared []metav1.Condition,
 }
 
 // addShared adds other controllers' conditions to a status. They keep the generation for which they
-// were decided, so they are not mistaken for a result of a later spec.
+// were decided, so that they are not mistaken for results of a later spec.
 func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
 	for _, condition := range shared {
 		if condition.Status == "" {
@@ -185,8 +185,8 @@ func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
 
 // readyCondition returns condition Ready, with message up if the condition is True. While the
 // StatefulSet controller has not observed the latest spec, the pods may still belong to the
-// previous spec. In this state a LogCluster must not become Ready. But a Ready LogCluster stays
-// Ready, because every step of a rolling update passes through this state. Under-replicated
+// previous spec. In this state, a LogCluster must not become Ready. A Ready LogCluster, however,
+// stays Ready, because every step of a rolling update passes through this state. Under-replicated
 // partitions do not change the condition (docs/adr/0305-condition-replicated.md).
 func readyCondition(s *facts.Facts, status v1alpha1.LogClusterStatus, up string) metav1.Condition {
 	observed := s.Brokers.Status.ObservedGeneration >= s.Brokers.Generation

@@ -16,7 +16,7 @@ import (
 const volumesMax = 20
 
 // storageCondition returns condition StoragePressure, with the worst level as its reason. Its
-// message names the brokers under pressure, the worst first, and the action that the worst level
+// message names the brokers under pressure, worst first, and the action that the worst level
 // requires.
 func storageCondition(brokers []v1alpha1.BrokerStatus) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionStoragePressure,

@@ -8,7 +8,8 @@ import (
 )
 
 // resizeChanged returns condition StorageResized if its reason has changed, otherwise nil. A change
-// requires an event. A new LogCluster, and the first status written by this version, do not count.
+// requires an event. The first status of a new LogCluster does not count as a change, and neither
+// does the first status that this version writes.
 func resizeChanged(before, after []metav1.Condition) *metav1.Condition {
 	old := meta.FindStatusCondition(before, v1alpha1.ConditionStorageResized)
 	now := meta.FindStatusCondition(after, v1alpha1.ConditionStorageResized)
@@ -19,7 +20,7 @@ func resizeChanged(before, after []metav1.Condition) *metav1.Condition {
 	return now
 }
 
-// severeResize reports whether a user must act on a reason of condition StorageResized.
+// severeResize reports whether a reason of condition StorageResized requires a user to act.
 func severeResize(reason string) bool {
 	return reason == v1alpha1.ReasonClassCannotExpand ||
 		reason == v1alpha1.ReasonResizeFailed || reason == v1alpha1.ReasonShrinkRefused ||
