@@ -56,7 +56,7 @@ type UserAdmin interface {
 	AlterScram(ctx context.Context, change ScramChange) error
 }
 
-// These are the names of operations, types and patterns in LogUsers, and Kafka's numbers for them.
+// These are the names of operations, types and patterns in LogUsers, with Kafka's numbers for them.
 var (
 	aclOperations = map[v1alpha1.ACLOperation]authz.Operation{
 		v1alpha1.ACLAll: authz.OpAll, v1alpha1.ACLRead: authz.OpRead,
@@ -89,7 +89,7 @@ func inverted[K, V comparable](m map[K]V) map[V]K {
 	return inverse
 }
 
-// ACLsOf returns the ACLs of a LogUser. Each ACL has one operation.
+// ACLsOf returns the ACLs of a LogUser, each with a single operation.
 func ACLsOf(u *v1alpha1.LogUser) (acls []authz.ACL) {
 	principal := authz.Principal{Type: PrincipalUser, Name: u.PrincipalName()}
 	for _, rule := range u.Spec.ACLs {
@@ -199,9 +199,8 @@ func NewUser(name, cluster string) *v1alpha1.LogUser {
 	return u
 }
 
-// AlteredScram returns a user's verifiers after a change. The parameter present contains the
-// verifiers before the change, and may be nil. The error wraps ErrUnknownUser if there is nothing
-// to delete.
+// AlteredScram returns a user's verifiers after a change. present contains the verifiers before the
+// change, and may be nil. The error wraps ErrUnknownUser if there is nothing to delete.
 func AlteredScram(present *v1alpha1.ScramVerifiers,
 	change ScramChange) (*v1alpha1.ScramVerifiers, error) {
 	altered := &v1alpha1.ScramVerifiers{UserName: change.Name}

@@ -40,10 +40,10 @@ func ResolvePolicy(cluster *v1alpha1.LogCluster) AdminPolicy {
 		AutoCreate: autoCreate != nil && *autoCreate}
 }
 
-// WithPolicies sets the image's policies for admin requests, replication, groups, storage, metrics,
-// logs and the scrub, and its default topic settings. It reads them from the LogCluster, which may
-// be nil, and returns the image itself. It ignores invalid topic defaults, because each topic that
-// is invalid because of them reports the error.
+// WithPolicies sets the image's default topic settings, and its policies for admin requests,
+// replication, groups, storage, metrics, logs and the scrub. It reads them from the LogCluster,
+// which may be nil, and returns the image itself. It ignores invalid topic defaults, because each
+// topic that is invalid because of them reports the error.
 func (i *Image) WithPolicies(cluster *v1alpha1.LogCluster) *Image {
 	i.Policy, i.Replication, i.Groups = ResolvePolicy(cluster), ResolveReplication(cluster),
 		ResolveGroups(cluster)
@@ -66,12 +66,12 @@ type PropertyOp int8
 // lists.
 const (
 	PropertySet      PropertyOp = 0
-	PropertyDelete   PropertyOp = 1 // restores the default
+	PropertyDelete   PropertyOp = 1 // restoration of the default
 	PropertyAppend   PropertyOp = 2
 	PropertySubtract PropertyOp = 3
 )
 
-// PropertyChange is one change of one property, which has its Kafka name.
+// PropertyChange is a change of one property, identified by its Kafka name.
 type PropertyChange struct {
 	Name  string
 	Op    PropertyOp
@@ -83,8 +83,8 @@ type PropertyChange struct {
 type TopicChange struct {
 	Name       string
 	Properties []PropertyChange
-	// Replace resets each property that Properties does not name to its default. Settings without a
-	// Kafka name keep their values.
+	// Replace resets each property that is not in Properties to its default. Settings without a Kafka
+	// name keep their values.
 	Replace  bool
 	Validate bool // true if the change is only checked, and not applied
 }
@@ -96,7 +96,7 @@ type ClusterChange struct {
 	// consumer.session.timeout.ms, instead of broker settings.
 	Group      string
 	Properties []PropertyChange
-	Replace    bool // true if each alterable setting that Properties does not name is reset
+	Replace    bool // true if each alterable setting that is not in Properties is reset
 	Validate   bool // true if the change is only checked, and not applied
 }
 
@@ -152,7 +152,7 @@ type PartitionRef struct {
 	Partition int32
 }
 
-// destination returns the assignment after the current reassignment, or the present assignment if
+// destination returns the assignment after the current reassignment, or the current assignment if
 // no reassignment is in progress.
 func (p *Partition) destination() []int32 {
 	if p.Target != nil {
@@ -193,8 +193,8 @@ func (p *Partition) preferred() int32 {
 // LedByPreferred reports whether the preferred leader leads the partition.
 func LedByPreferred(p *Partition) bool { return p.Leader == p.preferred() }
 
-// AssignedTo reports whether replicas is the partition's assignment. If a reassignment is in
-// progress, this is the assignment after it.
+// AssignedTo reports whether replicas is the partition's assignment or, during a reassignment, its
+// target assignment.
 func AssignedTo(p *Partition, replicas []int32) bool {
 	return slices.Equal(p.destination(),
 		replicas)

@@ -16,8 +16,8 @@ func errorf(kind error, format string, args ...any) error {
 }
 
 // AlteredTopic returns a copy of the Topic resource with changed settings. It writes every setting
-// that the change sets, even if the value equals the default in force (ADR 0310). Other fields keep
-// their values. cluster may be nil.
+// that the change sets, even if the value equals the effective default (ADR 0310). Other fields
+// keep their values. cluster may be nil.
 func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
 	properties := change.Properties
@@ -39,8 +39,8 @@ func AlteredTopic(topic *v1alpha1.Topic, change TopicChange,
 	return altered, CheckReplicas(settings, cluster)
 }
 
-// alteredSettings returns a copy of settings, which are part of a resource, with the changes in
-// properties. An error about a property wraps ErrInvalidSettings.
+// alteredSettings returns a copy of a resource's settings with the given property changes. An error
+// about a property wraps ErrInvalidSettings.
 func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChange,
 	cluster *v1alpha1.LogCluster) (v1alpha1.TopicSettings, error) {
 	base, err := ResolveSettings(v1alpha1.TopicSettings{Replicas: settings.Replicas}, cluster)
@@ -60,11 +60,11 @@ func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChang
 		return settings, err
 	}
 	if altered.Compression == nil {
-		// CleanCodec has no Kafka name, and is deleted together with its group
+		// CleanCodec has no Kafka name; it is deleted together with its group
 		after.CleanCodec = base.CleanCodec
 	}
-	// The built settings must resolve to the settings in after; cleared fields resolve to the
-	// cluster's defaults. If they do not, the table fields is wrong.
+	// The built settings must resolve to the settings in after, where cleared fields resolve to the
+	// cluster's defaults. Otherwise the table fields is wrong.
 	written, err := ResolveSettings(altered, cluster)
 	if err != nil {
 		return settings, fmt.Errorf("resolve the altered settings: %w", err)
@@ -77,7 +77,7 @@ func alteredSettings(settings v1alpha1.TopicSettings, properties []PropertyChang
 }
 
 // replacement prepends a deletion for each property that is not in properties. AlterConfigs, the
-// request before KIP-339, resets these properties.
+// predecessor of IncrementalAlterConfigs (KIP-339), resets these properties.
 func replacement(properties []PropertyChange) []PropertyChange {
 	named := map[string]bool{}
 	for _, p := range properties {
@@ -158,8 +158,8 @@ var fields = map[string][]string{
 	"unclean.leader.election.enable":  {"uncleanLeaderElection"},
 }
 
-// rewritten returns a copy of the resource settings written. For the properties that are set, it
-// writes the fields with their values in after. For the deleted properties, it removes the fields.
+// rewritten returns a copy of a resource's settings. It sets the fields of the properties that were
+// set to their values in after, and removes the fields of the deleted properties.
 func rewritten(written v1alpha1.TopicSettings, after topicconfig.Settings,
 	properties []PropertyChange) (v1alpha1.TopicSettings, error) {
 	to, all := map[string]any{}, map[string]any{}
@@ -189,7 +189,8 @@ func rewritten(written v1alpha1.TopicSettings, after topicconfig.Settings,
 
 // rewrittenCompression returns the field group compression after changes of its properties. The
 // resource has only one level, which belongs to its type. So a change that sets a level also writes
-// the type. A type is written with its level, unless the level is the codec's default.
+// the type, and a change of the type also writes the level, unless the level is the codec's
+// default.
 func rewrittenCompression(written *v1alpha1.Compression, after topicconfig.Settings,
 	properties []PropertyChange) *v1alpha1.Compression {
 	resolved := compression(after)
@@ -226,7 +227,7 @@ func rewrittenCompression(written *v1alpha1.Compression, after topicconfig.Setti
 	return nilIfZero(group)
 }
 
-// copyField copies the field at path. A path has one or two elements.
+// copyField copies the field at a path of one or two elements.
 func copyField(to, from map[string]any, path []string) {
 	if len(path) == 1 {
 		to[path[0]] = from[path[0]]
@@ -241,8 +242,8 @@ func copyField(to, from map[string]any, path []string) {
 	group[path[1]] = all[path[1]]
 }
 
-// clearField removes the field at path, which has one or two elements. If the field was the last
-// one in its group, clearField also removes the group.
+// clearField removes the field at a path of one or two elements. If the field was the last one in
+// its group, clearField also removes the group.
 func clearField(from map[string]any, path []string) {
 	if len(path) == 1 {
 		delete(from, path[0])
@@ -270,8 +271,8 @@ func convert(from, to any) error {
 }
 
 // GrownTopic returns a copy of the Topic resource with more partitions. It fails if the requested
-// number is not above the present one, if it is above partitionsMax, or if the assignment is
-// invalid. It writes the number together with the assignment, because the operator creates the
+// number is not above the current one, if it is above partitionsMax, or if the assignment is
+// invalid. The number and the assignment are written together, because the operator creates the
 // partitions as soon as it reads the number.
 func GrownTopic(topic *v1alpha1.Topic, more NewPartitions, cluster *v1alpha1.LogCluster,
 	brokers Brokers) (*v1alpha1.Topic, error) {

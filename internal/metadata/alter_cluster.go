@@ -49,8 +49,8 @@ func AlteredCluster(cluster *v1alpha1.LogCluster,
 	return altered, alterDefaults(altered, topic)
 }
 
-// checkChange returns an error if a change sets a setting that is unknown (property is nil) or
-// read-only, or appends to a setting that is not a list.
+// checkChange returns an error if a change sets an unknown setting (property is nil) or a read-only
+// setting, or appends to a setting that is not a list.
 func checkChange(property *brokerconfig.Property, p PropertyChange) error {
 	switch {
 	case p.Op == PropertyDelete:
@@ -89,7 +89,7 @@ func clusterReplacement(properties []PropertyChange) []PropertyChange {
 	return append(all, properties...)
 }
 
-// alterDefaults changes spec.topicDefaults. The properties have the names of topic properties.
+// alterDefaults changes spec.topicDefaults. The changes use the names of topic properties.
 func alterDefaults(cluster *v1alpha1.LogCluster, properties []PropertyChange) error {
 	if len(properties) == 0 {
 		return nil
@@ -128,8 +128,8 @@ func checkTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) error {
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ClusterProperties returns a LogCluster's broker settings by their Kafka names. A nil LogCluster
-// has none. The result omits invalid defaults of topic properties.
+// ClusterProperties returns a LogCluster's broker settings by their Kafka names, or none for a nil
+// LogCluster. The result omits invalid defaults of topic properties.
 func ClusterProperties(cluster *v1alpha1.LogCluster) map[string]string {
 	if cluster == nil {
 		return nil
@@ -152,7 +152,7 @@ func ClusterProperties(cluster *v1alpha1.LogCluster) map[string]string {
 	return set
 }
 
-// isWritten reports whether settings, as JSON, contain a topic property's field.
+// isWritten reports whether settings, in the form of JSON, contain a topic property's field.
 func isWritten(settings map[string]any, property string) bool {
 	path := fields[property]
 	value, ok := settings[path[0]]
@@ -174,8 +174,7 @@ func isWritten(settings map[string]any, property string) bool {
 	return ok
 }
 
-// ownProperties returns the sorted names of the properties whose fields are in a resource's
-// settings.
+// ownProperties returns the sorted names of the properties that a resource's settings contain.
 func ownProperties(settings v1alpha1.TopicSettings) []string {
 	written, own := map[string]any{}, []string(nil)
 	if convert(settings, &written) != nil {
@@ -190,7 +189,7 @@ func ownProperties(settings v1alpha1.TopicSettings) []string {
 }
 
 // HasChange reports whether an image contains every value that a change sets, and no value that it
-// deletes. The parameter set contains the image's ClusterProperties.
+// deletes. set contains the image's ClusterProperties.
 func HasChange(set map[string]string, change ClusterChange) bool {
 	properties := change.Properties
 	if change.Replace {

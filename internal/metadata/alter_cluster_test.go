@@ -58,9 +58,9 @@ var values = map[string]string{
 	"unclean.leader.election.enable": "true",
 }
 
-// TestDefaultIsStoredWhenSetExplicitly checks that a setting that is explicitly set to its default
-// counts as set. DescribeConfigs then names the LogCluster as its source, as in Kafka. The
-// exceptions are levels of a codec that the LogCluster does not select, and the unlimited rate,
+// TestDefaultIsStoredWhenSetExplicitly checks that a broker setting that is explicitly set to its
+// default counts as set. DescribeConfigs then names the LogCluster as its source, as in Kafka. The
+// exceptions are the levels of codecs that the LogCluster does not select, and the unlimited rate,
 // which has no field.
 func TestDefaultIsStoredWhenSetExplicitly(t *testing.T) {
 	for _, p := range brokerconfig.All() {
@@ -112,8 +112,8 @@ func TestEachAlterableSettingIsWrittenReadAndReset(t *testing.T) {
 	}
 }
 
-// TestSettingIsStoredWithItsDefault checks that a tool that sets a setting to its default then
-// reads that it is set.
+// TestSettingIsStoredWithItsDefault checks that a topic default that is explicitly set to its
+// default value is then described as set.
 func TestSettingIsStoredWithItsDefault(t *testing.T) {
 	for _, p := range topicconfig.Default().Properties() {
 		name := brokerconfig.OfTopic(p.Name).Name

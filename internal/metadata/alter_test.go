@@ -139,7 +139,7 @@ func TestAlteredTopicWritesChangedFields(t *testing.T) {
 	}
 }
 
-// quantities compares settings by their YAML, because equal quantities may have different Go
+// quantities compares settings by their YAML, because equal quantities can have different Go
 // values.
 var quantities = cmp.Comparer(func(a, b v1alpha1.TopicSettings) bool {
 	x, _ := yaml.Marshal(a)
@@ -177,9 +177,9 @@ func TestAlteredTopicRejectsInvalidChanges(t *testing.T) {
 	}
 }
 
-// TestAlteredTopicMatchesItsModel applies random changes to random topics in random clusters. Each
-// named property must then have the requested value or its default; all other properties must be
-// unchanged. The model is topicconfig.Settings.
+// TestAlteredTopicMatchesItsModel applies random changes to random topics in random clusters. It
+// checks that each changed property has the requested value or its default, and that all other
+// properties are unchanged. The model is topicconfig.Settings.
 func TestAlteredTopicMatchesItsModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 2000) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -212,8 +212,8 @@ func TestAlteredTopicMatchesItsModel(t *testing.T) {
 }
 
 // randomChanges returns changes that set some properties to their values in target and reset
-// others. It also returns the settings after these changes of from. It omits compression levels,
-// which TestAlteredTopicWritesChangedFields tests.
+// others. It also returns the settings that result from applying these changes to from. It omits
+// compression levels, which TestAlteredTopicWritesChangedFields tests.
 func randomChanges(random *rand.Rand, target, base,
 	from topicconfig.Settings) (properties []PropertyChange, want topicconfig.Settings) {
 	want = from
@@ -234,9 +234,9 @@ func randomChanges(random *rand.Rand, target, base,
 	return properties, want
 }
 
-// TestSetValuesStayWhenTheDefaultChanges sets each property to its default. The topic must then
-// name the property as its own, and keep the value when the LogCluster gets another default. A
-// deletion must undo this.
+// TestSetValuesStayWhenTheDefaultChanges checks that a property that a topic sets to its default
+// belongs to the topic's own properties, and keeps its value when the LogCluster gets another
+// default. A deletion must undo this.
 func TestSetValuesStayWhenTheDefaultChanges(t *testing.T) {
 	later := clusterWith(settingsOf(t, everything))
 	later.Spec.TopicDefaults.MinInSyncReplicas = nil
@@ -304,8 +304,8 @@ func TestGrownTopic(t *testing.T) {
 }
 
 // TestOffsetsTopicCannotGrow checks that the number of partitions of __consumer_offsets cannot
-// change, because it determines a group's partition. After a change, the coordinator would look for
-// most groups' offsets in another partition.
+// change, because the number determines which partition contains a group's offsets. After a change,
+// the coordinator would look for most groups' offsets in another partition.
 func TestOffsetsTopicCannotGrow(t *testing.T) {
 	topic := &v1alpha1.Topic{Spec: v1alpha1.TopicSpec{TopicName: "__consumer_offsets",
 		Partitions: 50}}

@@ -9,18 +9,18 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// replicasMax is the schemas' limit for the number of replicas of a partition.
+// replicasMax is the maximum number of replicas of a partition that the schemas allow.
 const replicasMax = 15
 
-// Brokers reports the states of brokers, for the validation of an assignment.
+// Brokers reports the states of brokers. It is used to validate an assignment.
 type Brokers struct {
 	Exists func(id int32) bool // reports whether the broker exists, up or down
 	Up     func(id int32) bool // reports whether the broker is up and not in controlled shutdown
 }
 
 // CheckAssignment validates the replicas that a client assigns to new partitions, by Kafka's rules.
-// The parameter first is the index of the first partition, and replicas is the number of replicas
-// that each partition must have. The errors wrap ErrInvalidAssignment.
+// first is the index of the first partition, and replicas is the number of replicas that each
+// partition must have. The errors wrap ErrInvalidAssignment.
 func CheckAssignment(assigned [][]int32, first, replicas int, brokers Brokers) error {
 	for i, ids := range assigned {
 		partition := first + i
@@ -60,8 +60,8 @@ func checkReplicas(ids []int32, exists func(id int32) bool) error {
 	return nil
 }
 
-// initialReplicas returns a Topic resource's entries for assigned partitions. first is the index of
-// the first partition.
+// initialReplicas returns the spec.initialReplicas of a Topic for assigned partitions. first is the
+// index of the first partition.
 func initialReplicas(assigned [][]int32, first int32) []v1alpha1.InitialReplicas {
 	var entries []v1alpha1.InitialReplicas
 	for i, ids := range assigned {
@@ -72,11 +72,11 @@ func initialReplicas(assigned [][]int32, first int32) []v1alpha1.InitialReplicas
 }
 
 // InitialReplicas returns the replicas that a Topic's spec.initialReplicas assigns to new
-// partitions, by index. The function isNew reports whether the topic needs a partition that has
-// never existed. InitialReplicas ignores entries of other partitions: these partitions already have
-// replicas, which may have moved since, or the topic does not have so many partitions yet. The
-// parameter brokers is the number of brokers, up or down. The error wraps ErrInvalidAssignment and
-// begins with the path of the field.
+// partitions, by partition index. isNew reports whether the topic needs a partition that has never
+// existed. Entries of other partitions are ignored: either the partition already has replicas,
+// which may have moved since, or the topic does not have so many partitions yet. brokers is the
+// number of brokers, up or down. The error wraps ErrInvalidAssignment and begins with the path of
+// the field.
 func InitialReplicas(spec *v1alpha1.TopicSpec, cluster *v1alpha1.LogCluster, brokers int32,
 	isNew func(partition int32) bool) (map[int32][]int32, error) {
 	assigned := map[int32][]int32{}

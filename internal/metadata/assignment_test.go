@@ -40,15 +40,16 @@ func TestCheckAssignment(t *testing.T) {
 	}
 }
 
-// TestGrownTopicKeepsEarlierEntries checks two changes in succession. When the second change is
-// made, the operator may not have created the partitions of the first change yet.
+// TestGrownTopicKeepsEarlierEntries checks that the second of two changes in succession keeps the
+// entries of the first. At that time, the operator may not have created the partitions of the first
+// change yet.
 func TestGrownTopicKeepsEarlierEntries(t *testing.T) {
 	created, err := TopicResource(NewTopic{Name: "t", Partitions: 2, Replicas: 1,
 		Assignment: [][]int32{{1}, {0}}}, "demo", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This entry, for a partition that does not exist yet, is replaced.
+	// This entry is for a partition that does not exist yet. It is replaced.
 	created.Spec.InitialReplicas = append(created.Spec.InitialReplicas,
 		v1alpha1.InitialReplicas{Partition: 2, Replicas: []int32{0}})
 	grown, err := GrownTopic(created, NewPartitions{Count: 4, Assignment: [][]int32{{1}, {2}}},

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Compression returns a topic's effective compression: the codec, the level in force, and the
-// encoder's setting for that level (compress.Effective). If the topic sets a separate codec for the
-// cleaner, the result includes the cleaner's compression.
+// Compression returns a topic's effective compression: the codec, its level, and the encoder's
+// setting for that level (compress.Effective). If the topic sets a separate codec for the cleaner,
+// the result includes the cleaner's compression.
 func Compression(s topicconfig.Settings) *v1alpha1.CompressionStatus {
 	status := &v1alpha1.CompressionStatus{Type: compressionProducer}
 	if !s.KeepCodec {
@@ -24,8 +24,8 @@ func Compression(s topicconfig.Settings) *v1alpha1.CompressionStatus {
 	return status
 }
 
-// inForce returns the name of a codec, the level in force, and the encoder's setting, in the form
-// of a status. The level is nil for a codec without levels.
+// inForce returns, in the form of a status, a codec's name, its effective level, and the encoder's
+// setting. level is nil for a codec without levels.
 func inForce(codec compress.Codec, wanted int) (name v1alpha1.CompressionType, level *int32,
 	encoder string) {
 	if codec == compress.None {
@@ -38,9 +38,8 @@ func inForce(codec compress.Codec, wanted int) (name v1alpha1.CompressionType, l
 	return v1alpha1.CompressionType(codec.String()), level, setting.String()
 }
 
-// CompressionText formats the result of Compression as one line. It contains the type as in the
-// Topic resource and, for a level other than the codec's default, the level and the encoder's
-// setting.
+// CompressionText formats the result of Compression as one line: the type as in the Topic resource
+// and, for a level other than the codec's default, the level and the encoder's setting.
 func CompressionText(s topicconfig.Settings) string {
 	status := Compression(s)
 	if s.CodecLevel == compress.LevelDefault || status.Level == nil {

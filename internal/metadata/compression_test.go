@@ -42,8 +42,8 @@ func TestCompressionOfTheCleaner(t *testing.T) {
 	}
 }
 
-// TestCompressionReportsTheEffectiveEncoder checks that a codec without a level has its default
-// level (KIP-390).
+// TestCompressionReportsTheEffectiveEncoder checks that a codec configured without a level is
+// reported with its default level (KIP-390).
 func TestCompressionReportsTheEffectiveEncoder(t *testing.T) {
 	level := func(n int32) *int32 { return &n }
 	for _, tt := range []struct {

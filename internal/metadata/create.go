@@ -28,8 +28,8 @@ const (
 // partitionsMax is the Topic schema's limit for spec.partitions.
 const partitionsMax = 10000
 
-// TopicResource returns the Topic resource that a Kafka admin client requests, in the cluster named
-// clusterName. The parameter cluster contains the default settings and may be nil. TopicResource
+// TopicResource returns the Topic resource for the topic that a Kafka admin client creates in the
+// cluster named clusterName. cluster contains the default settings and may be nil. TopicResource
 // checks everything that does not depend on other topics or on brokers. Its errors are those of
 // Admin.CreateTopic.
 func TopicResource(t NewTopic, clusterName string, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic,
@@ -73,10 +73,10 @@ const (
 	internalPartitions = 50
 )
 
-// WithInternalDefaults fills in an internal topic's number of partitions, number of replicas and
-// min.insync.replicas, where the request leaves them to the defaults. With the defaults, a cluster
-// of three or more brokers can lose one broker. The parameter brokers is the number of brokers, up
-// or down. WithInternalDefaults returns other topics unchanged.
+// WithInternalDefaults sets an internal topic's number of partitions, number of replicas and
+// min.insync.replicas if the request leaves them to the defaults. With the defaults, a cluster of
+// three or more brokers tolerates the loss of one broker. brokers is the number of brokers, up or
+// down. Other topics are returned unchanged.
 func WithInternalDefaults(t NewTopic, brokers int32, cluster *v1alpha1.LogCluster) NewTopic {
 	if !InternalTopic(t.Name) {
 		return t
@@ -133,7 +133,7 @@ func setReplicas(topic *v1alpha1.Topic, replicas int32, cluster *v1alpha1.LogClu
 	return CheckReplicas(topic.Spec.TopicSettings, cluster)
 }
 
-// ResourceSettings returns settings as fields of a Topic resource. It writes each setting.
+// ResourceSettings returns settings as fields of a Topic resource. It writes every setting.
 func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings {
 	to := v1alpha1.TopicSettings{
 		MinInSyncReplicas: new(int32(s.MinInSyncReplicas)),
@@ -177,8 +177,8 @@ func ResourceSettings(s topicconfig.Settings) v1alpha1.TopicSettings {
 	return to
 }
 
-// cleanupPolicy returns the schema's name for the cleanup policies. Settings without a policy
-// become CleanupDelete, because the schema cannot express them.
+// cleanupPolicy returns the schema's name for the cleanup policies in settings. Settings without a
+// policy become CleanupDelete, because the schema cannot express them.
 func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	switch {
 	case s.Compact && s.Delete && s.DeleteFirst:
@@ -192,7 +192,7 @@ func cleanupPolicy(s topicconfig.Settings) v1alpha1.CleanupPolicy {
 	}
 }
 
-// compression converts all codecs and levels together, because the resolver reads them together.
+// compression converts all codecs and levels together, because ResolveSettings reads them together.
 func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	c := &v1alpha1.Compression{Type: compressionProducer}
 	if !s.KeepCodec {
@@ -205,8 +205,7 @@ func compression(s topicconfig.Settings) *v1alpha1.Compression {
 	return c
 }
 
-// codec returns the schema's name for a codec, and the level, which is nil for a codec without
-// levels.
+// codec returns the schema's name for a codec, and the level, or nil for a codec without levels.
 func codec(c compress.Codec, level int) (v1alpha1.CompressionType, *int32) {
 	if c == compress.None {
 		return compressionNone, nil
@@ -220,7 +219,7 @@ func codec(c compress.Codec, level int) (v1alpha1.CompressionType, *int32) {
 	return v1alpha1.CompressionType(c.String()), new(int32(level))
 }
 
-// duration returns value as a field of the resource. An unlimited duration becomes -1s.
+// duration returns a duration as a field of the resource. An unlimited duration becomes -1s.
 func duration(value time.Duration) *metav1.Duration {
 	if value == topicconfig.Unlimited {
 		value = -time.Second
@@ -237,7 +236,7 @@ func maxLag(value time.Duration) *metav1.Duration {
 	return duration(value)
 }
 
-// size returns value, a number of bytes, as a field of the resource.
+// size returns a number of bytes as a field of the resource.
 func size(value int64) *resource.Quantity {
 	return resource.NewQuantity(value, resource.BinarySI)
 }

@@ -113,9 +113,9 @@ func TestTopicResourceRejectsInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestDurationsFitTheSchema checks long durations. Kafka allows durations of 292 million years, but
-// the CRD allows only six digits of hours. Longer durations must be written as
-// topicconfig.DurationMax.
+// TestDurationsFitTheSchema checks that durations that are too long for the CRD are written as
+// topicconfig.DurationMax. Kafka allows durations of 292 million years, but the CRD allows only six
+// digits of hours.
 func TestDurationsFitTheSchema(t *testing.T) {
 	for property, field := range map[string]func(v1alpha1.TopicSettings) time.Duration{
 		"delete.retention.ms":   func(s v1alpha1.TopicSettings) time.Duration { return s.Compaction.TombstoneRetention.Duration },
@@ -134,8 +134,8 @@ func TestDurationsFitTheSchema(t *testing.T) {
 }
 
 // TestInternalTopicsHaveReplicas checks that, by default, an internal topic has three replicas, or
-// one per broker in a smaller cluster. With three brokers, min.insync.replicas must allow the loss
-// of one.
+// one per broker in a smaller cluster. With three brokers, min.insync.replicas must tolerate the
+// loss of one.
 func TestInternalTopicsHaveReplicas(t *testing.T) {
 	for brokers, want := range map[int32]string{0: "1 1", 1: "1 1", 2: "2 1", 3: "3 2", 9: "3 2"} {
 		request := NewTopic{Name: "__consumer_offsets", Partitions: 50, Replicas: -1}

@@ -5,7 +5,7 @@
 // There are three Stores. Package local stores everything in one file of one process, kube stores
 // it in the API server, and remote gives other processes access to a local store. This package
 // contains the code that the Stores share, as pure functions. These functions convert a Topic
-// resource to a Topic (resource.go), convert a request of a Kafka admin client to a Topic resource
+// resource to a Topic (resource.go), convert a Kafka admin client's request to a Topic resource
 // (create.go), and generate names and ids (names.go, id.go). So a topic has the same meaning in
 // `heartwood dev` and on Kubernetes.
 //

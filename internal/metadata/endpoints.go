@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// DefaultListener is the name of a broker's listener if it has only one. If none of a broker's
-// listeners has this name, the address of the first one is also registered under this name.
+// DefaultListener is the name of a broker's listener if the broker has only one. If none of a
+// broker's listeners has this name, the address of the first listener is also registered under it.
 const DefaultListener = "kafka"
 
-// Endpoint is the address of one listener, to which clients connect.
+// Endpoint is the address of a listener, to which clients connect.
 type Endpoint struct {
 	Host string
 	Port int32
@@ -36,8 +36,8 @@ func ParseEndpoint(text string) (Endpoint, error) {
 // String returns the endpoint as host:port.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
-// Endpoints contains a broker's endpoints by listener name. The type is a string and not a map, so
-// that Broker remains comparable: metadata stores and fetchers detect a changed broker with ==.
+// Endpoints contains a broker's endpoints by listener name. It is a string and not a map, so that
+// Broker remains comparable: metadata stores and fetchers use == to detect a changed broker.
 type Endpoints string
 
 // NewEndpoints returns the given endpoints. A listener name must not contain "," or "://".
@@ -49,7 +49,7 @@ func NewEndpoints(byListener map[string]Endpoint) Endpoints {
 	return Endpoints(strings.Join(entries, ","))
 }
 
-// On returns the endpoint of a listener. ok is false if the broker has no such listener.
+// On returns the endpoint of a listener. ok is false if there is none.
 func (e Endpoints) On(listener string) (endpoint Endpoint, ok bool) {
 	for entry := range strings.SplitSeq(string(e), ",") {
 		name, address, found := strings.Cut(entry, "://")

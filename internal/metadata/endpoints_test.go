@@ -29,8 +29,8 @@ func TestEndpointsAreFoundByListener(t *testing.T) {
 	}
 }
 
-// TestEndpointsSurviveJSON checks the encoding as JSON. Package remote, the metadata store of a dev
-// broker in another process, sends brokers in this form.
+// TestEndpointsSurviveJSON checks that endpoints survive encoding as JSON. Package remote, the
+// metadata store of a dev broker in another process, sends brokers in this form.
 func TestEndpointsSurviveJSON(t *testing.T) {
 	want := Broker{ID: 1, Endpoints: "kafka://b1.example:9092,tls://b1.example:9093"}
 	text, err := json.Marshal(want)

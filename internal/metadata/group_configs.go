@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// GroupOverride contains the settings that the LogCluster sets for one group. If a field is 0, the
-// setting in Groups applies.
+// GroupOverride contains the settings that the LogCluster overrides for one group. If a field is 0,
+// the setting in Groups applies.
 type GroupOverride struct {
 	ConsumerSession  time.Duration // session timeout in the consumer protocol
 	ConsumerInterval time.Duration // heartbeat interval in the consumer protocol
@@ -21,16 +21,17 @@ type GroupOverride struct {
 	ConsumerAssignment time.Duration
 }
 
-// GroupConfig describes a config of a group (Kafka's ConfigResource of type GROUP) and its sources.
+// GroupConfig describes a group config (Kafka's ConfigResource of type GROUP), with its value and
+// its defaults.
 type GroupConfig struct {
 	Name, Doc  string
-	BrokerName string        // Kafka's broker setting that sets the value for all groups
+	BrokerName string        // Kafka broker setting for the value of all groups
 	Value      time.Duration // value in effect
 	Set        bool          // true if the LogCluster sets the value for this group
 	Cluster    time.Duration // value for groups that do not set the config
 	ClusterSet bool          // true if the LogCluster sets the value for all groups
 	Default    time.Duration // Kafka's default
-	Min, Max   time.Duration // minimum and maximum of a value that an admin request sets
+	Min, Max   time.Duration // bounds of the values that an admin request may set
 }
 
 // groupConfigRow is a row of groupConfigTable.
@@ -50,8 +51,8 @@ const (
 	groupAssignment = "consumer.assignment.interval.ms"
 )
 
-// groupConfigTable lists the configs of groups, by name. Kafka 4.3 also has configs of share groups
-// and streams groups.
+// groupConfigTable lists the configs of groups, sorted by name. Kafka 4.3 also has configs of share
+// groups and streams groups.
 var groupConfigTable = []groupConfigRow{
 	{
 		name: groupAssignment, standard: time.Second, zero: true, top: 15 * time.Second,
@@ -59,7 +60,7 @@ var groupConfigTable = []groupConfigRow{
 			"(LogCluster.spec.groups.overrides[].consumerAssignmentInterval).",
 		override: func(o *GroupOverride) *time.Duration { return &o.ConsumerAssignment },
 		cluster: func(g *Groups) (value, lowest, top time.Duration) {
-			return g.ConsumerAssignment, 0, 0 // zero bounds, because the bounds are always Kafka's defaults
+			return g.ConsumerAssignment, 0, 0 // zero bounds mean Kafka's defaults, which always apply here
 		},
 		field: func(o *v1alpha1.GroupOverride) **metav1.Duration {
 			return &o.ConsumerAssignmentInterval
@@ -93,8 +94,8 @@ var groupConfigTable = []groupConfigRow{
 	},
 }
 
-// GroupConfigs returns the configs of a group, sorted by name. The parameter override contains the
-// group's settings.
+// GroupConfigs returns the configs of a group, sorted by name. override contains the group's
+// settings.
 func GroupConfigs(cluster Groups, override GroupOverride) []GroupConfig {
 	configs := make([]GroupConfig, len(groupConfigTable))
 	for i, row := range groupConfigTable {
@@ -105,7 +106,7 @@ func GroupConfigs(cluster Groups, override GroupOverride) []GroupConfig {
 		if !c.ClusterSet {
 			c.Cluster = row.standard
 		}
-		// The value for all groups is always valid for a single group.
+		// The value that applies to all groups is always valid for a single group.
 		if lowest == 0 {
 			c.Min = min(row.lowest, c.Cluster)
 		}
@@ -197,8 +198,8 @@ func (o GroupOverride) check(cluster Groups) error {
 	return nil
 }
 
-// ResolveGroupOverrides returns the settings that a LogCluster contains for single groups, by group
-// id. cluster may be nil. Values out of range, which the API server rejects, count as not set.
+// ResolveGroupOverrides returns a LogCluster's settings for single groups, by group id. cluster may
+// be nil. Values out of range, which the API server rejects, count as not set.
 func ResolveGroupOverrides(cluster *v1alpha1.LogCluster) map[string]GroupOverride {
 	if cluster == nil || cluster.Spec.Groups == nil {
 		return nil
@@ -225,15 +226,15 @@ func ResolveGroupOverrides(cluster *v1alpha1.LogCluster) map[string]GroupOverrid
 	return overrides
 }
 
-// groupOverridesMax is the LogCluster schema's limit for the length of spec.groups.overrides, and
-// groupIDBytesMax is its limit for the length of a group id.
+// groupOverridesMax is the maximum number of entries in spec.groups.overrides, and groupIDBytesMax
+// is the maximum length of a group id, in the LogCluster's schema.
 const (
 	groupOverridesMax = 1000
 	groupIDBytesMax   = 1024
 )
 
-// alteredGroup returns a copy of the LogCluster with changed settings for the group change.Group. A
-// group without settings has no entry in spec.groups.overrides.
+// alteredGroup returns a copy of the LogCluster with changed settings for one group. A group
+// without settings has no entry in spec.groups.overrides.
 func alteredGroup(cluster *v1alpha1.LogCluster, change ClusterChange) (*v1alpha1.LogCluster,
 	error) {
 	if len(change.Group) > groupIDBytesMax {

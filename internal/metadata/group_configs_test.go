@@ -28,8 +28,8 @@ func setTo(name, value string) PropertyChange {
 	return PropertyChange{Name: name, Op: PropertySet, Value: value}
 }
 
-// TestValuesOfGroupConfigs checks that the same values are accepted and rejected, with the same
-// texts, as by Apache Kafka 4.3.1 with default settings.
+// TestValuesOfGroupConfigs checks that the same values are accepted and rejected as by Apache Kafka
+// 4.3.1 with default settings, and with the same error messages.
 func TestValuesOfGroupConfigs(t *testing.T) {
 	for _, test := range []struct {
 		change PropertyChange
@@ -131,8 +131,8 @@ func TestSourcesOfGroupConfigs(t *testing.T) {
 	}
 }
 
-// TestAlteredGroupInResource changes groups one after the other. Each step starts from the previous
-// step's resource.
+// TestAlteredGroupInResource checks the resource after each of several changes of groups. Each
+// change starts from the previous one's resource.
 func TestAlteredGroupInResource(t *testing.T) {
 	cluster := clusterSpec(t, `{groups: {membersMax: 9, overrides: [
 		{group: a, consumerSessionTimeout: 50s}]}}`)
@@ -203,8 +203,8 @@ func TestAlteredGroupLimits(t *testing.T) {
 	}
 }
 
-// TestBoundsOfGroupConfigsAreDescribed checks that DescribeConfigs returns the bounds that apply
-// for a broker.
+// TestBoundsOfGroupConfigsAreDescribed checks that DescribeConfigs of a broker returns the bounds
+// that apply to group configs.
 func TestBoundsOfGroupConfigsAreDescribed(t *testing.T) {
 	for _, spec := range []string{
 		`{}`, `{groups: {consumerHeartbeatInterval: 1s, consumerSessionTimeout: 10s}}`,

@@ -17,8 +17,8 @@ const idTextBytes = 22
 // than an id; strict decoding rejects a text in which one of these 4 bits is set.
 var idEncoding = base64.RawURLEncoding.Strict()
 
-// NewID returns a random id (a version 4 UUID, as in Kafka). The id's text does not begin with a
-// dash, because command-line tools would parse such a text as an option.
+// NewID returns a random id (a version 4 UUID, as in Kafka). The id's text never begins with a
+// dash, because command-line tools would parse it as an option.
 func NewID() ID {
 	for {
 		var id ID
@@ -40,8 +40,8 @@ func ParseID(text string) (ID, error) {
 	}
 	n, err := idEncoding.Decode(id[:], []byte(text))
 	if err == nil && n < len(id) {
-		// Package base64 skips line breaks. So a text of 22 characters that includes a line break is
-		// decoded without an error, to fewer than 16 bytes.
+		// Package base64 ignores line breaks, so a text of 22 characters with a line break is decoded
+		// without an error, but to fewer than 16 bytes.
 		err = fmt.Errorf("%d bytes, want %d", n, len(id))
 	}
 	if err != nil {

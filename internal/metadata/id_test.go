@@ -8,7 +8,8 @@ import (
 func TestIDTextMatchesKafka(t *testing.T) {
 	id := ID{0x55, 0x0e, 0x84, 0x00, 0xe2, 0x9b, 0x41, 0xd4, 0xa7, 0x16, 0x44, 0x66, 0x55, 0x44,
 		0x00, 0x00}
-	// The text was made in Java by: new Uuid(0x550e8400e29b41d4L, 0xa716446655440000L).toString()
+	// The text was generated in Java with new Uuid(0x550e8400e29b41d4L,
+	// 0xa716446655440000L).toString().
 	const text = "VQ6EAOKbQdSnFkRmVUQAAA"
 	if id.String() != text {
 		t.Errorf("text %s, want %s", id, text)
@@ -26,7 +27,7 @@ func TestParseIDRejectsInvalidText(t *testing.T) {
 		// An unused bit is set, so this would be a second text for the same id.
 		"VQ6EAOKbQdSnFkRmVUQAAB",
 		"VQ6EAOKb\nQdSnFkRmVUQA", "VQ6EAOKbQdSnFkRmVUQAAA\n",
-		"0000000\r0000000000000\n", // FuzzParseID found this: package base64 skips the line breaks
+		"0000000\r0000000000000\n", // found by FuzzParseID: package base64 ignores the line breaks
 	} {
 		if id, err := ParseID(text); err == nil {
 			t.Errorf("%q was parsed as %v", text, id)

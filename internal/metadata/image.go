@@ -14,8 +14,8 @@ import (
 // NoBroker is the value of Leader for a partition without a leader.
 const NoBroker int32 = -1
 
-// Image contains the metadata of a cluster at one moment. It is immutable: each change creates a
-// new image.
+// Image contains the metadata of a cluster at one point in time. It is immutable: each change
+// creates a new image.
 type Image struct {
 	ClusterID   string
 	Cleaner     CleanerBudget
@@ -37,8 +37,8 @@ type Image struct {
 	// GroupOverrides contains the settings for single groups, by group id. It may be nil.
 	GroupOverrides map[string]GroupOverride
 	Defaults       topicconfig.Settings // settings of a topic whose resource sets none
-	// ClusterProperties contains the LogCluster's broker settings by their Kafka names (function
-	// ClusterProperties).
+	// ClusterProperties contains the LogCluster's broker settings by Kafka name. See the function
+	// ClusterProperties.
 	ClusterProperties map[string]string
 	// Security contains the users. If it is nil, there are no users, and every request is allowed.
 	Security *Security
@@ -47,58 +47,58 @@ type Image struct {
 	// Unresolved contains the ids of topics that exist, but whose settings are invalid and not known
 	// from an earlier image. No broker serves these topics, and their logs must be kept.
 	Unresolved []ID
-	// Retained contains the partitions of deleted topics whose records are retained or being removed,
-	// sorted by topic and partition.
+	// Retained contains the partitions of deleted topics whose records are still retained, or are
+	// being removed, sorted by topic and partition.
 	Retained []RetainedPartition
 
 	byName map[string]*Topic
 	byID   map[ID]*Topic
 }
 
-// PeerTLS is the prefix of a broker's peer address if the broker serves mutual TLS there. A broker
-// uses TLS for an address that is registered with this prefix. So one rolling restart of a
-// LogCluster introduces mutual TLS. Until all brokers have restarted, they also accept followers
-// without TLS at this address.
+// PeerTLS is the prefix of a broker's peer address if the broker serves mutual TLS at that address.
+// Brokers connect with TLS to an address with this prefix. So one rolling restart of a LogCluster
+// introduces mutual TLS. Until all brokers have restarted, brokers also accept followers without
+// TLS at this address.
 const PeerTLS = "tls://"
 
 // Broker is a broker that is up.
 type Broker struct {
 	ID int32
-	// Epoch is the broker epoch. It grows with each start of the broker.
+	// Epoch is the broker epoch, which grows with each start of the broker.
 	Epoch int64
 	// Endpoints contains the addresses at which clients reach the broker, by listener.
 	Endpoints Endpoints
 	Rack      string
 	// Peer is the host:port at which other brokers reach this broker. If it is "", they use the
-	// endpoint of DefaultListener. On Kubernetes it contains the pod's IP address, which needs no DNS.
-	// Unlike a DNS name, the IP address cannot lead to an earlier pod of the broker.
+	// endpoint of DefaultListener. On Kubernetes it contains the pod's IP address. It needs no DNS
+	// and, unlike a DNS name, cannot resolve to an earlier pod of the broker.
 	Peer string
 	// Directory identifies the broker's disk. If a broker registers with another directory, it has
 	// lost its logs.
 	Directory string
-	// CleanEpoch is the broker epoch that ended with a clean shutdown and left the disk in its present
+	// CleanEpoch is the broker epoch that ended with a clean shutdown and left the disk in its current
 	// state. It is -1 if the last shutdown was not clean or the disk is new. The broker writes
 	// CleanEpoch to a file in the data directory after it has closed the last log. At startup the
 	// broker removes the file before it writes anything else. So the file proves that the disk
 	// contains every record that the broker had in that epoch (KIP-966).
 	CleanEpoch int64
-	// ProducerIDs is an upper bound: the counter in every producer id that a broker with this ID has
-	// allocated is below it. At registration the broker sends the bound for its disk. This bound
-	// includes the ids that the broker may allocate before its next registration. The store keeps the
-	// highest bound (NextProducerIDs).
+	// ProducerIDs is an upper bound: the counter in every producer id that this broker has allocated
+	// is below it. At registration the broker sends a bound for its disk, which includes the ids that
+	// the broker may allocate before its next registration. The store keeps the highest bound
+	// (NextProducerIDs).
 	ProducerIDs int64
 	// ProducerIDsLost means that the file of allocated producer ids was unusable when the broker
-	// registered. NextProducerIDs then treats the disk as a new one.
+	// registered. NextProducerIDs then treats the disk as new.
 	ProducerIDsLost bool
 	// Losses contains the logs that have lost records. Only the argument of Store.Run contains them:
 	// Run records the losses before it registers the broker. It is nil if there are none.
 	Losses *Losses `json:",omitempty"`
 	// TransactionVersion is the highest transaction version (KIP-890) that the broker supports.
 	TransactionVersion int16
-	// Leaving means that the broker is in controlled shutdown. It serves the partitions that it leads
-	// until other brokers lead them, and must not be elected.
+	// Leaving means that the broker is in controlled shutdown. It continues to serve the partitions
+	// that it leads until other brokers lead them, and must not be elected.
 	//
-	// An isolated broker is also Leaving, until it is no longer isolated.
+	// An isolated broker is also Leaving as long as it is isolated.
 	Leaving bool
 	// Isolated means that the broker has no connection to other brokers (internal/reachability).
 	Isolated bool
@@ -124,15 +124,15 @@ type Replication struct {
 	MoveBytesRate int64
 }
 
-// Groups contains the configuration of consumer groups. If a field is 0, the broker uses Kafka's
-// default.
+// Groups contains the configuration of consumer groups. Kafka's default applies to a field that is
+// 0.
 type Groups struct {
 	SessionMin, SessionMax time.Duration // minimum and maximum of the members' session timeouts
 	// InitialDelay is how long an empty group waits for more members. If it is negative, the group
 	// does not wait.
 	InitialDelay time.Duration
 	MembersMax   int
-	// OffsetsRetention applies to offsets of topics to which no member of the group subscribes.
+	// OffsetsRetention applies to offsets of topics to which no group member subscribes.
 	OffsetsRetention     time.Duration
 	OffsetsCheckInterval time.Duration
 	ConsumerSession      time.Duration // session timeout in the consumer protocol
@@ -140,7 +140,8 @@ type Groups struct {
 	// ConsumerAssignment is the minimum time between two assignments of a group in the consumer
 	// protocol (KIP-1263). A negative value means 0.
 	ConsumerAssignment time.Duration
-	// These are the bounds for the consumer-protocol settings that admin requests set for one group.
+	// These are the bounds of the consumer-protocol settings that admin requests set for single
+	// groups.
 	ConsumerSessionMin, ConsumerSessionMax   time.Duration
 	ConsumerIntervalMin, ConsumerIntervalMax time.Duration
 	// MetadataBytesMax is the maximum size of the metadata of one committed offset. If it is negative,
@@ -150,8 +151,8 @@ type Groups struct {
 	OffsetsReplicas   int32
 }
 
-// Transactions contains the configuration of transactions. If a field is 0, the broker uses Kafka's
-// default.
+// Transactions contains the configuration of transactions. Kafka's default applies to a field that
+// is 0.
 type Transactions struct {
 	TimeoutMax   time.Duration // maximum of the timeouts that clients request
 	IDExpiration time.Duration // time after which an unused transactional id is deleted
@@ -164,11 +165,11 @@ type Topic struct {
 	Name       string
 	ID         ID
 	Settings   topicconfig.Settings
-	Own        []string // sorted properties that the Topic itself sets; others have defaults
+	Own        []string // sorted properties that the Topic itself sets; all others have defaults
 	Internal   bool     // true if only brokers write the topic; clients hide it by default
-	RetainData bool     // true if the data stay when the topic is deleted (reclaimPolicy Retain)
-	// CleanNow is the value of v1alpha1.Topic.CleanNow. After each change of the value, each replica
-	// is compacted once.
+	RetainData bool     // true if the data are kept when the topic is deleted (reclaimPolicy Retain)
+	// CleanNow is the value of v1alpha1.Topic.CleanNow. Whenever the value changes, each replica is
+	// compacted once.
 	CleanNow   string
 	Partitions []*Partition // partitions by index
 }
@@ -183,10 +184,10 @@ type Partition struct {
 	// UnprovenEpoch is the latest leader epoch whose leader may have lacked acknowledged records when
 	// it was elected; 0 if there is no such epoch.
 	UnprovenEpoch int32
-	LeaderEpoch   int32 // number of the election, which every batch contains
+	LeaderEpoch   int32 // number of the election; every batch contains it
 	// PartitionEpoch grows with each change of the partition's recorded state, as in KRaft (KIP-497).
-	// It may be lower than the epoch of the state in the other fields, if the changes in between do
-	// not affect these fields.
+	// If some changes do not affect the other fields, PartitionEpoch may be lower than the current
+	// epoch.
 	PartitionEpoch int64
 	ISR            []int32 // in-sync replicas; each has all records below the high watermark
 	// Target is the assignment after the current reassignment; nil if no reassignment is in progress.
@@ -206,7 +207,7 @@ type Partition struct {
 	RecordsLost bool
 }
 
-// Equal reports whether two partitions have the same content. It ignores PartitionEpoch: if the
+// Equal reports whether two partitions have the same content. It ignores PartitionEpoch: when the
 // leader reports that it serves, only that field changes, and the partition does not have to be
 // applied again.
 func (p *Partition) Equal(other *Partition) bool {
@@ -226,9 +227,10 @@ type RetainedPartition struct {
 	Topic       string // name of the Topic resource; in heartwood dev, the Kafka name
 	Partition   int32
 	Replicas    []int32 // brokers that hold the records
-	LeaderEpoch int32   // leader epoch of the last election; 0 if the partition has no records
+	LeaderEpoch int32   // last leader epoch; 0 if the partition has no records
 	Tag         string  // first characters of the deleted topic's id
-	Removing    bool    // true if a person has given up the records, so that brokers delete them
+	// true if an administrator has given up the records, so that brokers delete them
+	Removing bool
 }
 
 // Compare orders retained partitions by topic and index.
@@ -236,11 +238,10 @@ func (p RetainedPartition) Compare(other RetainedPartition) int {
 	return cmp.Or(cmp.Compare(p.Topic, other.Topic), cmp.Compare(p.Partition, other.Partition))
 }
 
-// DependsOn reports whether a broker's controlled shutdown must still wait for another broker.
-// There are two reasons to wait. The broker leads a partition whose ISR contains another available
-// broker, which can become the leader. Or the broker is in the ISR of a partition that another
-// available broker leads, which can remove it. A broker is available if it is up and not in
-// controlled shutdown.
+// DependsOn reports whether a broker's controlled shutdown must still wait, for one of two reasons.
+// The broker leads a partition whose ISR contains another available broker, which can become the
+// leader. Or the broker is in the ISR of a partition led by another available broker, which can
+// remove it. A broker is available if it is up and not in controlled shutdown.
 func (i *Image) DependsOn(broker int32) bool {
 	stays := func(id int32) bool {
 		other, up := i.Broker(id)
@@ -298,7 +299,7 @@ func NewImage(clusterID string, cleaner CleanerBudget, brokers []Broker, topics 
 }
 
 // Indexed sorts an image's brokers and topics, builds the image's indexes, and returns the image.
-// The caller has set only the exported fields, for example by decoding.
+// Only the exported fields have to be set, for example by decoding.
 func Indexed(image *Image) *Image {
 	image.Security.Compiled()
 	image.byName, image.byID = make(map[string]*Topic, len(image.Topics)),

@@ -8,10 +8,10 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// TestSetISRMarksFencedReplicas checks a recorded ISR with four replicas in broker epoch 3. Broker
-// 0 leads, 1 has restarted uncleanly, 2 is down, and 3 has restarted after a clean shutdown. Only
-// replica 1 must be fenced: broker 2 may return with all of its records, and a leader leaves the
-// ISR only through an election.
+// TestSetISRMarksFencedReplicas checks which members of a recorded ISR, all recorded in broker
+// epoch 3, are fenced. Broker 0 leads, 1 has restarted uncleanly, 2 is down, and 3 has restarted
+// after a clean shutdown. Only broker 1 must be fenced: broker 2 may return with all of its
+// records, and a leader leaves the ISR only through an election.
 func TestSetISRMarksFencedReplicas(t *testing.T) {
 	recorded := []placement.InSyncReplica{
 		{Broker: 0, Epoch: 3, Directory: "a"}, {Broker: 1, Epoch: 3, Directory: "b"},
@@ -32,9 +32,9 @@ func TestSetISRMarksFencedReplicas(t *testing.T) {
 	}
 }
 
-// TestSetISRMarksLostRecords checks that the records of a partition without a leader are lost if
-// every in-sync replica has lost its log, or has returned with another disk. A broker that is down,
-// or that has stopped uncleanly, may still have them.
+// TestSetISRMarksLostRecords checks that the records of a partition without a leader count as lost
+// if every in-sync replica has lost its log, or has returned with another disk. A broker that is
+// down, or that has stopped uncleanly, may still have them.
 func TestSetISRMarksLostRecords(t *testing.T) {
 	kept := placement.InSyncReplica{Broker: 0, Epoch: 3, Directory: "a"}
 	moved := placement.InSyncReplica{Broker: 1, Epoch: 3, Directory: "b"}

@@ -6,10 +6,10 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// internalSettings returns a Topic's settings. The cleanup policy of an internal topic is Compact,
-// even if its resource has none, or another one that an earlier CRD allowed. With Delete, committed
-// offsets and transactional ids would expire. The policy counts as the topic's own, as in Kafka,
-// where brokers create these topics with it.
+// internalSettings returns a Topic's settings. The cleanup policy of an internal topic is always
+// Compact, even if its resource has none, or one that an earlier CRD allowed. With Delete,
+// committed offsets and transactional ids would expire. The policy counts as set by the topic, as
+// in Kafka, where brokers create these topics with it.
 func internalSettings(topic *v1alpha1.Topic) v1alpha1.TopicSettings {
 	settings := topic.Spec.TopicSettings
 	if InternalTopic(topic.KafkaName()) {
@@ -18,9 +18,9 @@ func internalSettings(topic *v1alpha1.Topic) v1alpha1.TopicSettings {
 	return settings
 }
 
-// CheckInternal rejects a Topic that would make an internal topic lose records by age or size. The
-// rules are the same as in the CRD; there are none for other topics. The parameter before is the
-// Topic before a change, or nil. The error wraps ErrInvalidSettings.
+// CheckInternal rejects an internal topic's Topic if it would delete records by age or size. The
+// rules are the same as in the CRD. Other topics are not checked. before is the Topic before a
+// change, or nil. The error wraps ErrInvalidSettings.
 func CheckInternal(topic, before *v1alpha1.Topic) error {
 	if !InternalTopic(topic.KafkaName()) {
 		return nil

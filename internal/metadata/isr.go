@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ChangeISRTimeout is the maximum duration of one ISR change. After that, the outcome counts as
-// unknown.
+// ChangeISRTimeout is the maximum duration of one ISR change. After this time, the outcome counts
+// as unknown.
 const ChangeISRTimeout = 5 * time.Second
 
-// ChangeISREach returns an implementation of Store.ChangeISR that calls the function one for each
-// change. At most atOnce calls run at the same time. A change's timeout starts with its call.
+// ChangeISREach returns an implementation of Store.ChangeISR that calls one for each change. At
+// most atOnce calls run at the same time. A change's timeout starts with its call.
 func ChangeISREach(
 	atOnce int, one func(context.Context, ISRChange) (partitionEpoch int64, err error),
 ) func(ctx context.Context, changes []ISRChange, settled SettledISR) {

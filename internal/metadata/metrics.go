@@ -4,8 +4,8 @@ import "heartwood.dev/heartwood/api/v1alpha1"
 
 // Metrics determines which metrics brokers export.
 type Metrics struct {
-	// AllOfPartitions means that brokers export every series of each partition, and not only the
-	// default ones.
+	// AllOfPartitions means that brokers export all series of each partition, and not only the default
+	// ones.
 	AllOfPartitions bool
 }
 

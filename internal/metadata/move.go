@@ -7,8 +7,8 @@ import (
 )
 
 // CheckMove validates a move and returns the assignment that it requests. It does not check the
-// number of replicas; ReplicaNumbers does. The function known reports whether the broker with the
-// given id exists, up or down.
+// number of replicas; ReplicaNumbers does. known reports whether the broker with the given id
+// exists, up or down.
 func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, error) {
 	target := move.Replicas
 	switch {
@@ -23,12 +23,12 @@ func CheckMove(p *Partition, move Move, known func(id int32) bool) ([]int32, err
 	return slices.Clone(target), checkReplicas(target, known)
 }
 
-// ReplicaNumbers returns the topics whose number of replicas the moves change, with the new number,
-// and an error for each move that must not change the number. The number is a field of the topic's
-// resource and applies to all partitions. Therefore one request must move all partitions to the
-// same number. Otherwise the operator would add or remove replicas of the other partitions, on
-// brokers that the client has not chosen. The function find returns a topic's resource, or nil if
-// the topic does not exist.
+// ReplicaNumbers returns the topics whose number of replicas the moves change, with the new number.
+// It also returns an error for each move that must not change the number. The number is a field of
+// the topic's resource and applies to all partitions. So one request must move all partitions to
+// the same number. Otherwise the operator would add or remove replicas of the other partitions, on
+// brokers that the client has not chosen. find returns a topic's resource, or nil if the topic does
+// not exist.
 func ReplicaNumbers(moves []Move, find func(topic string) *v1alpha1.Topic,
 	cluster *v1alpha1.LogCluster) (numbers map[string]int32, faults []error) {
 	numbers, faults = map[string]int32{}, make([]error, len(moves))
@@ -41,7 +41,7 @@ func ReplicaNumbers(moves []Move, find func(topic string) *v1alpha1.Topic,
 	for name, indexes := range byTopic {
 		topic := find(name)
 		if topic == nil {
-			continue // the caller refuses the move of an unknown partition
+			continue // the caller rejects the move of an unknown partition
 		}
 		present := Replicas(topic.Spec.TopicSettings, cluster)
 		differs := func(i int) bool { return len(moves[i].Replicas) != present }

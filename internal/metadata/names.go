@@ -10,13 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// topicNameBytesMax is Kafka's limit for the length of a topic name. It leaves room in a directory
-// name of 255 bytes for "-<partition>" and a suffix.
+// topicNameBytesMax is Kafka's maximum length of a topic name. It leaves room in a directory name
+// of 255 bytes for "-<partition>" and a suffix.
 const topicNameBytesMax = 249
 
-// resourceNameBytesMax is the limit for the length of generated resource names. It equals
-// Kubernetes' limit for a label value, so that a label can contain the name and select the topic's
-// resources.
+// resourceNameBytesMax is the maximum length of generated resource names. It equals Kubernetes'
+// limit for a label value, so that a label can contain the name and select the topic's resources.
 const resourceNameBytesMax = 63
 
 // CheckTopicName checks a topic's name by Kafka's rules. The error wraps ErrInvalidTopicName.
@@ -36,9 +35,9 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// CheckCollision returns an error that wraps ErrInvalidTopicName if an existing topic's name
-// differs from a new name only in '.' and '_'. Kafka refuses such a topic, because in tools that
-// replace the dots the metrics of both topics would have the same names.
+// CheckCollision returns an error that wraps ErrInvalidTopicName if a new name differs from an
+// existing topic's name only in '.' and '_'. Kafka rejects such a topic, because tools that replace
+// dots would give the metrics of both topics the same names.
 func CheckCollision(name string, existing iter.Seq[string]) error {
 	for other := range existing {
 		if other != name && CollisionKey(other) == CollisionKey(name) {
@@ -71,8 +70,8 @@ func InternalTopic(name string) bool {
 
 // ResourceName returns the name of a topic's Topic resource. If the topic's name is a DNS name of
 // at most 63 bytes, the resource has the same name. Otherwise the resource's name is derived from
-// the topic's name and ends with a hash of it, so that the resources of Orders and orders differ.
-// spec.topicName then contains the topic's name.
+// the topic's name and ends with a hash of that name, so that the topics Orders and orders have
+// different resources. spec.topicName then contains the topic's name.
 //
 // The result depends only on the topic's name. So if two brokers create a topic at the same time,
 // they use the same resource name, and the API server rejects the second request.
@@ -102,8 +101,8 @@ func hashedName(topic, id string) string {
 }
 
 // dnsStem converts a topic's name to lower case and replaces each run of characters other than
-// letters and digits by one dash. It also replaces dots, because DNS requires a letter or digit on
-// both sides of a dot: "a.-b" is invalid.
+// letters and digits with one dash. It also replaces dots, because DNS requires a letter or digit
+// on both sides of a dot: "a.-b" is invalid.
 func dnsStem(topic string) string {
 	words := strings.FieldsFunc(strings.ToLower(topic), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

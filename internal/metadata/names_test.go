@@ -42,8 +42,8 @@ func TestResourceName(t *testing.T) {
 	}
 }
 
-// TestResourceNamesAreDNSNamesAndDiffer checks that each resource name is a DNS name, and that two
-// topics never have the same resource name.
+// TestResourceNamesAreDNSNamesAndDiffer checks that each resource name is a DNS name, and that
+// different topics have different resource names.
 func TestResourceNamesAreDNSNamesAndDiffer(t *testing.T) {
 	const letters = "aAbB09._-"
 	for seed := range seed.Sequence(t, 20) {

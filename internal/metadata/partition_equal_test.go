@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPartitionEqualComparesEveryField sets each field of a partition in turn. The result must not
-// be equal to the partition without this field. Only the partition epoch is not compared.
+// TestPartitionEqualComparesEveryField checks for each field that a partition in which it is set
+// does not equal a partition in which it is not set. Only the partition epoch is not compared.
 func TestPartitionEqualComparesEveryField(t *testing.T) {
 	fields := reflect.TypeFor[Partition]()
 	for i := range fields.NumField() {

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/pressure"
 )
 
-// TestThresholdsOfAUserAreExact checks that the highest threshold that the LogCluster sets, and
-// those below it, apply however much space is free.
+// TestThresholdsOfAUserAreExact checks that the highest threshold that the LogCluster sets, and the
+// lower ones, apply regardless of the free space.
 func TestThresholdsOfAUserAreExact(t *testing.T) {
 	if got := ResolvePressure(&v1alpha1.LogCluster{}); got != pressure.Default() {
 		t.Errorf("no thresholds: %+v, want the defaults", got)

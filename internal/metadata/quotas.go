@@ -12,7 +12,8 @@ import (
 )
 
 // AllUsers is the name of the LogUser whose quotas are the defaults for all users. A default
-// applies to each user without a quota of the same kind. Kafka calls it the default user entity.
+// applies to each user without a quota of the same kind. Kafka calls such quotas the default user
+// entity.
 const AllUsers = authz.Wildcard
 
 // QuotaKeys contains the quotas' Kafka names, sorted.
@@ -22,7 +23,7 @@ var QuotaKeys = []string{"consumer_byte_rate", "controller_mutation_rate", "prod
 // quotaKey describes the quota with one Kafka name.
 type quotaKey struct {
 	kind quota.Kind
-	// units is the number of units in quota.Limits for each unit in the LogUser.
+	// units is the number of units in quota.Limits that correspond to one unit in the LogUser.
 	units float64
 	// max is the largest value that a LogUser accepts.
 	max   int64
@@ -78,7 +79,7 @@ func countKey(kind quota.Kind, units float64, most int64,
 }
 
 // CheckQuota returns an error if a LogUser's quota cannot have the given value, which may come from
-// a client. Where Kafka has such an error, the text is Kafka's.
+// a client. If Kafka has the same error, the text is Kafka's.
 func CheckQuota(key string, value float64) error {
 	quotaKey, known := quotaKeys[key]
 	switch {
@@ -124,8 +125,8 @@ func alterQuotas(u *v1alpha1.LogUser, changes map[string]*int64) {
 	}
 }
 
-// limitsOf returns the rates for quotas. The parameter defaults contains the quotas of AllUsers,
-// which replace missing ones.
+// limitsOf returns the rates for quotas. defaults contains the quotas of AllUsers, which apply in
+// place of missing ones.
 func limitsOf(quotas, defaults map[string]int64) *quota.Limits {
 	limits := &quota.Limits{}
 	for name, key := range quotaKeys {

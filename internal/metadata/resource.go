@@ -20,8 +20,8 @@ import (
 // it.
 const cleanerMemoryDefault = 128 << 20
 
-// ResolveTopic converts a Topic resource to a Topic, with its cluster's defaults. cluster may be
-// nil. ResolveTopic does not set the id and the partitions.
+// ResolveTopic converts a Topic resource to a Topic, using its cluster's defaults. cluster may be
+// nil. ResolveTopic sets neither the id nor the partitions.
 func ResolveTopic(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*Topic, error) {
 	settings, err := SettingsOf(topic, cluster)
 	if err != nil {
@@ -129,7 +129,7 @@ func ResolveTransactions(cluster *v1alpha1.LogCluster) (resolved Transactions) {
 	return resolved
 }
 
-// positive returns the duration if it is above 0. It returns 0 for nil and any other duration.
+// positive returns the duration if it is positive, and otherwise 0, also for nil.
 func positive(d *metav1.Duration) time.Duration {
 	if d == nil {
 		return 0
@@ -137,7 +137,7 @@ func positive(d *metav1.Duration) time.Duration {
 	return max(0, d.Duration)
 }
 
-// atLeastOne returns the number if it is above 0. It returns 0 for nil and any other number.
+// atLeastOne returns the number if it is positive, and otherwise 0, also for nil.
 func atLeastOne(n *int32) int32 {
 	if n == nil {
 		return 0
@@ -146,7 +146,7 @@ func atLeastOne(n *int32) int32 {
 }
 
 // noneIfZero converts a number in the resource to a field of Groups. 0 becomes -1, because 0 means
-// none in the resource, but not set in Groups.
+// "none" in the resource, but "not set" in Groups.
 func noneIfZero[T ~int | ~int64](n T) T {
 	if n == 0 {
 		return -1
@@ -155,7 +155,8 @@ func noneIfZero[T ~int | ~int64](n T) T {
 }
 
 // NewTopicPartitions returns the number of partitions of a new topic if neither its resource nor
-// its request specifies the number. As in Kafka, internal topics ignore the cluster's default.
+// its request specifies the number. As in Kafka, the cluster's default does not apply to internal
+// topics.
 func NewTopicPartitions(kafkaName string, cluster *v1alpha1.LogCluster) int32 {
 	switch {
 	case kafkaName == OffsetsTopic:
@@ -191,8 +192,8 @@ func Replicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) int {
 
 // CheckReplicas rejects a topic whose own minInSyncReplicas is above its number of replicas. Such a
 // topic could never accept a write with acks=all. The CRD's rule validates only a single resource;
-// CheckReplicas also considers the cluster's default number of replicas. ResolveSettings lowers a
-// default for minInSyncReplicas, so a default is never too large. The error wraps
+// CheckReplicas also considers the cluster's default number of replicas. A default for
+// minInSyncReplicas is never too large, because ResolveSettings lowers it. The error wraps
 // ErrInvalidSettings.
 func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) error {
 	replicas, inSync := Replicas(topic, cluster), topic.MinInSyncReplicas
@@ -205,8 +206,8 @@ func CheckReplicas(topic v1alpha1.TopicSettings, cluster *v1alpha1.LogCluster) e
 	return &kindError{fault, ErrInvalidSettings}
 }
 
-// SettingsOf returns a topic's settings. They are the result of ResolveSettings. But the cleanup
-// policy of an internal topic is always Compact, whatever its resource contains.
+// SettingsOf returns a topic's settings, as ResolveSettings does, except that the cleanup policy of
+// an internal topic is always Compact, whatever its resource contains.
 func SettingsOf(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	return ResolveSettings(internalSettings(topic), cluster)
 }
@@ -225,7 +226,7 @@ func ResolveSettings(topic v1alpha1.TopicSettings,
 	return settings, err
 }
 
-// resolve does the work of ResolveSettings, but does not lower the default for minInSyncReplicas.
+// resolve is like ResolveSettings, but does not lower the default for minInSyncReplicas.
 func resolve(topic v1alpha1.TopicSettings,
 	cluster *v1alpha1.LogCluster) (topicconfig.Settings, error) {
 	r := resolver{settings: topicconfig.Default()}
@@ -250,7 +251,7 @@ func resolve(topic v1alpha1.TopicSettings,
 }
 
 // kindError is an error about a field of a resource. It wraps kind, such as ErrInvalidSettings, but
-// its text is only fault. Like an API server's error, it begins with the field's path.
+// its text is only that of fault. Like an API server's error, it begins with the field's path.
 type kindError struct {
 	fault error
 	kind  error
@@ -317,8 +318,8 @@ func (r *resolver) apply(from v1alpha1.TopicSettings, path *field.Path) {
 	}
 }
 
-// integer copies *from, which must be in [lowest, highest], to *to. If the pointer from is nil, *to
-// keeps its value.
+// integer copies *from, which must be in [lowest, highest], to *to. If from is nil, *to keeps its
+// value.
 func (r *resolver) integer(to *int, from *int32, lowest, highest int, path *field.Path) {
 	if from == nil {
 		return
@@ -337,15 +338,15 @@ func (r *resolver) percent(to *float64, from *v1alpha1.Percent, path *field.Path
 		return
 	}
 	percent, err := from.Float()
-	if err != nil || !(percent >= 0 && percent <= 100) { // negated, so that NaN is refused too
+	if err != nil || !(percent >= 0 && percent <= 100) { // negated, so that NaN is rejected too
 		r.faults = append(r.faults, field.Invalid(path, percent, "must be 0 to 100"))
 		return
 	}
 	*to = percent
 }
 
-// duration copies *from, which must not be below lowest, to *to. If the pointer from is nil, *to
-// keeps its value.
+// duration copies *from, which must not be below lowest, to *to. If from is nil, *to keeps its
+// value.
 func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest time.Duration,
 	path *field.Path) {
 	if from == nil {
@@ -359,8 +360,8 @@ func (r *resolver) duration(to *time.Duration, from *metav1.Duration, lowest tim
 	*to = from.Duration
 }
 
-// age sets a duration that may be unlimited. A negative value, and a value of at least
-// topicconfig.DurationMax, mean unlimited. For any other value, the minimum is 0.
+// age sets a duration that may be unlimited. Negative values, and values of at least
+// topicconfig.DurationMax, mean unlimited. Other values must be at least 0.
 func (r *resolver) age(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= topicconfig.DurationMax) {
 		*to = topicconfig.Unlimited
@@ -392,7 +393,8 @@ func (r *resolver) bytes(to *int, from *resource.Quantity, lowest int64, path *f
 	*to = int(wide)
 }
 
-// interval is like age, for flush.ms, which must be at least the interval of the background sync.
+// interval is like age, but for flush.ms, which must be at least the interval of the background
+// sync.
 func (r *resolver) interval(to *time.Duration, from *metav1.Duration, path *field.Path) {
 	if from != nil && (from.Duration < 0 || from.Duration >= topicconfig.DurationMax) {
 		*to = topicconfig.Unlimited
@@ -420,10 +422,10 @@ func (r *resolver) cleanupPolicy(policy v1alpha1.CleanupPolicy, path *field.Path
 }
 
 // compression sets the codec, the level and the cleaner's codec together. A topic that sets another
-// codec must not inherit the cluster's default level, which applies to the cluster's codec.
+// codec must not inherit the cluster's default level, which is for the cluster's codec.
 func (r *resolver) compression(c v1alpha1.Compression, path *field.Path) {
 	s := &r.settings
-	if c.Type != "" { // if it is empty, the codec and the level are the cluster's
+	if c.Type != "" { // if it is empty, the cluster's codec and level apply
 		if codec, level, ok := r.codec(c.Type, c.Level, path); ok {
 			s.KeepCodec, s.Codec, s.CodecLevel = c.Type == compressionProducer, codec, level
 		}

@@ -48,8 +48,8 @@ durability: Fsync
 uncleanLeaderElection: true
 `
 
-// TestSettingsWithoutKafkaName checks maxGarbagePercent and the clean codec, which only a resource
-// can set, because they have no Kafka property.
+// TestSettingsWithoutKafkaName checks that a resource can set maxGarbagePercent and the clean
+// codec, which have no Kafka property.
 func TestSettingsWithoutKafkaName(t *testing.T) {
 	got, err := ResolveSettings(settingsOf(
 		t,
@@ -114,7 +114,7 @@ func TestTopicOverridesClusterOverridesKafka(t *testing.T) {
 	}
 	want := topicconfig.Default()
 	want.MinDirtyPercent, want.MinLag = 20, time.Second
-	// The level 19 is missing here, because it belongs to the cluster's zstd.
+	// The level 19 is not inherited, because it belongs to the cluster's zstd.
 	want.KeepCodec, want.Codec = false, compress.Gzip
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -319,7 +319,7 @@ func TestCheckReplicas(t *testing.T) {
 }
 
 // TestDefaultOfMinInSyncReplicasIsLimited checks that a default is lowered to the number of
-// replicas, and follows this number. The topic's own value must apply unchanged.
+// replicas, and follows changes of this number. The topic's own value must apply unchanged.
 func TestDefaultOfMinInSyncReplicasIsLimited(t *testing.T) {
 	for _, c := range []struct {
 		topic, defaults string
@@ -340,8 +340,8 @@ func TestDefaultOfMinInSyncReplicasIsLimited(t *testing.T) {
 	}
 }
 
-// TestSettingsRoundTripThroughTheirResource converts random settings to a resource, given random
-// cluster defaults, and resolves the resource again.
+// TestSettingsRoundTripThroughTheirResource checks that random settings, converted to a resource
+// with random cluster defaults, resolve to the same settings again.
 func TestSettingsRoundTripThroughTheirResource(t *testing.T) {
 	for seed := range seed.Sequence(t, 3000) {
 		random := rand.New(rand.NewPCG(seed, 4))

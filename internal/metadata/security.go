@@ -31,8 +31,8 @@ type Security struct {
 	defaultLimits *quota.Limits            // limits of all other users; nil if there are none
 }
 
-// Compiled builds the Matcher and the limits, and returns s. The caller has set only the exported
-// fields.
+// Compiled builds the Matcher and the limits, and returns s. Only the exported fields have to be
+// set.
 func (s *Security) Compiled() *Security {
 	if s == nil || s.matcher != nil {
 		return s
@@ -70,7 +70,7 @@ func (s *Security) Verifiers(mechanism, user string) []sasl.Verifier {
 // ResolveSecurity returns a cluster's users, or nil if no user has ACLs, quotas or a password and
 // the cluster neither authenticates nor authorizes clients. If several LogUsers have the same
 // principal, the oldest applies. cluster may be nil. The schema validates the names and operations
-// in LogUsers; an ACL that is invalid nevertheless is skipped.
+// in LogUsers; an ACL that is nevertheless invalid is skipped.
 func ResolveSecurity(cluster *v1alpha1.LogCluster, users []*v1alpha1.LogUser,
 	scram map[string]*v1alpha1.ScramVerifiers, unknownUsers []byte) *Security {
 	s := &Security{UnknownUsers: unknownUsers, Scram: map[string]map[string][]sasl.Verifier{}}
@@ -122,7 +122,7 @@ func (s *Security) addScram(scramVerifiers *v1alpha1.ScramVerifiers) {
 	}
 }
 
-// OldestUsers returns the users without those whose principal also has an older LogUser.
+// OldestUsers returns, for each principal, the oldest of its LogUsers.
 func OldestUsers(users []*v1alpha1.LogUser) (oldest []*v1alpha1.LogUser) {
 	indexes := map[string]int{}
 	for _, u := range users {

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// These are errors of changes to a Store. Package handler maps each of them to a Kafka error code.
+// These are errors of changes to a Store. Package handler converts each of them to a Kafka error
+// code.
 var (
 	ErrTopicExists        = errors.New("topic exists")
 	ErrTopicNotFound      = errors.New("topic not found")
@@ -40,8 +41,8 @@ type Store interface {
 	// because its log may have lost the records of such an epoch, and the epoch itself (ADR 0252).
 	Run(ctx context.Context, self Broker, apply func(*Image)) error
 	// ReportServing stores which partitions this broker leads and serves, and in which leader epochs,
-	// and which logs are lost or have stopped. In each call, served contains all of these partitions.
-	// After an error, only some of the partitions may be stored; the caller later reports all
+	// and which logs are lost or have stopped. Every call must contain all of these partitions in
+	// served. After an error, only some of the partitions may be stored; the caller later reports all
 	// partitions again.
 	ReportServing(ctx context.Context, broker int32, served []Served) error
 	// ChangeISR proposes new ISRs of partitions that the caller leads. Each change is a separate
@@ -50,7 +51,7 @@ type Store interface {
 	//
 	// ChangeISR calls settled once for each change, with the index of the change, as soon as the
 	// outcome of the change is known. The calls may be concurrent, and all of them have returned
-	// before ChangeISR returns. The error in a call of settled means:
+	// before ChangeISR returns. The error that settled receives means:
 	//
 	//   - nil: the ISR is now change.To, as of the partition epoch in the call
 	//     (Partition.PartitionEpoch). An image shows this ISR later, or has already shown it.
@@ -63,13 +64,13 @@ type Store interface {
 	ChangeISR(ctx context.Context, changes []ISRChange, settled SettledISR)
 }
 
-// InSync identifies a replica that is in sync in one broker epoch. It does not refer to a later
-// incarnation of the broker.
+// InSync identifies a replica that is in sync in one broker epoch. It does not identify the replica
+// in a later broker epoch.
 type InSync struct {
 	Broker int32
 	Epoch  int64
 	// ReplicaIncarnation is the replica incarnation id in the leader's metadata image
-	// (Partition.ReplicaIncarnations). The InSync does not refer to a replica with another id.
+	// (Partition.ReplicaIncarnations). The InSync does not identify a replica with another id.
 	ReplicaIncarnation string `json:",omitempty"`
 }
 
@@ -100,10 +101,10 @@ type ShutdownAnnouncer interface {
 	AnnounceShutdown(ctx context.Context) error
 }
 
-// RegistrationWaiter is a Store in which a broker's registration may have to wait for a user's
-// consent.
+// RegistrationWaiter is a Store in which a broker's registration may have to wait for an
+// administrator's consent.
 type RegistrationWaiter interface {
-	// WaitsFor returns the reason why the registration in Run waits, or nil if it does not wait.
+	// WaitsFor returns the reason why Run is waiting to register, or nil if it is not waiting.
 	WaitsFor() error
 }
 
@@ -116,18 +117,18 @@ type RemovalRecorder interface {
 	RecordRemoved(ctx context.Context, broker int32, removed []RetainedPartition) error
 }
 
-// Served describes one partition in a broker's report. The broker leads and serves the partition,
-// was elected to lead it and refuses to serve it (Ahead), has lost the partition's log (Lost), or
-// has a replica whose log has stopped (Stopped).
+// Served describes one partition in a broker's report. Either the broker leads and serves the
+// partition, or it was elected to lead the partition and refuses to serve it (Ahead), or it has
+// lost the partition's log (Lost), or it has a replica whose log has stopped (Stopped).
 type Served struct {
 	Topic       ID
 	Partition   int32
 	LeaderEpoch int32
 	// Ahead means that the leader does not serve the partition, because its log contains the epoch
-	// LeaderEpoch, which is above the epoch of its election. This happens if the metadata store has
-	// lost its state: a PartitionSet was deleted and created again, or a metadata file was lost. The
-	// leader must be elected again in an epoch above LeaderEpoch. Otherwise two different histories
-	// would use the same leader epochs.
+	// LeaderEpoch, which is higher than the epoch of its election. This happens if the metadata store
+	// has lost its state: a PartitionSet was deleted and created again, or a metadata file was lost.
+	// The leader must be elected again in an epoch above LeaderEpoch. Otherwise two different
+	// histories would use the same leader epochs.
 	Ahead bool
 	// Lost means that this broker, which has a replica, has lost records that were in its log. The
 	// loss concerns the replica incarnation with the id ReplicaIncarnation. The replica must get
@@ -150,13 +151,13 @@ type NewTopic struct {
 	// Replicas must agree with it. If it is nil, package placement chooses the replicas.
 	Assignment [][]int32
 	Properties map[string]string // topic settings by their Kafka names
-	Validate   bool              // true if the request is only checked, and the topic is not created
+	Validate   bool              // true if the request is only validated, and the topic is not created
 }
 
 // Admin creates and deletes topics for Kafka admin clients. Each topic is a Topic resource.
 type Admin interface {
-	// CreateTopic returns the new topic once its resource exists. If t.Validate is set, CreateTopic
-	// creates nothing, and the returned topic has no id.
+	// CreateTopic returns the new topic once its resource exists. If t.Validate is set, it creates
+	// nothing, and the returned topic has no id.
 	CreateTopic(ctx context.Context, t NewTopic) (*Topic, error)
 	// DeleteTopic returns when the deletion is stored; brokers apply it with a later image. The error
 	// wraps ErrTopicNotFound if the topic does not exist.

@@ -16,7 +16,7 @@ import (
 // applier.
 type applier struct {
 	set      *Set
-	defaults metadata.Replication // values of settings that an image does not contain
+	defaults metadata.Replication // settings that apply if an image does not contain them
 	// cluster is the id of the cluster to which the store's logs belong; "" if the store contains no
 	// logs.
 	cluster        string
@@ -24,9 +24,9 @@ type applier struct {
 	// replication and brokers are copied from the last applied image.
 	replication metadata.Replication
 	brokers     []metadata.Broker
-	// shrunk is the number of ISRs that became smaller with the image that is being applied.
+	// shrunk counts the ISRs that the image being applied has shrunk.
 	shrunk   atomic.Int64
-	released bool // true if every log of the store belongs to a partition of that image
+	released bool // true if every log of the store belongs to a partition of the last applied image
 }
 
 // assignedPartition is a partition that an image assigns to this broker.
@@ -174,10 +174,10 @@ func (a *applier) splitStarting(old map[PartitionID]*partition,
 	return starting, others
 }
 
-// served returns four kinds of partitions of the view: partitions that this broker serves,
-// partitions that it does not serve because their log contains a later leader epoch, partitions
-// whose log has lost records, and partitions in whose ISR this broker is although their log has
-// stopped. It also returns the errors of all partitions that failed.
+// served returns the partitions to report to the metadata store, and the errors of all partitions
+// that failed. It reports four kinds of partitions: partitions that this broker serves, partitions
+// that it does not serve because their log contains a later leader epoch, partitions whose log has
+// lost records, and partitions whose log has stopped while this broker is in their ISR.
 func (v *view) served(assigned []assignedPartition,
 	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {

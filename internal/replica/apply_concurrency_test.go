@@ -38,8 +38,8 @@ func (f *countingFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestLeaderEpochsBeginWithoutDisk checks that 40 partitions can begin a leader epoch without
-// syncing a file, and that Apply returns them in order.
+// TestLeaderEpochsBeginWithoutDisk checks that 40 partitions begin a leader epoch without a single
+// file sync, and that Apply returns them in order.
 func TestLeaderEpochsBeginWithoutDisk(t *testing.T) {
 	disk := &countingDisk{FS: vfs.NewMem()}
 	b := &broker{t: t, disk: disk, topics: map[string]*metadata.Topic{}, cluster: "ours"}

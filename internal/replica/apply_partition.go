@@ -44,7 +44,7 @@ func (a *applier) applyPartitions(img *metadata.Image, next *view, assigned []as
 		p := results[i].partition
 		next.partitions[ap.id], p.applied = p, ap
 		if results[i].err != nil {
-			// An empty applied makes the next image try again.
+			// Clear applied, so that the next image is applied to this partition again.
 			failed[ap.id], p.applied = results[i].err, assignedPartition{}
 		}
 	}
@@ -161,7 +161,8 @@ func AwaitsElection(err error) bool { return errors.Is(err, errRestartedLeader) 
 // records with the same offsets and epoch. So the broker waits for its next election. There are two
 // signs of such an epoch:
 //
-//   - The leader's recorded broker epoch is not the present one. No image of a metadata store shows
+//   - The leader's recorded broker epoch is not this broker's current one. No image of a metadata
+//     store shows
 //     such a leader (metadata.Store.Run). The log does not necessarily contain the epoch, because
 //     the epoch may be lost.
 //   - The log already contained the epoch when this process opened the log. This happens if the
@@ -231,8 +232,8 @@ func (a *applier) openLog(p *partition, ap assignedPartition) error {
 	return nil
 }
 
-// storageError returns an error that wraps logstore.ErrStorage. By this error, callers distinguish
-// a log that cannot be opened from a partition that is on other brokers.
+// storageError returns an error that wraps logstore.ErrStorage. It lets callers distinguish a log
+// that cannot be opened from a partition that is on other brokers.
 func storageError(err error) error {
 	if errors.Is(err, logstore.ErrStorage) {
 		return err

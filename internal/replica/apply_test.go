@@ -42,9 +42,9 @@ func TestApplyReturnsServedPartitions(t *testing.T) {
 	}
 }
 
-// TestFaultyPartitionDoesNotAffectOthers checks two partitions. One of them cannot be served,
-// because its log contains a later leader epoch. The other one must be served, and the state of the
-// first must report the fault.
+// TestFaultyPartitionDoesNotAffectOthers checks that a partition is served although another
+// partition cannot be, because its log contains a later leader epoch. The faulty partition's state
+// must report the fault.
 func TestFaultyPartitionDoesNotAffectOthers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("a", 2, func(topic *metadata.Topic) { topic.Partitions[0].LeaderEpoch = 7 })
@@ -127,8 +127,9 @@ func TestRestartKeepsRecordsAndHighWatermark(t *testing.T) {
 	}
 }
 
-// TestDeletedTopicsObeyTheirReclaimPolicy deletes a topic while the broker runs, or while it is
-// down. In the second case only the log contains the policy.
+// TestDeletedTopicsObeyTheirReclaimPolicy checks that the reclaim policy of a deleted topic
+// applies, whether the topic is deleted while the broker runs or while it is down. In the second
+// case only the log contains the policy.
 func TestDeletedTopicsObeyTheirReclaimPolicy(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		for _, retain := range []bool{false, true} {
@@ -182,10 +183,10 @@ func TestLogOfAnUnresolvedTopicIsKept(t *testing.T) {
 	}
 }
 
-// TestLogsOfAnotherClusterAreRetained checks that a broker with the logs of one cluster that joins
-// another cluster retains the logs, whatever their reclaim policy: a topic that is missing in the
-// new cluster's metadata was not necessarily deleted. Afterwards the logs belong to the new
-// cluster, and the new cluster's reclaim policy applies to them.
+// TestLogsOfAnotherClusterAreRetained checks that a broker that joins another cluster retains the
+// logs of its former cluster, whatever their reclaim policy: a topic that is missing in the new
+// cluster's metadata was not necessarily deleted. Afterwards the logs belong to the new cluster,
+// whose reclaim policy then applies to them.
 func TestLogsOfAnotherClusterAreRetained(t *testing.T) {
 	b := newBroker(t)
 	for _, name := range []string{"a", "b"} {
@@ -270,10 +271,10 @@ func TestReassignedPartitionIsReleased(t *testing.T) {
 	}
 }
 
-// TestFirstImageMayPrecedeTheAssignment checks the first image after a start if it does not contain
-// the replica on this broker. If the image shows the log's leader epoch, it may be older than the
-// assignment: the log must stay, and be served by a later image. If it shows a later leader epoch,
-// the log must be deleted.
+// TestFirstImageMayPrecedeTheAssignment checks what happens to a log if the first image after a
+// start does not assign its partition to this broker. If the image shows the log's leader epoch, it
+// may be older than the assignment: the log must be kept, and a later image must be able to assign
+// it. If the image shows a later leader epoch, the log must be deleted.
 func TestFirstImageMayPrecedeTheAssignment(t *testing.T) {
 	for epoch, kept := range map[int32]bool{1: true, 2: false} {
 		b := newBroker(t)
@@ -316,8 +317,9 @@ func TestStatesReportUnderReplication(t *testing.T) {
 	}
 }
 
-// TestAddedReplicasAreNotUnderReplication checks that replicas that a reassignment adds do not
-// count as missing while they are being copied (KIP-352). Copying a large partition can take long.
+// TestAddedReplicasAreNotUnderReplication checks that replicas added by a reassignment do not make
+// the partition under-replicated while they are being copied (KIP-352). Copying a large partition
+// can take a long time.
 func TestAddedReplicasAreNotUnderReplication(t *testing.T) {
 	for name, test := range map[string]struct {
 		isr  []int32

@@ -1,8 +1,8 @@
 package replica
 
-// sameAs reports whether the previous image gives the partition the same role and its log the same
-// settings. before is the partition in that image. The caller has checked that both images contain
-// the same brokers.
+// sameAs reports whether a partition has the same role, and its log the same settings, as in the
+// previous image. before is the partition in that image. The caller has checked that both images
+// contain the same brokers.
 func (ap assignedPartition) sameAs(before assignedPartition) bool {
 	if before.partition == nil || !ap.partition.Equal(before.partition) {
 		return false

@@ -13,13 +13,12 @@ const (
 	// is longer than the usual time between the receipt of an image by two brokers, and shorter than
 	// franz-go's backoff after NOT_LEADER_OR_FOLLOWER.
 	leaderWaitMax = 200 * time.Millisecond
-	// formerLeaderPeriod is the time, after another broker became the leader, during which clients may
-	// still have metadata that name this broker. Clients that write often learn of the new leader
-	// earlier.
+	// formerLeaderPeriod is how long after the election of another leader clients may still have
+	// metadata that name this broker. Clients that write often learn of the new leader earlier.
 	formerLeaderPeriod = 10 * time.Second
-	// expiredWaitPeriod is the time, after a wait has expired, during which requests are refused
-	// without a wait. A client with old metadata has several requests in flight, for different
-	// partitions, and a connection handles them one after the other.
+	// expiredWaitPeriod is how long requests are refused without a wait after a wait has expired. A
+	// client with old metadata has several requests in flight, for different partitions, and a
+	// connection handles them one after the other.
 	expiredWaitPeriod = time.Second
 )
 
@@ -62,8 +61,8 @@ func (s *Set) mayLeadSoon(id PartitionID) bool {
 		time.Now().UnixNano() >= max(p.refusedUntil.Load(), s.refusedUntil.Load())
 }
 
-// deadline is a time in Unix nanoseconds. Until then, produce requests for partitions that this
-// broker does not lead fail without a wait.
+// deadline is a time in Unix nanoseconds. Before that time, produce requests for partitions that
+// this broker does not lead fail without a wait.
 type deadline struct{ atomic.Int64 }
 
 func (d *deadline) extend(by time.Duration) { d.Store(time.Now().Add(by).UnixNano()) }

@@ -65,8 +65,8 @@ func TestProduceAwaitsTheImageOfTheNewLeader(t *testing.T) {
 	})
 }
 
-// TestProduceToAFollowerEndsItsWait produces to a follower that does not become the leader. The
-// wait must end.
+// TestProduceToAFollowerEndsItsWait checks that a produce request to a follower stops waiting if
+// the follower does not become the leader.
 func TestProduceToAFollowerEndsItsWait(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.settle(time.Second)

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/brokerconfig"
 )
 
-// TestDescribedDefaultsAreInEffect checks the values that admin clients read among a broker's
-// settings.
+// TestDescribedDefaultsAreInEffect checks that the defaults that admin clients read for a broker's
+// settings are the values that the broker uses.
 func TestDescribedDefaultsAreInEffect(t *testing.T) {
 	for name, value := range map[string]int64{
 		"replica.fetch.max.bytes":          followerPartitionBytesMax,

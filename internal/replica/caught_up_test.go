@@ -75,7 +75,7 @@ func caughtUp(t testing.TB, partitions int) (*Set, FetchRequest) {
 func TestCaughtUpFollowerReceivesChangedOffsets(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	req.Partitions[1].HighWater = 0
-	s.Fetch(t.Context(), req) // tells the leader that the follower has all records
+	s.Fetch(t.Context(), req) // reports to the leader that the follower has all records
 	for i, got := range s.Fetch(t.Context(), req) {
 		if got.Err != nil || got.Data != nil {
 			t.Errorf("partition %d: %+v, want no data", i, got)

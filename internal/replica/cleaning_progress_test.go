@@ -127,8 +127,8 @@ func (n *cleanedNodes) has(id int32, key string) (value, tombstone bool) {
 	return value, tombstone
 }
 
-// want fails the test unless the broker's log contains, or lacks, the key's value and tombstone as
-// expected.
+// want fails the test unless the presence of a value and of a tombstone of the key in the broker's
+// log is as expected.
 func (n *cleanedNodes) want(id int32, key string, value, tombstone bool) {
 	n.t.Helper()
 	if hasValue, hasTombstone := n.has(id, key); hasValue != value || hasTombstone != tombstone {

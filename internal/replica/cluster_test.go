@@ -33,8 +33,8 @@ type nodes struct {
 	nodes map[int32]*node
 	meta  *metadataStore
 	flush time.Duration // interval between background syncs of the logs
-	// refuse is set if connections to a broker that is down are refused by its machine. Otherwise
-	// nothing answers them.
+	// refuse determines what happens to connection attempts while a broker is down: if set, its
+	// machine refuses them; otherwise nothing answers them.
 	refuse atomic.Bool
 	logs   output.Buffer // logs of all brokers
 	// recordedLosses is Options.RecordedLosses of the brokers that start next.
@@ -53,13 +53,13 @@ type node struct {
 	// directly.
 	through vfs.FS
 	dials   atomic.Int32 // number of connections that the broker has made
-	// named is the number of partitions in all of the broker's fetch requests together.
+	// named is the total number of partitions in the broker's fetch requests so far.
 	named atomic.Int64
 	// live is the Set to which other brokers connect; nil if the broker is down.
 	live atomic.Pointer[Set]
 	// disconnected is true if the broker is disconnected from all other brokers.
 	disconnected atomic.Bool
-	// slow contains tokens for the broker's fetches; nil if its fetches do not wait.
+	// slow contains one token for each fetch that the broker may send; nil if fetches are not limited.
 	slow atomic.Pointer[chan struct{}]
 }
 
@@ -70,7 +70,7 @@ type metadataStore struct {
 	topic  *metadata.Topic
 	epochs map[int32]int64
 	racks  map[int32]string
-	// lose is the number of next answers that are lost after their update was recorded.
+	// lose is the number of upcoming answers that are lost after their update has been recorded.
 	lose    int
 	refuse  error                // error that changeISR returns; nil if it succeeds
 	updates []metadata.ISRChange // the updates that succeeded

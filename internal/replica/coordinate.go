@@ -93,7 +93,7 @@ func (s *Set) AppendMarkerIn(epoch int32, m Marker) (logstore.Appended, error) {
 	return appended, err
 }
 
-// inRole calls appendTo if the partition still has the role then, and enough replicas are in sync.
+// inRole calls appendTo if the partition still has the given role, and enough replicas are in sync.
 func (p *partition) inRole(then *role,
 	appendTo func() (logstore.Appended, error)) (logstore.Appended, error) {
 	p.changing.Lock()

@@ -48,10 +48,10 @@ func (p *partition) requireSingleSource(r *role) error {
 	return nil
 }
 
-// markComplete removes two stored notes: that the log is an incomplete copy, and that it has an
-// offset gap after which records may be missing. It keeps the note of a gap that is newer than the
-// image. If a note cannot be removed, the log may be copied once more when this replica falls
-// behind.
+// markComplete removes two notes that are stored with the log: that it is an incomplete copy, and
+// that it has an offset gap after which records may be missing. If the gap is newer than the image,
+// its note is kept. If a note cannot be removed, the log may be copied once more when this replica
+// falls behind.
 func (p *partition) markComplete() {
 	var failed error
 	if p.source != metadata.NoBroker {

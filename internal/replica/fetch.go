@@ -34,7 +34,7 @@ type FetchPartition struct {
 // FetchRequest is a consumer's fetch request, or a follower's if Replica is set.
 type FetchRequest struct {
 	Partitions []FetchPartition
-	BytesMin   int // number of bytes in all partitions together for which the fetch waits
+	BytesMin   int // minimum number of bytes, over all partitions, for which the fetch waits
 	// BytesMax limits the bytes of all partitions together; the first batch may exceed it.
 	BytesMax int
 	Wait     time.Duration // maximum wait; if <= 0, the fetch does not wait
@@ -150,10 +150,9 @@ type position struct {
 }
 
 // read reads every partition once, within the request's byte limits, into results and positions.
-// enough reports whether the response must be sent without a wait. This is so if a partition
-// failed, BytesMin bytes were read, or the client must receive new offsets. It is also so if more
-// records exist than one response can contain; per partition, a response contains batches of one
-// segment at most.
+// enough reports whether the response must be sent without a wait. That is the case if a partition
+// failed, BytesMin bytes were read, the client must receive new offsets, or more records exist than
+// one response can contain. A response contains batches of at most one segment per partition.
 func (s *Set) read(req *FetchRequest, results []FetchResult, positions []position) (enough bool) {
 	total, most := 0, req.bytesMax()
 	for i, want := range req.Partitions {

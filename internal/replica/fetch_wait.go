@@ -1,7 +1,7 @@
 package replica
 
 // delayedFetch is a fetch that waits for records. Its positions need no lock, because the purgatory
-// never calls TryComplete concurrently.
+// never calls TryComplete concurrently for the same fetch.
 type delayedFetch struct {
 	req       FetchRequest
 	positions []position
@@ -28,8 +28,8 @@ func (d *delayedFetch) TryComplete() bool {
 // Expire implements timer.Operation.
 func (d *delayedFetch) Expire() { close(d.done) }
 
-// available returns how many bytes a read of the partition would return now. The result now is true
-// if the fetch must not wait longer, because it would receive no further records, or would fail.
+// available returns how many bytes a read of the partition would return at present. now is true if
+// the fetch must not wait longer, because it would receive no further records or would fail.
 // available caches its result in the position. So if a fetch of a thousand partitions is evaluated
 // after an append to one of them, only that partition's index is read.
 func (a *position) available(req FetchRequest) (bytes int, now bool) {

@@ -15,39 +15,38 @@ import (
 )
 
 const (
-	// followerBytesMax is the limit for a whole response, and followerPartitionBytesMax is the limit
-	// for one partition in a response. The corresponding settings of Kafka are
-	// replica.fetch.response.max.bytes and replica.fetch.max.bytes. The limits are large enough that
-	// catching up is sequential I/O, and small enough that no partition waits long for the others.
+	// followerBytesMax limits a whole response, and followerPartitionBytesMax limits one partition in
+	// a response, like Kafka's replica.fetch.response.max.bytes and replica.fetch.max.bytes. The
+	// limits are large enough for sequential I/O while a follower catches up, and small enough that no
+	// partition waits long for the others.
 	followerBytesMax          = 10 << 20
 	followerPartitionBytesMax = 1 << 20
 	// followerFetchWait is how long a fetch waits at the leader while the leader has nothing to
 	// return.
 	followerFetchWait = 500 * time.Millisecond
-	// followerFetchTimeout is the time, in addition to followerFetchWait, after which a follower stops
-	// waiting for a response.
+	// followerFetchTimeout is how much longer than followerFetchWait a follower waits for a response.
 	followerFetchTimeout = 10 * time.Second
 	// After a failure of a partition or of a leader, the follower retries after retryFirst. The delay
 	// doubles with each further failure, up to retryLast.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = time.Second
 	// warnAfter is how long a leader must be unreachable before a warning is logged. A restart takes
-	// less time. After a failure, a new image soon names another leader.
+	// less time, and after a failure a new image soon names another leader.
 	warnAfter = 5 * time.Second
 )
 
-// fetcher copies the partitions that one broker leads. For all of them together, it has one
-// goroutine, one connection, and one fetch in progress at a time.
+// fetcher copies the partitions that one broker leads. It uses one goroutine and one connection for
+// all these partitions, and has at most one fetch in progress.
 //
 // Partitions under durability Fsync have a separate fetcher. It sends a fetch only after the
-// records of the previous fetch are synced, because the fetch acknowledges these records to the
-// leader. With a common fetcher, all other partitions would wait for the sync too.
+// records of the previous fetch have been synced, because the fetch acknowledges these records to
+// the leader. If they shared a fetcher with other partitions, those would wait for the sync too.
 type fetcher struct {
 	set    *Set
 	cancel context.CancelFunc
 	done   chan struct{}
 	wake   chan struct{} // token after the partitions have changed; capacity 1
-	synced chan struct{} // token after a log was synced or has failed; capacity 1
+	synced chan struct{} // token after a log has been synced or has failed; capacity 1
 	fsync  bool
 
 	mu struct {
@@ -57,7 +56,7 @@ type fetcher struct {
 		// partitions contains the copied partitions by id. The map is replaced, and never modified.
 		partitions map[PartitionID]*followedPartition
 		order      []*followedPartition // values of partitions, sorted
-		version    int                  // counter that each change of partitions increments
+		version    int                  // counter that is incremented when partitions is replaced
 		// applied contains the partitions whose applyLater worker has ended.
 		applied []*followedPartition
 		// stopped contains the partitions whose log has stopped since the last request.
@@ -69,7 +68,7 @@ type fetcher struct {
 
 	// Only the fetcher's goroutine uses the other fields.
 
-	fetches int                 // number of fetches; it rotates the order of a full fetch
+	fetches int                 // number of fetches, by which the order of a full fetch rotates
 	request []FollowerPartition // slice of the last request, for reuse
 	// failingSince is the time of the first failure after the leader last answered; zero if there was
 	// no failure.
@@ -127,10 +126,10 @@ func (f *fetcher) stop() {
 	<-f.done
 }
 
-// setPartitions sets the leader and the partitions to copy. The fetch in progress does not contain
-// partitions that are new or have a new leader epoch. So if there are any, setPartitions asks the
-// leader to answer that fetch at once. If another broker process is the leader now, setPartitions
-// cancels the fetch.
+// setPartitions sets the leader and the partitions to copy. If partitions are new or have a new
+// leader epoch, the fetch in progress does not contain them, so setPartitions asks the leader to
+// answer that fetch at once. If the leader is now another broker process, setPartitions cancels the
+// fetch.
 func (f *fetcher) setPartitions(leader metadata.Broker, self metadata.InSync,
 	partitions map[PartitionID]*followedPartition) {
 	if f.replacePartitions(leader, self, partitions) {
@@ -139,7 +138,7 @@ func (f *fetcher) setPartitions(leader metadata.Broker, self metadata.InSync,
 }
 
 // replacePartitions replaces the leader and the partitions, and reports whether anything changed.
-// It cancels the fetch in progress if another broker process is the leader now.
+// It cancels the fetch in progress if the leader is now another broker process.
 func (f *fetcher) replacePartitions(leader metadata.Broker, self metadata.InSync,
 	partitions map[PartitionID]*followedPartition) (changed bool) {
 	f.mu.Lock()
@@ -185,8 +184,8 @@ func (f *fetcher) fetchSoon() {
 	}
 }
 
-// logStopped makes the next request check a partition whose log has stopped, and makes this request
-// begin at once.
+// logStopped is called when a partition's log has stopped. It makes the fetcher send its next
+// request at once, and check the partition for that request.
 func (f *fetcher) logStopped(id PartitionID) {
 	f.mu.Lock()
 	fp := f.mu.partitions[id]
@@ -210,7 +209,7 @@ func signal(c chan struct{}) {
 // run fetches until ctx ends. It owns the connection.
 func (f *fetcher) run(ctx context.Context) {
 	var peer Peer
-	var lastAnswered metadata.Broker // includes the leader's broker epoch
+	var lastAnswered metadata.Broker // the broker that last answered, with its broker epoch
 	defer func() {
 		if peer != nil {
 			_ = peer.Close()
@@ -253,8 +252,7 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		f.noteFailure(leader, err, time.Now())
 		if lastAnswered == leader && errors.Is(err, syscall.ECONNREFUSED) {
-			// Report an exit only once. If the process is alive after all, its next fetch shows
-			// that.
+			// Report an exit only once. If the process is in fact alive, its next fetch shows that.
 			lastAnswered = metadata.Broker{}
 			f.set.processExited(metadata.InSync{Broker: leader.ID, Epoch: leader.Epoch})
 		}
@@ -281,8 +279,8 @@ func (f *fetcher) dial(ctx context.Context, leader metadata.Broker) (Peer, error
 	return peer, nil
 }
 
-// noteFailure records since when the leader has been unreachable. It logs one warning if the leader
-// stays unreachable for warnAfter.
+// noteFailure records that the leader is unreachable, and since when. It logs one warning if the
+// leader stays unreachable for warnAfter.
 func (f *fetcher) noteFailure(leader metadata.Broker, err error, now time.Time) {
 	if f.failingSince.IsZero() {
 		f.failingSince = now
@@ -302,7 +300,7 @@ func (f *fetcher) noteAnswer() {
 	f.failingSince, f.warned = time.Time{}, false
 }
 
-// pause returns when wake contains a token, when d has passed, or when ctx ends. If d is 0, there
+// pause returns when wake contains a token, when d has elapsed, or when ctx ends. If d is 0, there
 // is no time limit.
 func (f *fetcher) pause(ctx context.Context, d time.Duration) {
 	var due <-chan time.Time

@@ -10,21 +10,21 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// diskWorkerBytesMax limits the total size of the records that are copied for disk workers. If a
-// result would exceed the limit, it is applied before the next fetch instead.
+// diskWorkerBytesMax limits the total size of the records copied for disk workers. A result that
+// would exceed the limit is instead applied before the next fetch.
 const diskWorkerBytesMax = 16 << 20
 
-// diskWorkers are a fetcher's goroutines that apply results for which they wait for the disk.
+// diskWorkers are the goroutines in which a fetcher applies results that must wait for the disk.
 type diskWorkers struct {
 	running sync.WaitGroup
 	slots   chan struct{} // semaphore for the workers that wait for the disk
 	bytes   atomic.Int64  // total size of the copied records
 }
 
-// applyLater passes a result to a worker if applying it waits for the disk, because the result
-// truncates or resets the log. After a failover, hundreds of partitions may have such results at
-// once, while the producers of all other partitions wait for the next fetch. The partition is not
-// fetched until its result is applied.
+// applyLater passes a result to a worker if applying it must wait for the disk, that is, if the
+// result truncates or resets the log. After a failover, hundreds of partitions may have such
+// results at once, while the producers of all other partitions wait for the next fetch. The
+// partition is not fetched until its result is applied.
 //
 // applyLater reports whether a worker applies the result. Under durability Fsync it returns false,
 // because the next fetch waits for the disk anyway.
@@ -52,7 +52,7 @@ func (f *fetcher) applyLater(fp *followedPartition, sent *FollowerPartition, got
 	return true
 }
 
-// resume makes the next fetches include a partition again.
+// resume makes the following fetches include a partition again.
 func (f *fetcher) resume(fp *followedPartition) {
 	f.mu.Lock()
 	f.mu.applied = append(f.mu.applied, fp)
@@ -60,7 +60,7 @@ func (f *fetcher) resume(fp *followedPartition) {
 	f.fetchSoon()
 }
 
-// waitsForDisk reports whether the log syncs a file when the result is applied.
+// waitsForDisk reports whether applying the result syncs a file.
 func waitsForDisk(got *FollowerResult) bool {
 	return got.DivergingEpoch >= 0 || errors.Is(got.Err, logstore.ErrOffsetOutOfRange)
 }

@@ -48,9 +48,8 @@ func (f *slowEpochFile) Sync() error {
 	return f.File.Sync()
 }
 
-// TestNewLeaderEpochsDoNotWaitForDisk gives 19 of 20 partitions a new leader epoch, while the disks
-// sync epoch files slowly. No producer must wait for these syncs, and no record must be lost or
-// duplicated.
+// TestNewLeaderEpochsDoNotWaitForDisk checks that, when 19 of 20 partitions get a new leader epoch,
+// no producer waits for a slow disk to sync the epoch files, and no record is lost or duplicated.
 func TestNewLeaderEpochsDoNotWaitForDisk(t *testing.T) {
 	const partitions = 20
 	const syncDelay = 10 * time.Second
@@ -116,7 +115,8 @@ func TestNewLeaderEpochsDoNotWaitForDisk(t *testing.T) {
 	})
 }
 
-// TestWaitsForDisk checks that truncating and restarting a log count as waiting for the disk.
+// TestWaitsForDisk checks that results that truncate or restart a log count as waiting for the
+// disk.
 func TestWaitsForDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  FollowerResult

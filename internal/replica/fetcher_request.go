@@ -7,16 +7,16 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// scanInterval is the time between two scans, in which a fetcher builds the requests of all its
-// partitions and compares them with the requests that it last sent. The scan finds changes of the
-// log start and the tombstone-clean offset, which cause no event.
+// scanInterval is the time between two scans. In a scan, a fetcher builds the requests of all its
+// partitions and compares them with the requests that it last sent. Scans detect changes of the log
+// start and the tombstone-clean offset, which cause no event.
 const scanInterval = followerFetchWait
 
 // nextRequest builds the next fetch. A fetch that starts a session contains all partitions. Any
 // other fetch contains only the partitions whose request has changed. A partition that failed
-// recently, or that waits for the disk, is removed from the session for that time. The result retry
-// is the time until the first of the failed partitions may be fetched again, or 0 if none failed.
-// The result all contains the fetcher's partitions.
+// recently, or that waits for the disk, is removed from the session until it can be fetched again.
+// retry is the time until the first failed partition may be fetched again, or 0 if none has failed.
+// all contains the fetcher's partitions.
 //
 // The order of the partitions in a full fetch rotates, because a response favours its first
 // partition: it contains at least one whole batch of this partition, however large, but contains
@@ -81,7 +81,7 @@ func shorter(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// collectDirtyLocked marks the partitions whose request may have changed.
+// collectDirtyLocked marks the partitions dirty whose request may have changed.
 func (f *fetcher) collectDirtyLocked(now time.Time) {
 	for _, fp := range f.mu.applied {
 		fp.busy = false
@@ -111,7 +111,7 @@ func (f *fetcher) collectDirtyLocked(now time.Time) {
 	}
 }
 
-// removeOthersLocked removes the partitions that this fetcher no longer copies.
+// removeOthersLocked removes from the session the partitions that this fetcher no longer copies.
 func (f *fetcher) removeOthersLocked() {
 	for key, p := range f.session.All() {
 		if fp := f.mu.partitions[p.ID]; fp == nil || fp.key() != key {

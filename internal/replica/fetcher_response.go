@@ -53,8 +53,8 @@ func (f *fetcher) leader() int32 {
 	return f.mu.leader.ID
 }
 
-// applyAll applies the leader's results, for several partitions concurrently. Most results are only
-// written to the page cache. applyAll passes results that wait for the disk to applyLater.
+// applyAll applies the leader's results, several partitions at a time. Most results are only
+// written to the page cache. applyAll passes results that must wait for the disk to applyLater.
 func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []FollowerResult,
 	now time.Time) {
 	var workers errgroup.Group
@@ -63,8 +63,8 @@ func (f *fetcher) applyAll(all map[PartitionID]*followedPartition, results []Fol
 		got := &results[i]
 		fp := all[got.ID]
 		if fp == nil || fp.busy || fp.answered == f.fetches {
-			// The partition is not followed, or the result is repeated and would use the same fp in another
-			// goroutine.
+			// Either the partition is not followed, or the response contains it twice; the second result
+			// would use the same fp in another goroutine.
 			continue
 		}
 		sent, ok := f.session.Sent(fp.key())
@@ -104,8 +104,8 @@ func (f *fetcher) apply(fp *followedPartition, sentRole *role, sent *FollowerPar
 	p.followFault.Store(nil)
 }
 
-// fail delays the next fetch of a partition. It does not log errors that are usual during a
-// failover, such as the response of a new leader that has not begun its leader epoch yet.
+// fail delays the next fetch of a partition after an error. It does not log errors that are usual
+// during a failover, such as the response of a new leader that has not begun its leader epoch yet.
 func (f *fetcher) fail(fp *followedPartition, err error, now time.Time) {
 	fp.retryAt = now.Add(backoff(fp.failures))
 	fp.failures++

@@ -10,8 +10,8 @@ import (
 type fetchers struct {
 	set  *Set
 	dial Dial // nil if the set follows no leader
-	// changing is held while fetchers are started and stopped, which can take as long as applying a
-	// response.
+	// changing is held while fetchers are started and stopped. Stopping a fetcher can take as long as
+	// applying a response.
 	changing sync.Mutex
 	closed   bool       // guarded by changing
 	mu       sync.Mutex // guards running; a leaf
@@ -77,8 +77,8 @@ func (s *fetchers) follow(img *metadata.Image, partitions map[PartitionID]*parti
 	}
 }
 
-// logSynced notifies a leader's fetcher that one of its logs was synced. The goroutine that syncs
-// all logs calls logSynced, so logSynced does not wait for the fetcher.
+// logSynced notifies a leader's fetcher that one of its logs has been synced. It does not wait for
+// the fetcher, because it is called by the goroutine that syncs all logs.
 func (s *fetchers) logSynced(leader int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *fetchers) logSynced(leader int32) {
 	}
 }
 
-// logStopped tells a leader's fetchers that the log of one of their partitions has stopped.
+// logStopped notifies a leader's fetchers that the log of one of their partitions has stopped.
 func (s *fetchers) logStopped(leader int32, id PartitionID) {
 	s.mu.Lock()
 	running := []*fetcher{s.running[fetcherKey{leader, false}], s.running[fetcherKey{leader, true}]}

@@ -9,7 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// These errors stop a follower until a person repairs its log.
+// After these errors, a follower does not continue until an administrator repairs its log.
 var (
 	errNoEpochs = errors.New("the log has records but no leader epochs: " +
 		"cannot compare it with the leader's log")
@@ -61,8 +61,8 @@ func (p *partition) applyResponse(r *role, sent *FollowerPartition, got *Followe
 		advanced = p.log.AdvanceHighWatermark(got.HighWater)
 	}
 	p.log.Compaction().Progress.SetReplicasTombstoneClean(got.ReplicasTombstoneClean)
-	// Delete the records that the leader has deleted, but no record above this replica's high
-	// watermark, which may briefly be below the leader's log start.
+	// Delete the records that the leader has deleted, but none above this replica's high watermark,
+	// which may briefly be below the leader's log start.
 	if start := min(got.LogStart, p.log.HighWatermark()); start > p.log.LogStart() {
 		err = p.log.DeleteBefore(start)
 	}
@@ -115,13 +115,13 @@ func (p *partition) appendFetched(r *role, sent *FollowerPartition, records []by
 
 // forgetEmptyEpochs removes the leader epochs at the end of the log that contain no records. This
 // is needed if the leader continues with records of an earlier epoch: this broker led briefly in
-// the empty epochs, and the current leader does not know them. Where logs diverge, truncate removes
-// such epochs. But below the high watermark of a compacted topic logs do not diverge, and the log
-// would reject every later append (ADR 0206). An epoch that contains records remains, and makes
-// AppendReplicated fail.
+// the empty epochs, and the current leader does not know them. truncate removes such epochs where
+// logs diverge. But logs of a compacted topic do not diverge below the high watermark, so the
+// epochs would remain and the log would reject every later append (ADR 0206). An epoch that
+// contains records is kept, and makes AppendReplicated fail.
 func (p *partition) forgetEmptyEpochs() error { return p.log.TruncateTo(p.log.LogEnd()) }
 
-// hasGap reports whether there is an offset gap between a log end and the batches, or between two
+// hasGap reports whether the offsets have a gap between the log end and the batches, or between two
 // batches. It also returns true for malformed batches, which the append then rejects.
 func hasGap(batches []byte, end int64) bool {
 	for len(batches) > 0 {
@@ -145,8 +145,8 @@ func hasGap(batches []byte, end int64) bool {
 // A compacted log that extends above its high watermark is not truncated below it, because the
 // leader may lack records there that it has removed as superseded. If acknowledged records were
 // lost, the whole log is discarded. Any other log is truncated below its high watermark only if the
-// metadata show that acknowledged records were lost. If they do not show that, the leader has lost
-// these records without notice.
+// metadata show that acknowledged records were lost. Otherwise the leader has lost these records
+// without notice, and the log is kept.
 func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResult) error {
 	to := min(got.DivergingEnd, p.log.LogEnd())
 	if _, end := p.log.EndOffsetFor(got.DivergingEpoch); end >= 0 {
@@ -171,7 +171,7 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 		return err
 	}
 	if p.log.LogEnd() == sent.Offset && p.log.LeaderEpoch() == sent.LastEpoch {
-		// Return an error, because the leader would answer the next fetch in the same way.
+		// Return an error, because the leader would give the same answer to the next fetch.
 		return errNothingTruncated
 	}
 	return nil
@@ -182,8 +182,8 @@ func (p *partition) truncate(r *role, sent *FollowerPartition, got *FollowerResu
 // records of the same keys. This replica has already removed the older records, but the leader
 // still has them (ADR 0186).
 //
-// This replica may discard its log, because it is not in the ISR. The image does not list it there,
-// and the leader has not added it since, because the leader accepts no fetch of a diverging
+// This replica may discard its log, because it is not in the ISR: the image's ISR does not contain
+// it, and the leader has not added it since, because the leader accepts no fetch from a diverging
 // replica.
 func (p *partition) discardDiverged(sent *FollowerPartition, divergesAt int64) error {
 	p.logger.Warn(MessageDiscardDiverged,

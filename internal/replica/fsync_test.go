@@ -124,8 +124,8 @@ func testFsync(t *testing.T, fails bool) {
 	}
 }
 
-// TestChangeToReplicatedEndsTheWait changes a topic to durability Replicated during a sync.
-// Producers must be answered before the sync has ended.
+// TestChangeToReplicatedEndsTheWait checks that producers are answered before a running sync has
+// ended if the topic's durability changes to Replicated.
 func TestChangeToReplicatedEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, b := newFsyncBroker(t)

@@ -15,8 +15,8 @@ import (
 )
 
 // gapTrace is the sequence of disk operations of a follower that receives two records, each after
-// an offset gap, and then joins the ISR. It shows that the gap is durably stored before the first
-// of these records is written (docs/format/store.md).
+// an offset gap, and then joins the ISR. The trace shows that the note of a gap is durable before
+// the first of these records is written (docs/format/store.md).
 const gapTrace = `
 create a-0/copy.gap.tmp
 write a-0/copy.gap.tmp 0+<n>
@@ -41,8 +41,8 @@ func leaderBatch(t *testing.T, offset int64) []byte {
 	return bytes
 }
 
-// follower makes the broker follow broker 2 in a partition of a compacted topic. The broker's log
-// is an incomplete copy of broker 2's log.
+// follower makes the broker a follower of broker 2 in a partition of a compacted topic. The
+// broker's log is an incomplete copy of broker 2's log.
 func (b *broker) follower(t *testing.T) *partition {
 	t.Helper()
 	b.topic("a", 1, func(topic *metadata.Topic) {
@@ -105,10 +105,10 @@ func TestNothingIsAppendedIfGapCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestFollowerDoesNotReportLogToBeDiscarded checks a follower whose log a power cut has marked
-// again as an incomplete copy of another leader's log. While the image's ISR contains an earlier
-// broker epoch of this broker, the broker must not fetch. Otherwise the leader could add it to the
-// ISR because of a log that is then discarded.
+// TestFollowerDoesNotReportLogToBeDiscarded checks that a broker does not fetch while the image's
+// ISR contains an earlier epoch of this broker and its log must be discarded. A power cut has
+// restored the note that the log is an incomplete copy of another leader's log. If the broker
+// fetched, the leader could add it to the ISR because of a log that is then discarded.
 func TestFollowerDoesNotReportLogToBeDiscarded(t *testing.T) {
 	b := newBroker(t)
 	p := b.follower(t)

@@ -6,17 +6,17 @@ import (
 	"heartwood.dev/heartwood/internal/logstore"
 )
 
-// errMembershipUndecided means that this broker does not follow a leader, because the image's ISR
-// contains an earlier epoch of this broker and the log would have to be discarded. The log belongs
-// to another replica incarnation, or is an incomplete copy of another leader's log. The broker
-// waits until an image shows whether it stays in the ISR, because an ISR member keeps its log.
+// errMembershipUndecided means that this broker does not follow the leader yet. Its log must be
+// discarded, because it belongs to another replica incarnation or is an incomplete copy of another
+// leader's log. But the image's ISR contains an earlier epoch of this broker, and an ISR member
+// must keep its log. The broker waits until an image shows whether it stays in the ISR.
 var errMembershipUndecided = fmt.Errorf("%w: the log must be discarded, "+
 	"but it is undecided whether this broker stays in the ISR", ErrNotLeader)
 
 // adoptIncarnation compares the log's replica incarnation id with the image's, and discards a log
 // of another incarnation. Such a log was written before this broker was removed from the replicas.
-// The other replicas did not wait for this broker before they removed tombstones, so a deleted
-// value in the log would never be removed (ADR 0185).
+// Since then, the other replicas have removed tombstones without waiting for this broker, so a
+// deleted value in the log would never be removed (ADR 0185).
 //
 // Two kinds of logs are kept although their incarnation id differs:
 //

@@ -19,10 +19,10 @@ func (n *nodes) setReplicas(replicas []int32, incarnations ...string) {
 	})
 }
 
-// reassignAway writes a key to brokers 1 to 3, calls the function before, and then removes broker 3
-// from the partition. Then it deletes the key and lets the other brokers remove the value and the
-// tombstone. The brokers in appliedBy apply the image without broker 3; if appliedBy is empty, all
-// brokers do.
+// reassignAway writes a key to brokers 1 to 3, calls before, and then removes broker 3 from the
+// partition's replicas. Then it deletes the key and lets the other brokers remove the value and the
+// tombstone. The image without broker 3 is applied on the brokers in appliedBy, or on all brokers
+// if appliedBy is empty.
 func (n *cleanedNodes) reassignAway(before func(), appliedBy ...int32) {
 	n.t.Helper()
 	n.setReplicas([]int32{1, 2, 3}, "a", "b", "c")
@@ -58,9 +58,9 @@ func (n *cleanedNodes) wantCopied() {
 	}
 }
 
-// TestReplacedIncarnationRestoresNoDeletedKey keeps broker 3 down while it is not a replica. Broker
-// 3 becomes a replica again and returns with its old log, which contains a value that was deleted
-// in between. Broker 3 must discard the log.
+// TestReplacedIncarnationRestoresNoDeletedKey checks that a broker that is removed from the
+// replicas, and later added again, discards its old log. The broker is down in between, and its log
+// contains a value that has since been deleted.
 func TestReplacedIncarnationRestoresNoDeletedKey(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2, 3}, func(n *cleanedNodes) {
 		n.reassignAway(func() { n.stopNode(3) })
@@ -80,8 +80,8 @@ func TestReplacedIncarnationRestoresNoDeletedKey(t *testing.T) {
 	})
 }
 
-// TestFetchOfAnOldIncarnationIsRejected checks a broker that receives no image while it is not a
-// replica. It then continues to fetch as the old incarnation. The leader must reject these fetches.
+// TestFetchOfAnOldIncarnationIsRejected checks that the leader rejects the fetches of a broker that
+// missed the images in which it was not a replica, and continues to fetch as its old incarnation.
 func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
 	for name, applied := range map[string][]int32{"the leader has both images": {1, 2},
 		"the leader has the last image only": {2}} {
@@ -108,8 +108,8 @@ func TestFetchOfAnOldIncarnationIsRejected(t *testing.T) {
 }
 
 // TestLogOfAnISRMemberIsAdopted checks that an ISR member's log is never discarded, whatever
-// incarnation it was created for. Brokers have logs of other incarnations if a Partition was
-// deleted and created again.
+// incarnation it was created for. The incarnation ids differ if a Partition was deleted and created
+// again.
 func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 	inCleanedCluster(t, 3, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
@@ -132,9 +132,9 @@ func TestLogOfAnISRMemberIsAdopted(t *testing.T) {
 	})
 }
 
-// TestLogIsKeptWhileMembershipIsUndecided checks a recorded ISR that contains an earlier broker
-// epoch of broker 2. The broker may still become an ISR member in its current epoch, so it must
-// keep its log. Once it is outside the ISR, it must discard its log and copy the leader's log.
+// TestLogIsKeptWhileMembershipIsUndecided checks that broker 2 keeps its log while the recorded ISR
+// contains an earlier epoch of the broker, because it may still become an ISR member in its current
+// epoch. Once it is outside the ISR, it must discard its log and copy the leader's log.
 func TestLogIsKeptWhileMembershipIsUndecided(t *testing.T) {
 	inCleanedCluster(t, 2, []int32{1, 2}, func(n *cleanedNodes) {
 		n.put(1, "stays", []byte("value"))
@@ -156,7 +156,7 @@ func TestLogIsKeptWhileMembershipIsUndecided(t *testing.T) {
 	})
 }
 
-// wantRecopied waits until a broker has discarded its log and copied the log again.
+// wantRecopied waits until a broker has discarded its log and copied the leader's log.
 func (n *cleanedNodes) wantRecopied(id int32) {
 	n.t.Helper()
 	for range 30 {

@@ -23,7 +23,8 @@ type isrUpdater struct {
 	changeISR ChangeISR // nil if only metadata images change the ISR
 	cancel    context.CancelFunc
 	done      chan struct{}
-	// additions has capacity 1. Because of additionsInFlight, a send never blocks.
+	// additions has capacity 1. Since additionsInFlight permits only one batch at a time, a send never
+	// blocks.
 	additions chan updateBatch
 	wake      chan struct{} // capacity 1
 	bulk      bulkRemovals
@@ -83,7 +84,7 @@ func (u *isrUpdater) close() {
 	<-u.done
 }
 
-// sendAdditions sends the updates that only add replicas.
+// sendAdditions sends the batches of updates that only add replicas.
 func (u *isrUpdater) sendAdditions(ctx context.Context) {
 	for {
 		select {
@@ -154,8 +155,8 @@ func (u *isrUpdater) beginAdditions() bool {
 	return true
 }
 
-// endAdditions makes the updater evaluate every partition again, because further additions may have
-// waited for this batch.
+// endAdditions makes the updater evaluate all partitions again, because further additions may have
+// been postponed during this batch.
 func (u *isrUpdater) endAdditions() {
 	u.mu.Lock()
 	u.mu.additionsInFlight = false
@@ -223,7 +224,7 @@ func (u *isrUpdater) evaluateQueue(ctx context.Context) (interval time.Duration)
 		}
 		interval = min(time.Duration(s.lagMax.Load())/4, isr.RetryDelay)
 		now := time.Now()
-		// The high watermark may have waited for a joining follower that no longer fetches.
+		// The high watermark may have waited for a joining follower that has stopped fetching.
 		if r.leaderState.advance(now) {
 			s.highWatermarkAdvanced(p, r)
 		}
@@ -289,7 +290,7 @@ func (u *isrUpdater) settle(update proposedUpdate, change metadata.ISRChange,
 		s.metrics.isrChanged(before, after)
 	}
 	if advanced || len(after) < len(before) {
-		// This also wakes producers whose requests fail because too few replicas are in sync.
+		// This also wakes producers whose requests now fail because too few replicas are in sync.
 		s.highWatermarkAdvanced(p, r)
 	}
 	return changed
@@ -328,10 +329,10 @@ func (u *isrUpdater) logOutcome(id PartitionID, change metadata.ISRChange, outco
 	}
 }
 
-// processExited is called when a broker that answered a moment ago refuses connections. This shows
-// that the broker's process has exited, and producers wait for it in every partition that it
-// follows. The metadata show the exit too, but up to a second later if the kubelet must detect the
-// exit.
+// processExited is called when a broker that answered a moment ago refuses connections. This
+// indicates that the broker's process has exited, while producers still wait for it in every
+// partition that it follows. The metadata show the exit too, but up to a second later if the
+// kubelet must detect it.
 func (s *Set) processExited(member metadata.InSync) {
 	// Enqueue the partitions together, because the updater counts the removals of one evaluation
 	// (bulkRemovals).
@@ -342,7 +343,7 @@ func (s *Set) processExited(member metadata.InSync) {
 		}
 	}
 	s.isrUpdater.enqueue(affected...)
-	// A broker that fetches again is alive. Its next fetch reads all marked partitions, so every
-	// partition's leaderState processes that fetch.
+	// If the broker fetches again, it is alive. Mark its partitions, so that its next fetch reads them
+	// all and every partition's leaderState processes that fetch.
 	s.sessions.markAllOf(member.Broker)
 }

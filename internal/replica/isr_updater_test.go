@@ -23,7 +23,7 @@ func (b *node) pauseFetches() (release func()) {
 }
 
 // TestSlowFollowerLeavesAndRejoinsTheISR checks that a produce request with acks=all waits for a
-// slow follower at most for the lag time. Later requests must not wait for the follower until it
+// slow follower no longer than the lag time. Later requests must not wait for the follower until it
 // has rejoined the ISR.
 func TestSlowFollowerLeavesAndRejoinsTheISR(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
@@ -52,8 +52,8 @@ func TestSlowFollowerLeavesAndRejoinsTheISR(t *testing.T) {
 }
 
 // TestSilentFollowerLeavesDespiteOtherEvents checks that a follower that stops fetching leaves the
-// ISR after the lag time, even if another partition is evaluated all the time. This happens if a
-// follower of the other partition has all records and may not join.
+// ISR after the lag time, even if another partition is evaluated all the time. Such evaluations
+// occur if a follower of the other partition has all records but may not join.
 func TestSilentFollowerLeavesDespiteOtherEvents(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
@@ -75,8 +75,8 @@ func TestSilentFollowerLeavesDespiteOtherEvents(t *testing.T) {
 	})
 }
 
-// TestDownFollowerLeavesTheISRAtOnce checks that an image without a follower's broker suffices to
-// remove the follower from the ISR. Producers must not wait for the lag time.
+// TestDownFollowerLeavesTheISRAtOnce checks that a follower is removed from the ISR as soon as an
+// image no longer contains its broker. Producers must not wait for the lag time.
 func TestDownFollowerLeavesTheISRAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -99,9 +99,9 @@ func TestDownFollowerLeavesTheISRAtOnce(t *testing.T) {
 	})
 }
 
-// TestFencedFollowerLeavesTheISRAtOnce checks a follower that returns after a crash, in another
-// broker epoch. Once an image shows that its recorded epoch is fenced, the leader must remove it
-// from the ISR, and producers no longer wait for it.
+// TestFencedFollowerLeavesTheISRAtOnce checks that a follower that returns after a crash, in
+// another broker epoch, is removed from the ISR once an image shows that its recorded epoch is
+// fenced. Producers must then no longer wait for it.
 func TestFencedFollowerLeavesTheISRAtOnce(t *testing.T) {
 	recorded := func(topic *metadata.Topic) { topic.Partitions[0].ISREpochs = []int64{1, 1, 1} }
 	// If the recorded epoch 1 is fenced, the follower leaves. If only epoch 0 is fenced, it stays.
@@ -129,9 +129,10 @@ func TestFencedFollowerLeavesTheISRAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusedConnectionRemovesFollower kills broker 3. Brokers 1 and 3 each lead a partition and
-// follow the other one. Broker 1 must detect the exit before any image shows it, because its
-// fetches are refused, and producers must not wait for broker 3.
+// TestRefusedConnectionRemovesFollower checks that a leader removes a killed follower from the ISR
+// before an image shows its exit, because its own fetches from that broker are refused. Producers
+// must not wait for it. Brokers 1 and 3 each lead a partition and follow the other one; broker 3 is
+// killed.
 func TestRefusedConnectionRemovesFollower(t *testing.T) {
 	second := func(topic *metadata.Topic) {
 		p := *topic.Partitions[0]
@@ -160,9 +161,10 @@ func TestRefusedConnectionRemovesFollower(t *testing.T) {
 	}
 }
 
-// TestFalseExitSignIsReverted checks a leader that wrongly assumes that a follower's process has
-// exited. The follower's next fetch must correct this, and the sign must not be repeated. So a
-// broker that only some brokers cannot reach does not alternately leave and join the ISR.
+// TestFalseExitSignIsReverted checks that a follower's next fetch corrects the leader's wrong
+// assumption that the follower's process has exited, and that the leader then ignores the same
+// sign. So a broker that only some brokers cannot reach does not alternately leave and join the
+// ISR.
 func TestFalseExitSignIsReverted(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -198,8 +200,9 @@ func TestFollowerJoinsUnderLoad(t *testing.T) {
 		})
 }
 
-// TestMinInSyncReplicas checks that, below the minimum, requests with acks=all fail, including
-// waiting ones. Consumers must only read records that enough replicas have.
+// TestMinInSyncReplicas checks that requests with acks=all, including waiting ones, fail if fewer
+// replicas than the minimum are in sync. Consumers must read only records that enough replicas
+// have.
 func TestMinInSyncReplicas(t *testing.T) {
 	two := func(topic *metadata.Topic) { topic.Settings.MinInSyncReplicas = 2 }
 	inCluster(t, 2, two, func(t *testing.T, n *nodes) {
@@ -237,9 +240,9 @@ func TestMinInSyncReplicas(t *testing.T) {
 	})
 }
 
-// TestHighWatermarkWaitsForBothSetsOfPendingUpdate loses the answer to an ISR update. Whether or
-// not the update was recorded, the high watermark must wait for the members of both sets: the ISR
-// before and the ISR after the update.
+// TestHighWatermarkWaitsForBothSetsOfPendingUpdate checks that, if the answer to an ISR update is
+// lost, the high watermark waits for the members of both the old and the new ISR, because either
+// may be recorded.
 func TestHighWatermarkWaitsForBothSetsOfPendingUpdate(t *testing.T) {
 	inCluster(t, 3, func(topic *metadata.Topic) { topic.Partitions[0].ISR = []int32{1, 2} },
 		func(t *testing.T, n *nodes) {
@@ -269,8 +272,8 @@ func TestHighWatermarkWaitsForBothSetsOfPendingUpdate(t *testing.T) {
 		})
 }
 
-// TestMetadataOutageIsLoggedOnce checks an outage during which many partitions need an ISR update
-// and retry it often. The beginning and the end of the outage must each be logged once.
+// TestMetadataOutageIsLoggedOnce checks that the beginning and the end of a metadata outage are
+// each logged once, although many partitions need an ISR update and retry it often.
 func TestMetadataOutageIsLoggedOnce(t *testing.T) {
 	many := func(topic *metadata.Topic) {
 		for index := range int32(20) {
@@ -302,9 +305,9 @@ func TestMetadataOutageIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// TestDeposedLeaderAcknowledgesNothing checks a leader that has lost its connection to the metadata
-// and continues to serve after the election of another leader. Its followers fetch from the new
-// leader, so it must acknowledge nothing.
+// TestDeposedLeaderAcknowledgesNothing checks that a leader that has lost its connection to the
+// metadata, and continues to serve after the election of another leader, acknowledges nothing: its
+// followers fetch from the new leader.
 func TestDeposedLeaderAcknowledgesNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -347,13 +350,13 @@ func TestRestartedLeaderWaitsForElection(t *testing.T) {
 	})
 }
 
-// TestLostLeaderEpochDoesNotBeginAgain kills a leader, which loses its leader epoch and everything
-// that it appended in this epoch, while its follower has the records. An old image names it as the
-// leader with its earlier broker epoch. It must not lead in that epoch.
+// TestLostLeaderEpochDoesNotBeginAgain checks that a killed leader that has lost its leader epoch,
+// and everything that it appended in this epoch, does not lead in that epoch again. Its follower
+// still has the records. An old image names the broker as the leader with its earlier broker epoch.
 func TestLostLeaderEpochDoesNotBeginAgain(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
-		n.settle(time.Minute) // until the record is synced
+		n.settle(time.Minute) // long enough for the record to be synced
 		n.change(func(p *metadata.Partition) {
 			p.ISREpochs = []int64{n.meta.epochs[1], n.meta.epochs[2]}
 		})

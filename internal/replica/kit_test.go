@@ -86,7 +86,7 @@ func (b *broker) tryApply() ([]metadata.Served, error) {
 	return b.Apply(metadata.NewImage(b.cluster, metadata.CleanerBudget{}, nil, topics))
 }
 
-// copyOf returns a copy of a topic for an image. Images are immutable, but tests change their
+// copyOf returns a copy of a topic for an image. Images are immutable, but tests modify their
 // topics.
 func copyOf(topic *metadata.Topic) *metadata.Topic {
 	copied := *topic

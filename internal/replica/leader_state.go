@@ -10,9 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica/isr"
 )
 
-// leaderState is this broker's leadership of a partition in one leader epoch. It contains the ISR
-// state, and the log whose high watermark follows from that state. It adds the lock and the log to
-// the pure isr.State.
+// leaderState is this broker's leadership of a partition in one leader epoch. It combines the pure
+// isr.State with a lock, and with the log whose high watermark that state determines.
 //
 // mu is held while the high watermark is computed and advanced, and while an ISR update is
 // proposed. So a proposal and an advance never overlap: an advance after the proposal includes the
@@ -28,7 +27,7 @@ type leaderState struct {
 		// is at most the number of replicas.
 		minISR      int
 		brokerEpoch int64 // broker epoch of this broker; -1 if the metadata image does not contain it
-		// ended is true if a later leader epoch has begun, so that the high watermark must not advance.
+		// ended is true if a later leader epoch has begun. Then the high watermark must not advance.
 		ended bool
 	}
 }
@@ -110,8 +109,8 @@ func (l *leaderState) advanceLocked(now time.Time) bool {
 
 // fetched processes a follower's fetch. ok is false if the fetch was rejected. advanced reports
 // whether the high watermark has advanced. evaluate reports whether the ISR must be evaluated: the
-// follower may have to leave or may join the ISR, or this was the first fetch in the follower's
-// broker epoch, for which an ISR update may be waiting.
+// follower may have to leave the ISR or may be able to join it, or an ISR update may have waited
+// for this fetch, because it is the first in the follower's broker epoch.
 func (l *leaderState) fetched(from fetchingFollower, want *FetchPartition,
 	now time.Time) (advanced, evaluate, ok bool) {
 	fetch := isr.Fetch{From: from.InSync, DurableEnd: min(want.DurableEnd, want.Offset),

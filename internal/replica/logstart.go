@@ -11,10 +11,10 @@ import (
 // AwaitLogStart polls because deletions are too rare to justify a notification for each fetch.
 const logStartPollInterval = 20 * time.Millisecond
 
-// AwaitLogStart waits until no replica of the maximal ISR has records below an offset. The leader's
-// own log has already deleted these records, but a replica that still has them could serve them
-// again once it is elected. AwaitLogStart returns the lowest log start offset over the maximal ISR,
-// or ErrTimeout when ctx ends.
+// AwaitLogStart waits until no replica in the maximal ISR has records below an offset. The leader
+// has already deleted these records from its own log, but a replica that still has them would serve
+// them again if it were elected. AwaitLogStart returns the lowest log start offset over the maximal
+// ISR, or ErrTimeout when ctx ends.
 func (s *Set) AwaitLogStart(ctx context.Context, id PartitionID, offset int64) (lowest int64,
 	err error) {
 	p, r, err := s.leader(id, -1)

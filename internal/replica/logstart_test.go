@@ -9,7 +9,7 @@ import (
 )
 
 // deleteBefore deletes the records below an offset on a leader, and waits until no ISR member has
-// them. The wait ends after within.
+// them, for at most within.
 func (n *nodes) deleteBefore(id int32, offset int64, within time.Duration) (lowest int64,
 	err error) {
 	n.t.Helper()
@@ -46,9 +46,9 @@ func TestAwaitLogStartWaitsForTheISR(t *testing.T) {
 	})
 }
 
-// TestAwaitLogStartWaitsForPendingUpdates records an update that adds broker 2 to the ISR, but the
-// leader does not receive the answer. AwaitLogStart must wait for broker 2, because broker 2 may be
-// elected.
+// TestAwaitLogStartWaitsForPendingUpdates checks that AwaitLogStart waits for broker 2 if an update
+// that adds broker 2 to the ISR was recorded, but the leader has not received the answer. Broker 2
+// may be elected.
 func TestAwaitLogStartWaitsForPendingUpdates(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.nodes[2].disconnected.Store(true)

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// withLostLog runs a test with three brokers that have three records. Broker 1 stops, the function
-// damage removes a part of its disk's contents, and broker 1 starts again.
+// withLostLog runs a test with three brokers that have three records. Broker 1 stops, damage
+// removes a part of its disk's contents, and broker 1 starts again.
 func withLostLog(t *testing.T, damage func(t *testing.T, n *nodes), test func(n *nodes)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 3, nil)
@@ -49,7 +49,7 @@ func removeEvidence(t *testing.T, n *nodes) {
 	}
 }
 
-// served returns the report of broker 1 after it has applied the present image.
+// served applies the current image on broker 1, and returns the broker's report.
 func (n *nodes) served() metadata.Served {
 	n.t.Helper()
 	served, err := n.nodes[1].Apply(n.meta.image())
@@ -62,7 +62,7 @@ func (n *nodes) served() metadata.Served {
 	return served[0]
 }
 
-// recordLoss changes the metadata as broker 1's report does, and elects broker 2.
+// recordLoss changes the metadata as after a report of broker 1's loss, and elects broker 2.
 func (n *nodes) recordLoss() {
 	n.t.Helper()
 	n.change(func(p *metadata.Partition) { p.ReplicaIncarnations = []string{"y", "x", "x"} })
@@ -86,8 +86,9 @@ func (n *nodes) wantRefilled() {
 	}
 }
 
-// TestLostLogDoesNotLead checks a broker that has lost its log and is elected, because it stopped
-// gracefully. It must refuse to lead, report the loss, and copy the log once another broker leads.
+// TestLostLogDoesNotLead checks that a broker that has lost its log refuses to lead, reports the
+// loss, and copies the log once another broker leads. It was elected because it had stopped
+// gracefully.
 func TestLostLogDoesNotLead(t *testing.T) {
 	withLostLog(t, removeLog, func(n *nodes) {
 		n.elect(1, 1, 2, 3)
@@ -178,8 +179,9 @@ func TestLostLogDoesNotFollow(t *testing.T) {
 	})
 }
 
-// TestRecordedLossOfTheLastReplica checks that the replica waits while no broker leads. If it is
-// elected with another incarnation id, the loss was accepted, and it must lead.
+// TestRecordedLossOfTheLastReplica checks that a replica whose loss is recorded waits while no
+// broker leads. If it is elected with another incarnation id, the loss was accepted, and it must
+// lead.
 func TestRecordedLossOfTheLastReplica(t *testing.T) {
 	withLostLog(t, removeLog, func(n *nodes) {
 		n.elect(metadata.NoBroker, 1)
@@ -202,8 +204,8 @@ func TestRecordedLossOfTheLastReplica(t *testing.T) {
 	})
 }
 
-// TestLeaderLearnsOfItsLossFromAFollower checks a loss that the leader's disk does not show,
-// because the checkpoints were removed too.
+// TestLeaderLearnsOfItsLossFromAFollower checks that a leader detects from a follower's fetch that
+// it has lost records, if its disk does not show the loss because the checkpoints were removed too.
 func TestLeaderLearnsOfItsLossFromAFollower(t *testing.T) {
 	withLostLog(t, removeEvidence, func(n *nodes) {
 		n.elect(1, 1, 2, 3)
@@ -235,8 +237,8 @@ func TestAcceptedLossTruncatesFollowers(t *testing.T) {
 	})
 }
 
-// TestFollowerKeepsWhatTheLeaderLacks checks a follower of a leader that runs an earlier version
-// and does not notice that it has lost its log. The follower must stop and report this.
+// TestFollowerKeepsWhatTheLeaderLacks checks that a follower stops and reports an error if its
+// leader, which runs an earlier version, has lost its log without noticing.
 func TestFollowerKeepsWhatTheLeaderLacks(t *testing.T) {
 	withLostLog(t, removeLog, func(n *nodes) {
 		n.elect(1, 1, 2, 3) // the broker refuses to lead, so nothing is fetched
@@ -262,7 +264,8 @@ func TestFollowerKeepsWhatTheLeaderLacks(t *testing.T) {
 	})
 }
 
-// errOutOfRangeOf returns the error of an empty log for a fetch at the follower's log end.
+// errOutOfRangeOf returns the error with which an empty log answers a fetch at the follower's log
+// end.
 func errOutOfRangeOf(n *nodes) error {
 	_, err := n.log(1).ReadReplica(3, 1, true)
 	return err

@@ -87,7 +87,7 @@ func verificationSeconds(registry prometheus.Registerer) prometheus.Histogram {
 	return histogram
 }
 
-// verified updates the metrics after a transaction coordinator has answered a question. errs
+// verified updates the metrics after a transaction coordinator has answered a verification. errs
 // contains one error for each partition.
 func (m *metrics) verified(errs []error, took time.Duration) {
 	m.verificationLength.Observe(took.Seconds())
@@ -132,7 +132,7 @@ func (m *metrics) isrChanged(before, after []int32) {
 	count(isrShrink, after, before)
 }
 
-// of returns a topic's counters. They start at 0.
+// of returns a topic's counters, which start at 0.
 func (m *metrics) of(topic string) traffic {
 	return traffic{
 		producedBytes:   m.producedBytes.WithLabelValues(topic),

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// TestNewLeaderDoesNotKnowTheNewestRecord checks a new leader with a record above its high
-// watermark that the old leader may have acknowledged. It must refuse readers of the newest records
-// until the high watermark has reached the start of its epoch. Afterwards it must refuse a reader's
-// old epoch.
+// TestNewLeaderDoesNotKnowTheNewestRecord checks that a new leader refuses readers of the newest
+// records until its high watermark has reached the start of its epoch, because the old leader may
+// have acknowledged a record above it. Afterwards it must refuse a reader's old epoch.
 func TestNewLeaderDoesNotKnowTheNewestRecord(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")

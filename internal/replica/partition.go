@@ -25,7 +25,7 @@ type partition struct {
 	// metadata.NoBroker if the log is complete or empty. Guarded by changing.
 	source int32
 	// incarnation is the replica incarnation id for which the log was created. It is "" if the log is
-	// new, and no incarnation has been decided for it. Guarded by changing.
+	// new and has no incarnation yet. Guarded by changing.
 	incarnation string
 	// recordedAs is the replica incarnation id that the log got when the metadata store recorded its
 	// loss before the first image. It is "" if no loss was recorded then, or once stampLoss has used
@@ -33,15 +33,15 @@ type partition struct {
 	recordedAs string
 	// gapEpoch is the leader epoch in which the log last received records that follow an offset gap.
 	// It is -1 if the log has received no such records since this broker was last in sync. The records
-	// that cleaning removed from the gap may have been superseded by records that this log has not
-	// received yet. Guarded by changing.
+	// in the gap, which cleaning has removed from the leader's log, may have been superseded by
+	// records that this log has not received yet. Guarded by changing.
 	gapEpoch int32
-	// gapNewerThanImage is set if the log receives records that follow a gap although the image shows
-	// this broker in sync: the image is older than the gap. The first image that shows this broker out
-	// of sync clears gapNewerThanImage. Guarded by changing.
+	// gapNewerThanImage is set if the log receives records that follow a gap while the image shows
+	// this broker in sync, because the image is then older than the gap. The first image that shows
+	// this broker out of sync clears gapNewerThanImage. Guarded by changing.
 	gapNewerThanImage bool
-	// applied is the partition in the image of the present role, or the zero value if the image was
-	// not applied completely. Only the applier uses it.
+	// applied is the partition in the image from which the current role was made, or the zero value if
+	// the image was not applied completely. Only the applier uses it.
 	applied assignedPartition
 	role    atomic.Pointer[role] // never nil after Apply has returned
 	// changing is held while the role changes, and while a fetcher applies a leader's response to
@@ -53,7 +53,7 @@ type partition struct {
 	// followFault is the error that prevents this broker from following the leader; nil if there is
 	// none. State reports it.
 	followFault atomic.Pointer[error]
-	// refusedUntil is set when this broker ceases to lead (await_leader.go).
+	// refusedUntil is set when this broker stops leading (await_leader.go).
 	refusedUntil deadline
 	logger       *slog.Logger
 	// produced is the number of bytes that were appended for producers since this broker started.
@@ -71,7 +71,7 @@ func (p *partition) checkTopic(topic metadata.ID) error {
 }
 
 // checkStillLeads fails if this broker no longer leads the partition in the leader epoch of the
-// role then.
+// given role.
 func (p *partition) checkStillLeads(then *role) error {
 	now := p.role.Load()
 	if now.refusal != nil {
@@ -83,8 +83,8 @@ func (p *partition) checkStillLeads(then *role) error {
 	return nil
 }
 
-// checkStillServes fails if this broker no longer serves consumers as in the role then: in the same
-// leader epoch, and in the same capacity, as a leader or as a follower.
+// checkStillServes fails if this broker no longer serves consumers as in the given role: in the
+// same leader epoch, and still as leader or still as follower.
 func (p *partition) checkStillServes(then *role) error {
 	now := p.role.Load()
 	//nolint:errorlint // compares identity
@@ -116,8 +116,8 @@ type State struct {
 	Log         *logstore.Log // nil if the log could not be opened
 	Leader      bool          // true if this broker leads and serves the partition
 	LeaderEpoch int32
-	// UnderReplicated is set if a replica is not in the recorded ISR. It ignores replicas that the
-	// present reassignment adds (KIP-352). Only the leader sets it.
+	// UnderReplicated is set if a replica is not in the recorded ISR. Replicas that the current
+	// reassignment adds do not count (KIP-352). Only the leader sets it.
 	UnderReplicated bool
 	// UnderMinISR is set if the recorded ISR is smaller than min.insync.replicas, so that the leader
 	// rejects requests with acks=all. Only the leader sets it.

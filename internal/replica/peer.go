@@ -10,10 +10,10 @@ import (
 
 // Peer is a connection to another broker. Only one fetcher uses it, with one request at a time.
 type Peer interface {
-	// Fetch requests records from the request's offsets on. The leader waits for records for at most
-	// req.Wait. The results are in any order, and omit partitions that have nothing to report. Their
-	// records are valid until the next call. Fetch returns early if ctx ends. After an error, the
-	// connection is unusable.
+	// Fetch requests records, starting at the request's offsets. The leader waits for records for at
+	// most req.Wait. The results are in any order, and omit partitions that have nothing to report.
+	// Their records are valid until the next call. Fetch returns early if ctx ends. After an error,
+	// the connection is unusable.
 	//
 	// The errors session.ErrNotFound and session.ErrEpoch are exceptions: they are responses of the
 	// leader, so the connection remains usable.
@@ -56,7 +56,7 @@ type FollowerPartition struct {
 	// ReplicasTombstoneClean is the replicated cleaning progress that the follower last received.
 	ReplicasTombstoneClean int64
 	// ReplicaIncarnation is the replica incarnation id for which the log was created. It is "" if the
-	// log is new, and no incarnation has been decided for it.
+	// log is new and has no incarnation yet.
 	ReplicaIncarnation string
 	BytesMax           int
 }

@@ -26,16 +26,16 @@ type ProduceResult struct {
 	Err      error
 }
 
-// PendingProduce is a produce request whose batches were appended. It does not refer to the bytes
-// of the batches.
+// PendingProduce is a produce request whose batches have been appended. It does not reference the
+// bytes of the batches.
 type PendingProduce struct {
 	set     *Set
 	results []ProduceResult
 	waits   []produceWait // waits for the batches that are not acknowledged yet
 }
 
-// Append appends each batch. acks is -1, 1 or 0. PendingProduce.Wait returns the results. As soon
-// as Append has returned, the caller may reuse the batches.
+// Append appends each batch. acks is -1, 1 or 0. PendingProduce.Wait returns the results. The
+// caller may reuse the batches as soon as Append has returned.
 func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 	pending := &PendingProduce{set: s, results: make([]ProduceResult, len(batches))}
 	for i, batch := range batches {
@@ -45,8 +45,8 @@ func (s *Set) Append(acks int16, batches []ProducePartition) *PendingProduce {
 	return pending
 }
 
-// appendOne appends one batch, and stores its result or its wait in pending. The parameter index is
-// the index of the batch's result.
+// appendOne appends one batch, and stores its result, or a wait for it, in pending. index is the
+// index of the batch's result.
 func (s *Set) appendOne(acks int16, batch ProducePartition, verified logstore.Verified,
 	pending *PendingProduce, index int) {
 	result := &pending.results[index]
@@ -108,8 +108,8 @@ func (s *Set) append(acks int16, batch ProducePartition, verified logstore.Verif
 }
 
 // afterAppend completes the append of a batch: it updates the metrics, wakes the followers and
-// advances the high watermark. The parameter err is the error of the append; afterAppend translates
-// it for the producer.
+// advances the high watermark. err is the error of the append, which afterAppend translates for the
+// producer.
 func (s *Set) afterAppend(p *partition, r *role, batch ProducePartition, result *ProduceResult,
 	err error) error {
 	if errors.Is(err, logstore.ErrClosed) || errors.Is(err, logstore.ErrFollows) {
@@ -137,9 +137,9 @@ func (s *Set) appended(p *partition, r *role) {
 	}
 }
 
-// closedError returns the error for a request whose log was closed during the request: the
-// partition was removed from this broker, or the broker stops. The error makes the client look for
-// another leader.
+// closedError returns the error for a request whose log was closed during the request, because the
+// partition was removed from this broker, or the broker is stopping. The error makes the client
+// look for another leader.
 func closedError(p *partition, then *role) error {
 	if err := p.checkStillLeads(then); err != nil {
 		return err
@@ -164,8 +164,8 @@ type produceWait struct {
 	all       bool // true if the batch waits for the high watermark, and not only for this replica
 }
 
-// isOver reports whether the wait for a batch has ended, and stores the batch's error in the
-// result. A batch that is acknowledged succeeds even if the log has failed since.
+// isOver reports whether the wait for a batch has ended. If it ended with an error, isOver stores
+// the error in the result. A batch that is acknowledged succeeds even if the log has failed since.
 func (w produceWait) isOver() bool {
 	log := w.partition.log
 	acknowledged := log.DurableEnd()
@@ -176,9 +176,9 @@ func (w produceWait) isOver() bool {
 	if w.result.Err != nil {
 		return true
 	}
-	// While too few replicas are in sync, the high watermark does not advance. Even if the high
-	// watermark had already passed the batch, the batch is not acknowledged in this state, because the
-	// topic requires more copies than now exist (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+	// While too few replicas are in sync, the high watermark does not advance. Even a batch below the
+	// high watermark is not acknowledged in this state, because the topic requires more copies than
+	// now exist (Kafka: NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 	if w.all && w.role.leaderState.isrSize() < w.role.minISR {
 		w.result.Err = ErrNotEnoughReplicasAfterAppend
 		return true

@@ -42,8 +42,8 @@ func TestAcksAllIsOnEveryReplica(t *testing.T) {
 	})
 }
 
-// TestDivergentTailsAreTruncated checks that an old leader that follows the new one truncates the
-// records that only it has appended.
+// TestDivergentTailsAreTruncated checks that a former leader that follows the new leader truncates
+// the records that only it has.
 func TestDivergentTailsAreTruncated(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a", "b")
@@ -77,9 +77,9 @@ func TestDivergentTailsAreTruncated(t *testing.T) {
 	})
 }
 
-// TestRestartWithLostTail checks a follower that loses its unsynced records, returns, and copies
-// them again. The leader must not mistake the follower's new broker epoch for the old one, which is
-// in the ISR.
+// TestRestartWithLostTail checks that a follower that has lost its unsynced records copies them
+// again after a restart. The leader must not confuse the follower's new broker epoch with the old
+// one, which is in the ISR.
 func TestRestartWithLostTail(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		for range 5 {
@@ -93,7 +93,7 @@ func TestRestartWithLostTail(t *testing.T) {
 		if end := n.log(2).LogEnd(); end == 5 {
 			t.Skip("the disk lost nothing")
 		}
-		// The leader proposes to remove broker 3, and that update must not list broker 2.
+		// The leader proposes to remove broker 3. That update must not list broker 2.
 		n.crash(3, false)
 		n.apply(1, 2)
 		n.settle(time.Second)
@@ -114,9 +114,9 @@ func TestRestartWithLostTail(t *testing.T) {
 	})
 }
 
-// TestFollowersAdoptTheLogStart moves the leader's log start into the middle of a batch by
-// DeleteRecords. A follower in sync must adopt the log start. An empty replica must begin its log
-// there.
+// TestFollowersAdoptTheLogStart checks that, after DeleteRecords has moved the leader's log start
+// into the middle of a batch, a follower in sync adopts the log start, and an empty replica begins
+// its log there.
 func TestFollowersAdoptTheLogStart(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.nodes[3].disconnected.Store(true)
@@ -198,8 +198,8 @@ func TestProducerStateSurvivesFailover(t *testing.T) {
 }
 
 // TestQuirk7ConsumersReadFromFollowers checks that a follower serves records below its high
-// watermark, with the leader's epoch. An offset that the follower has not copied yet must not be
-// out of range.
+// watermark, with the leader's epoch. It must not answer that an offset is out of range if it has
+// only not copied it yet.
 func TestQuirk7ConsumersReadFromFollowers(t *testing.T) {
 	inCluster(t, 2, nil, func(t *testing.T, n *nodes) {
 		n.meta.racks[1], n.meta.racks[2] = "east", "west"

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// role is this broker's role in a partition, from one metadata image to the next. It is immutable,
+// role is this broker's role in a partition according to one metadata image. It is immutable,
 // except for the leaderState to which it points.
 type role struct {
 	epoch int32 // leader epoch of the partition, whichever broker leads
@@ -18,17 +18,17 @@ type role struct {
 	leader        int32 // metadata.NoBroker if the partition has no leader
 	minISR        int
 	replicas      []int32
-	adding        []int32      // replicas that the present reassignment adds; only set for leaders
+	adding        []int32      // replicas that the current reassignment adds; only set for leaders
 	leaderState   *leaderState // nil unless this broker leads
-	inSync        bool         // true if the image's ISR contains this broker in its present epoch
-	// inISR is set if the image's ISR contains this broker in its present or an earlier broker epoch.
+	inSync        bool         // true if the image's ISR contains this broker in its current epoch
+	// inISR is set if the image's ISR contains this broker in its current or an earlier broker epoch.
 	inISR bool
 	// incarnation is this broker's replica incarnation id in the image. It is "" if the broker is not
 	// a replica, or if no first leader has been elected. logIncarnation is the incarnation id for
 	// which the log was created; fetches report it to the leader.
 	incarnation, logIncarnation string
-	// lossUnreported is set if the log has lost records, and the image was made without knowledge of
-	// the loss.
+	// lossUnreported is set if the log has lost records, and the image does not take the loss into
+	// account yet.
 	lossUnreported bool
 	// pushHighWatermark is set if the leader sends a new high watermark to followers at once, because
 	// consumers may read from them.

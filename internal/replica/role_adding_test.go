@@ -8,7 +8,7 @@ import (
 )
 
 // TestLeaderKnowsAddedReplicas checks that a leader distinguishes replicas that a reassignment adds
-// from replicas that return, because their rates differ.
+// from replicas that return, because different rate limits apply to them.
 func TestLeaderKnowsAddedReplicas(t *testing.T) {
 	image := metadata.NewImage("ours", metadata.CleanerBudget{},
 		[]metadata.Broker{{ID: 0}, {ID: 1}, {ID: 2}}, nil)

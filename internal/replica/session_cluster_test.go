@@ -20,8 +20,8 @@ func manyPartitions(count int) func(*metadata.Topic) {
 	}
 }
 
-// TestFetchesOmitIdlePartitions checks that, after a record was appended, fetches name only the
-// record's partition, however many idle partitions there are.
+// TestFetchesOmitIdlePartitions checks that, after an append, fetches name only the partition with
+// the new record, however many idle partitions there are.
 func TestFetchesOmitIdlePartitions(t *testing.T) {
 	inCluster(t, 3, manyPartitions(40), func(t *testing.T, n *nodes) {
 		n.settle(5 * time.Second)
@@ -70,9 +70,9 @@ func TestIdleFollowersStayInSync(t *testing.T) {
 	})
 }
 
-// TestFalseExitSignIsRevertedByIdleFollower checks a leader that wrongly assumes that a follower's
-// process has exited. Even though the fetches of an idle follower name no partition, they must
-// correct this.
+// TestFalseExitSignIsRevertedByIdleFollower checks that the fetches of an idle follower, although
+// they name no partition, correct the leader's wrong assumption that the follower's process has
+// exited.
 func TestFalseExitSignIsRevertedByIdleFollower(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, n *nodes) {
 		n.mustProduce(1, "a")
@@ -127,9 +127,8 @@ func TestEvictedSessionIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// TestForgottenPartitionIsNotCaughtUp checks a follower that has removed partition 1 from its
-// session and continues to fetch in the session. These fetches must keep it caught up only in
-// partition 0.
+// TestForgottenPartitionIsNotCaughtUp checks that a follower that has removed partition 1 from its
+// session, and continues to fetch in the session, counts as caught up only in partition 0.
 func TestForgottenPartitionIsNotCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, req := caughtUp(t, 2)

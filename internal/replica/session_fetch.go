@@ -8,11 +8,11 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// sessionScanInterval is the time between two scans of all partitions of a session for changes
-// without an event. A follower fetches at this interval while there is nothing to report.
+// sessionScanInterval is the time between two scans of a session for changes that cause no event. A
+// follower fetches at this interval while there is nothing to report.
 const sessionScanInterval = followerFetchWait
 
-// fetch performs one fetch of the session in. The caller holds the session's fetchLock.
+// fetch performs one fetch of a session. The caller holds the session's fetchLock.
 func (s *sessions) fetch(ctx context.Context, in *fetchSession, req *FetchRequest,
 	now time.Time) (FetchResponse, error) {
 	in.lastFetch.pointer.Store(&now)
@@ -62,8 +62,8 @@ func releaseResults(results []FetchResult) {
 	}
 }
 
-// update updates the session's partitions by the contents of a fetch. Like Kafka, it first adds the
-// partitions that the fetch names, and then removes the partitions that the fetch forgets.
+// update updates the session's partitions from a fetch. Like Kafka, it first adds the partitions
+// that the fetch names, and then removes the partitions that the fetch forgets.
 func (s *sessions) update(in *fetchSession, req *FetchRequest) {
 	for i := range req.Partitions {
 		want := &req.Partitions[i]
@@ -87,8 +87,8 @@ func (s *sessions) update(in *fetchSession, req *FetchRequest) {
 	}
 }
 
-// watchPartition adds a partition to sessionWatch once the topic's name is known. Events find the
-// partition there by that name.
+// watchPartition adds a partition to sessionWatch once the topic's name is known. Events use that
+// name to find the partition there.
 func (s *sessions) watchPartition(p *sessionPartition) {
 	if p.watched {
 		return
@@ -146,7 +146,7 @@ func (s *sessions) readDirty(in *fetchSession, req *FetchRequest) (all sessionRe
 }
 
 // byUrgency sorts a follower's partitions. Partitions that reject acks=all until a follower has
-// caught up come first, so that they do not wait for partitions with many records.
+// caught up come first, so that they need not wait for partitions with many records.
 func (s *fetchSession) byUrgency(dirty []*sessionPartition) []*sessionPartition {
 	if s.follower == nil || len(dirty) < 2 {
 		return dirty
@@ -169,8 +169,8 @@ func (p *sessionPartition) underMinISR() bool {
 	return r != nil && r.leaderState != nil && r.leaderState.isrSize() < r.minISR
 }
 
-// mustRespond reports whether the response must contain the result. The parameter first is set for
-// a session's first fetch.
+// mustRespond reports whether the response must contain the result. first is set for a session's
+// first fetch.
 func (p *sessionPartition) mustRespond(r *FetchResult, first bool) bool {
 	if r.MustRespond() || p.session.follower != nil {
 		return r.MustRespond()
@@ -179,8 +179,8 @@ func (p *sessionPartition) mustRespond(r *FetchResult, first bool) bool {
 		r.PreferredReplica != metadata.NoBroker
 }
 
-// storeSent stores the offsets that a consumer receives, and counts the bytes that it receives in
-// the metric.
+// storeSent stores the offsets that a consumer receives, and adds the bytes that it receives to the
+// metric.
 func (a *sessionRead) storeSent() {
 	for i, p := range a.partitions {
 		if p.session.follower != nil {
@@ -198,9 +198,9 @@ func (a *sessionRead) storeSent() {
 }
 
 // scan marks partitions dirty whose offsets differ from the offsets that the client last received.
-// It finds changes of the log start and the replicated cleaning progress, which cause no event, and
-// any change whose event was missed. If the last scan was less than sessionScanInterval ago, scan
-// does nothing.
+// It detects changes of the log start and the replicated cleaning progress, which cause no event,
+// and any change whose event was missed. If the last scan was less than sessionScanInterval ago,
+// scan does nothing.
 func (s *sessions) scan(in *fetchSession, now time.Time) {
 	if now.Sub(in.scanned) < sessionScanInterval {
 		return

@@ -19,10 +19,10 @@ import (
 )
 
 // sessionModel simulates a leader, and a follower and a consumer that fetch from it in sessions.
-// During the test, logs grow and lose their start, leader epochs end, requests and responses are
-// lost, and sessions are evicted. The model compares the results of each fetch in a session with
-// the results of a fetch without a session. They must be equal, except for partitions that have not
-// changed.
+// During the test, logs grow and lose records at their start, leader epochs end, requests and
+// responses are lost, and sessions are evicted. The model compares the results of each fetch in a
+// session with the results of a fetch without a session. They must be equal, except for partitions
+// that have not changed.
 type sessionModel struct {
 	t      *testing.T
 	random *rand.Rand
@@ -162,7 +162,7 @@ func (m *sessionModel) failure() sessionFailure {
 	return noFailure
 }
 
-// closeSessions closes all sessions, as evictions or a restart of the leader would.
+// closeSessions closes all sessions, as after evictions or a restart of the leader.
 func (m *sessionModel) closeSessions() {
 	for _, in := range m.set.sessions.cache.all() {
 		m.set.sessions.close(in)
@@ -172,8 +172,8 @@ func (m *sessionModel) closeSessions() {
 	}
 }
 
-// followerFetch sends one fetch of the follower, which it builds as a fetcher does. It compares the
-// results with the results of a fetch without a session.
+// followerFetch sends one fetch of the follower, built in the same way as a fetcher's. It compares
+// the results with the results of a fetch without a session.
 func (m *sessionModel) followerFetch() {
 	if m.follower.Full() {
 		m.follower.Reset()
@@ -324,7 +324,7 @@ func TestSessionsMatchFetchesWithoutSession(t *testing.T) {
 				for range 1 + m.random.IntN(3) {
 					m.step()
 				}
-				// Wait until the next fetch scans for changes without an event.
+				// Wait until the next fetch scans for changes that cause no event.
 				time.Sleep(sessionScanInterval)
 				if m.random.IntN(2) == 0 {
 					m.followerFetch()

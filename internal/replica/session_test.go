@@ -143,8 +143,8 @@ func TestSessionFetchIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestWrongSessionFetchesAreRejected checks that fetches that do not fit a session are rejected,
-// and do not change the session.
+// TestWrongSessionFetchesAreRejected checks that fetches that do not match their session are
+// rejected, and do not change the session.
 func TestWrongSessionFetchesAreRejected(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	req = inSession(t, s, req)
@@ -179,9 +179,9 @@ func TestWrongSessionFetchesAreRejected(t *testing.T) {
 	}
 }
 
-// TestNewBrokerEpochClosesEarlierSessions checks that a session of a new broker epoch closes the
-// sessions of the broker's earlier epochs. It must not close sessions of the same epoch (a follower
-// may have two), nor sessions of other clients.
+// TestNewBrokerEpochClosesEarlierSessions checks that a broker's first session in a new broker
+// epoch closes the sessions of its earlier epochs. It must not close sessions of the same epoch (a
+// follower may have two), nor sessions of other clients.
 func TestNewBrokerEpochClosesEarlierSessions(t *testing.T) {
 	s, req := caughtUp(t, 2)
 	inSession(t, s, req)
@@ -285,9 +285,9 @@ func TestSessionsDuringApply(t *testing.T) {
 	}
 }
 
-// TestPartitionsBelowMinISRAreReadFirst checks a follower that lacks one record in each partition,
-// while a response has room for one record. The response must contain the record of the partition
-// whose producers wait for the follower.
+// TestPartitionsBelowMinISRAreReadFirst checks that, if a follower lacks one record in each
+// partition and a response has room for one record, the response contains the record of the
+// partition whose producers wait for the follower.
 func TestPartitionsBelowMinISRAreReadFirst(t *testing.T) {
 	s, req := caughtUp(t, 9)
 	before := s.view.Load().image

@@ -60,7 +60,7 @@ func (s *Set) FetchInSession(ctx context.Context, req FetchRequest) (FetchRespon
 	return s.sessions.fetch(ctx, in, &req, now)
 }
 
-// open starts a session for a request. It returns nil if the cache has no room. It also closes the
+// open starts a session for a request, or returns nil if the cache has no room. It also closes the
 // sessions that the cache evicts, and the sessions of the follower's earlier broker epochs.
 func (s *sessions) open(req *FetchRequest, now time.Time) *fetchSession {
 	opened, evicted := s.cache.add(req.Replica, len(req.Partitions), now)
@@ -73,7 +73,7 @@ func (s *sessions) open(req *FetchRequest, now time.Time) *fetchSession {
 	return opened
 }
 
-// endFetch ends a fetch of the session in.
+// endFetch ends one fetch of a session.
 func (s *sessions) endFetch(in *fetchSession) {
 	in.fetchLock <- struct{}{}
 	if in.isClosed() {
@@ -175,8 +175,8 @@ func (c *sessionCache) get(id int32) *fetchSession {
 	return c.cache.Get(id)
 }
 
-// use updates a session's time of use and size at a fetch. It reports whether the cache has room
-// for the session's partitions.
+// use updates the time at which a session was last used, and its number of partitions. It reports
+// whether the cache has room for these partitions.
 func (c *sessionCache) use(s *fetchSession, size int, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +246,7 @@ func (w *sessionWatch) mark(id PartitionID, followers, wake bool) {
 	}
 }
 
-// markEach marks partitions dirty in all sessions, without waking fetches. It holds mu throughout.
+// markEach marks partitions dirty in all sessions without waking fetches. It holds mu throughout.
 func (w *sessionWatch) markEach(ids []PartitionID) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

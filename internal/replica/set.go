@@ -24,8 +24,8 @@ var (
 	ErrTimeout            = errors.New("request timed out")
 	ErrUnknownLeaderEpoch = errors.New("unknown leader epoch")
 	ErrFencedLeaderEpoch  = logstore.ErrFencedLeaderEpoch
-	// ErrNotEnoughReplicasAfterAppend means that the batch is in the leader's log, but the ISR became
-	// smaller than the topic requires while the request waited.
+	// ErrNotEnoughReplicasAfterAppend means that the batch is in the leader's log, but the ISR has
+	// become smaller than the topic requires while the request waited.
 	ErrNotEnoughReplicasAfterAppend = errors.New("not enough in-sync replicas after the append")
 	// ErrOffsetNotAvailable means that the offset exists on another broker, or will exist on this one,
 	// but this broker cannot serve it yet (KIP-207, KIP-392).
@@ -56,7 +56,7 @@ type Set struct {
 	lostLog         func()
 	catchUp, moves  catchUpThrottle
 	latest          atomic.Pointer[metadata.Image] // nil before the first Apply
-	// refusedUntil is set after a request has waited for this broker to lead, without success.
+	// refusedUntil is set when a request has waited unsuccessfully for this broker to lead.
 	refusedUntil deadline
 
 	applier    applier
@@ -109,7 +109,7 @@ type Options struct {
 
 const lagMaxDefault = 10 * time.Second
 
-// NewSet returns a set without partitions. Apply adds them, and Close ends the set.
+// NewSet returns a set without partitions. Apply adds partitions, and Close ends the set.
 func NewSet(opts Options) *Set {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -149,13 +149,13 @@ func NewSet(opts Options) *Set {
 	return s
 }
 
-// logSynced is called by the store after a log was synced or has failed. On a leader it advances
-// the high watermark and wakes producers. On a follower it wakes the fetcher, whose next fetch
-// reports the durable end offset to the leader.
+// logSynced is called by the store after a log has been synced or has failed. On a leader it
+// advances the high watermark and wakes producers. On a follower it wakes the fetcher, whose next
+// fetch reports the durable end offset to the leader.
 //
 // If the log of a follower has failed, the fetcher removes the partition from its session at once.
-// Otherwise a later fetch could arrive when the leader knows that this broker has left the ISR, and
-// the leader would add it again.
+// Otherwise a later fetch could arrive after this broker has left the ISR, and the leader would add
+// the broker again.
 func (s *Set) logSynced(id PartitionID) {
 	p := s.view.Load().partitions[id]
 	if p == nil || p.log == nil {
@@ -174,8 +174,8 @@ func (s *Set) logSynced(id PartitionID) {
 	s.notify(id)
 }
 
-// Leader returns the log of a partition that this broker leads. It fails if the leader epoch that
-// the client sent is another one (-1: any).
+// Leader returns the log of a partition that this broker leads. It fails if this is not the leader
+// epoch that the client sent (-1: any).
 func (s *Set) Leader(id PartitionID, epoch int32) (*logstore.Log, error) {
 	p, _, err := s.leader(id, epoch)
 	if err != nil {
@@ -208,8 +208,9 @@ func (s *Set) CheckEndOffset(id PartitionID) error {
 }
 
 // LeaderOfNewest is like Leader, for a reader whose result depends on the newest acknowledged
-// records. It fails as CheckEndOffset does. After its reads, the reader passes the epoch to Leader.
-// If Leader then fails, another broker may have acknowledged newer records during the reads.
+// records. It fails under the same conditions as CheckEndOffset. After its reads, the reader passes
+// epoch to Leader. If Leader then fails, another broker may have acknowledged newer records during
+// the reads.
 func (s *Set) LeaderOfNewest(id PartitionID) (log *logstore.Log, epoch int32, err error) {
 	p, r, err := s.leader(id, -1)
 	if err != nil {
@@ -278,8 +279,8 @@ func (s *Set) highWatermarkAdvanced(p *partition, r *role) {
 }
 
 // wait returns when an operation has ended. It cancels the operation when ctx ends or when
-// interrupt, which may be nil, is closed. After cancelling, it still waits for done, because the
-// operation may be completing at that moment, and writing the results for the caller.
+// interrupt is closed (interrupt may be nil). After cancelling, it still waits for done, because at
+// that moment the operation may be completing and writing the results for the caller.
 func wait(ctx context.Context, waiting timer.Waiting[PartitionID], interrupt,
 	done <-chan struct{}) {
 	select {

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// reportStopped reports a broker's stopped logs, as ReportServing does. It returns true if the
-// broker has left the ISR.
+// reportStopped reports a broker's stopped logs, as ReportServing does. left is true if the broker
+// has left the ISR.
 func (n *nodes) reportStopped(id int32) (left bool) {
 	n.t.Helper()
 	served, err := n.nodes[id].Apply(n.meta.image())
@@ -41,9 +41,9 @@ func (n *nodes) updatesSent() int {
 	return len(n.meta.updates)
 }
 
-// TestStoppedFollowerLeavesWithoutWrites checks a follower whose log stops in a partition without
-// writes. The follower must leave the ISR and must not be added again, and the next write must not
-// wait for the follower. After a restart its log works, and the follower must join the ISR.
+// TestStoppedFollowerLeavesWithoutWrites checks that a follower whose log stops in a partition
+// without writes leaves the ISR and is not added again, so that the next write does not wait for
+// it. After a restart its log works, and the follower must join the ISR.
 func TestStoppedFollowerLeavesWithoutWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 3, nil)
@@ -74,9 +74,8 @@ func TestStoppedFollowerLeavesWithoutWrites(t *testing.T) {
 	})
 }
 
-// TestStoppedFollowerIsRemovedDuringWrites checks a follower whose log stops while a producer
-// writes. The leader must accept the removal, and the next write must not wait until the follower
-// has lagged.
+// TestStoppedFollowerIsRemovedDuringWrites checks that the leader accepts the removal of a follower
+// whose log stops while a producer writes. The next write must not wait for the lag time.
 func TestStoppedFollowerIsRemovedDuringWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 3, nil)
@@ -100,9 +99,9 @@ func TestStoppedFollowerIsRemovedDuringWrites(t *testing.T) {
 	})
 }
 
-// TestStoppedFollowerDoesNotReturnWithOtherPartitions checks a follower whose log stops, and that
-// continues to fetch another partition in the same session. Whenever the leader evaluates the ISR,
-// these fetches must not add the follower.
+// TestStoppedFollowerDoesNotReturnWithOtherPartitions checks that a follower whose log has stopped
+// is not added to the ISR because of its fetches of another partition in the same session, whenever
+// the leader evaluates the ISR.
 func TestStoppedFollowerDoesNotReturnWithOtherPartitions(t *testing.T) {
 	for i := range 10 {
 		synctest.Test(t, func(t *testing.T) {
@@ -136,8 +135,8 @@ func TestStoppedFollowerDoesNotReturnWithOtherPartitions(t *testing.T) {
 	}
 }
 
-// TestStoppedLogDoesNotLead checks that a broker reports that its log has stopped in three cases:
-// it leads, it is elected before its report is recorded, and it is the last ISR member.
+// TestStoppedLogDoesNotLead checks that a broker reports its stopped log if it leads, if it is
+// elected before its report is recorded, and if it is the last ISR member.
 func TestStoppedLogDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, nil)
@@ -164,8 +163,9 @@ func TestStoppedLogDoesNotLead(t *testing.T) {
 	})
 }
 
-// TestLogThatCannotBeOpenedIsReported checks a restart after which an in-sync replica's log cannot
-// be opened. After another restart the log can be opened, and the broker must join the ISR again.
+// TestLogThatCannotBeOpenedIsReported checks that a broker reports an in-sync replica whose log
+// cannot be opened after a restart. After another restart the log can be opened, and the broker
+// must join the ISR again.
 func TestLogThatCannotBeOpenedIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 2, nil)

@@ -10,7 +10,7 @@ import (
 // catchUpThrottle limits the bytes that followers outside the ISR copy from this broker. Followers
 // in the ISR are not limited, because producers wait for them. Replicas that a reassignment adds
 // share one throttle (spec.rebalance.rate). All others, such as replicas on restarted brokers,
-// share another one (spec.replication.catchUpRate), so that they do not wait for moves.
+// share a second one (spec.replication.catchUpRate), so that moves do not delay them.
 type catchUpThrottle struct{ limiter *rate.Limiter }
 
 func newCatchUpThrottle() catchUpThrottle { return catchUpThrottle{rate.NewLimiter(rate.Inf, 0)} }
@@ -53,9 +53,8 @@ func (t catchUpThrottle) allow(r *role, follower int32, bytesMax int) (bytes int
 	return min(bytesMax, tokens), false
 }
 
-// charge subtracts the bytes that a follower has received from the bytes that the limit permits. A
-// first batch may exceed the permitted bytes; later fetches then wait until the excess is
-// compensated.
+// charge subtracts the bytes that a follower has received from the limit's tokens. A first batch
+// may exceed the tokens; later fetches then wait until the deficit is recovered.
 func (t catchUpThrottle) charge(r *role, follower int32, bytes int) {
 	if bytes <= 0 || !t.applies(r, follower) {
 		return

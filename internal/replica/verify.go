@@ -30,8 +30,8 @@ const verifyTimeout = 3 * time.Second
 // verifyAttempts is the maximum number of times that a batch is verified. If the producer's
 // previous transaction is not complete, the coordinator does not answer until it is. By then that
 // transaction's marker has been written to this log, after the guard was taken, so the answer is
-// outdated, although it concerns the next transaction. The set repeats the question at once.
-// Otherwise the producer would repeat the batch after its backoff (KAFKA-18575).
+// outdated, although it concerns the next transaction. The set asks again at once. Otherwise the
+// producer would send the batch again after its backoff (KAFKA-18575).
 const verifyAttempts = 3
 
 // Verifier asks transaction coordinators about transactions (KIP-890).
@@ -41,8 +41,8 @@ type Verifier interface {
 	// the partition, and otherwise one of the errors above.
 	//
 	// The answer may depend only on coordinator state that is below the coordinator's high watermark.
-	// Calls run concurrently, and an implementation may combine the questions of several calls to one
-	// coordinator. Verify returns early if ctx ends.
+	// Calls run concurrently, and an implementation may combine the questions of several calls into
+	// one request to a coordinator. Verify returns early if ctx ends.
 	Verify(ctx context.Context, q Verification) []error
 }
 
@@ -133,8 +133,8 @@ func (s *Set) questions(transaction Transaction, batches []ProducePartition,
 		}
 		p, r, err := s.leader(batch.ID, -1)
 		if err != nil {
-			// Refuse the batch here. Otherwise the log would reject the unverified batch with a fatal error
-			// if this broker leads again by then.
+			// Refuse the batch here. Otherwise, if this broker led again by the time of the append, the log
+			// would reject the unverified batch with a fatal error.
 			q.refuse(i, err)
 			continue
 		}
@@ -178,7 +178,7 @@ func (q *questions) add(transaction Transaction, b record.Batch, id PartitionID,
 	one.guards = append(one.guards, guard)
 }
 
-// ask asks all questions, one after the other: a request normally has only one producer.
+// ask asks all questions, one after the other, because a request normally has only one producer.
 func (s *Set) ask(ctx context.Context, q questions) {
 	if len(q.all) == 0 {
 		return

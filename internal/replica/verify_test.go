@@ -74,8 +74,8 @@ func (b *broker) leaderLog(index int32) *logstore.Log {
 	return log
 }
 
-// TestOnlyFirstBatchesAreVerified checks that one question concerns the first batches of a
-// transaction in all partitions of a request. Later batches must need no question, until a marker
+// TestOnlyFirstBatchesAreVerified checks that a single question verifies the first batches of a
+// transaction in all partitions of a request. Later batches must need no question until a marker
 // has ended the transaction.
 func TestOnlyFirstBatchesAreVerified(t *testing.T) {
 	b, s := transactionalBroker(t)
@@ -108,8 +108,8 @@ func TestOnlyFirstBatchesAreVerified(t *testing.T) {
 	want("next transaction", b.transact(transaction, within(t, 4, 0), 0), 3)
 }
 
-// TestRefusedPartitionIsNotAppended checks that a coordinator's refusal concerns only one
-// partition, and that the batch for another partition is appended.
+// TestRefusedPartitionIsNotAppended checks that a coordinator's refusal for one partition does not
+// prevent the append of the batch for another partition.
 func TestRefusedPartitionIsNotAppended(t *testing.T) {
 	for _, refusal := range []error{ErrNotInTransaction, ErrConcurrentTransactions,
 		ErrInvalidProducerIDMapping, ErrNotEnoughReplicas, logstore.ErrInvalidProducerEpoch} {
@@ -126,9 +126,9 @@ func TestRefusedPartitionIsNotAppended(t *testing.T) {
 	}
 }
 
-// TestAbortBetweenVerificationAndAppend checks KAFKA-14884: the coordinator answers, and then
-// aborts the transaction before the batch is appended. The leader must ask again, and the
-// coordinator then refuses the batch. The last stable offset must pass the marker.
+// TestAbortBetweenVerificationAndAppend checks KAFKA-14884: the coordinator confirms the
+// transaction, and aborts it before the batch is appended. The leader must ask again, and the
+// coordinator then refuses the batch. The last stable offset must advance beyond the marker.
 func TestAbortBetweenVerificationAndAppend(t *testing.T) {
 	b, s := transactionalBroker(t)
 	s.answer = func(context.Context, Verification) []error {
@@ -166,7 +166,7 @@ func TestFirstBatchWhilePreviousTransactionEnds(t *testing.T) {
 		t.Errorf("got %v after %d questions, log end %d", errs, len(s.asked),
 			b.leaderLog(0).LogEnd())
 	}
-	// The previous transactions never become complete.
+	// This producer's previous transactions never complete.
 	s.answer = func(context.Context, Verification) []error {
 		if err := b.mark(logstore.EndTxn{ProducerEpoch: 1}); err != nil {
 			t.Error(err)

@@ -12,7 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// inBubble runs a test in a synctest bubble, with a broker that leads partitions a-0 and a-1.
+// inBubble runs a test in a synctest bubble, with a broker that leads partitions 0 and 1 of topic
+// "a".
 func inBubble(t *testing.T, test func(t *testing.T, b *broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,10 +102,9 @@ func TestFetchWaitsForBytesMin(t *testing.T) {
 	})
 }
 
-// TestFetchAcrossSegmentsDoesNotWait checks that a fetch does not wait at the end of a segment. A
-// response contains batches of only one segment, so it may not reach BytesMin although more data
-// exist. The fetch must return the batches of one segment at once; the client fetches the others
-// next.
+// TestFetchAcrossSegmentsDoesNotWait checks that a fetch returns the batches of one segment at
+// once, even if they have less than BytesMin bytes and more data exist in the next segment. A
+// response contains batches of only one segment; the client fetches the others next.
 func TestFetchAcrossSegmentsDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -154,9 +154,9 @@ func TestFetchBytesMax(t *testing.T) {
 	})
 }
 
-// TestFetchOfARangeWithoutRecordsWaits checks a fetch of offsets whose records the cleaner has all
-// removed. The range that the first read covered must not complete the wait. Otherwise the client
-// would at once send the same fetch again, without end.
+// TestFetchOfARangeWithoutRecordsWaits checks that a fetch of offsets whose records have all been
+// cleaned away waits for new records. The range that the first read covered must not complete the
+// wait. Otherwise the client would at once send the same fetch again, without end.
 func TestFetchOfARangeWithoutRecordsWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		b.mustProduce(id("a", 0), "x")
@@ -242,8 +242,8 @@ func TestWaitingFetchEndsWithItsPartition(t *testing.T) {
 	}
 }
 
-// TestWaitingFetchIgnoresOtherImages checks that an image that does not change a fetch's partitions
-// does not end its wait.
+// TestWaitingFetchIgnoresOtherImages checks that a fetch continues to wait when an image does not
+// change its partitions.
 func TestWaitingFetchIgnoresOtherImages(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broker) {
 		responses := b.inBackground(t.Context(), fetch(time.Minute, 0, id("a", 0)))

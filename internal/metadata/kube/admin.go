@@ -66,15 +66,16 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	return newTopic(resource, all.cluster, t.Validate)
 }
 
-// takenByOther reports whether a resource of another LogCluster already has the name of resource.
-// It reads that resource into existing; cluster points to the field spec.cluster of existing.
+// takenByOther reports whether a resource of another LogCluster already has the name of the given
+// resource. It reads that resource into existing. cluster points to the field spec.cluster of
+// existing.
 func (s *Store) takenByOther(ctx context.Context, resource, existing client.Object,
 	cluster *string) bool {
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(resource), existing)
 	return err == nil && *cluster != s.opts.Cluster
 }
 
-// brokers returns the states of the cluster's brokers, for the validation of an assignment.
+// brokers returns the states of the cluster's brokers, which are used to validate an assignment.
 func (s *Store) brokers(cluster *v1alpha1.LogCluster) metadata.Brokers {
 	var alive map[int32]metadata.Broker
 	if last := s.alive.Load(); last != nil {
@@ -89,7 +90,7 @@ func (s *Store) brokers(cluster *v1alpha1.LogCluster) metadata.Brokers {
 	}
 }
 
-// createError maps a create request's error to an error of package metadata.
+// createError converts a create request's error to an error of package metadata.
 func createError(topic string, err error) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -101,9 +102,9 @@ func createError(topic string, err error) error {
 	}
 }
 
-// writeError maps a write request's error. If a quota, an admission policy or RBAC forbids the
-// write, the result is ErrPolicy. "Not found" and "invalid" are returned unchanged, for the caller
-// to map. Any other error becomes ErrUnavailable.
+// writeError converts a write request's error. If a quota, an admission policy or RBAC forbids the
+// write, the result is ErrPolicy. "Not found" and "invalid" are returned unchanged, and the caller
+// converts them. Any other error becomes ErrUnavailable.
 func writeError(err error) error {
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsInvalid(err):
@@ -158,9 +159,9 @@ func (s *Store) DeleteTopic(ctx context.Context, name string) error {
 	return nil
 }
 
-// findTopic returns the Topic with the given Kafka name. The watch may not have delivered a new
-// Topic yet. So if the cache does not contain the Topic, findTopic reads it from the API server, by
-// the resource names that CreateTopic uses.
+// findTopic returns the Topic with the given Kafka name. If the cache does not contain the Topic,
+// because the watch may not have delivered it yet, findTopic reads it from the API server by the
+// resource names that CreateTopic uses.
 func (s *Store) findTopic(ctx context.Context, name string) (*v1alpha1.Topic, error) {
 	all, err := s.resources(ctx)
 	if err != nil {

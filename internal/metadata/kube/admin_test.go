@@ -15,8 +15,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// testRejectedWrites checks that a write that the API server forbids is reported as ErrPolicy, and
-// that a write that fails for another reason is reported as ErrUnavailable.
+// testRejectedWrites checks that a write that the API server forbids results in ErrPolicy, and that
+// a write that fails for another reason results in ErrUnavailable.
 func testRejectedWrites(f *fixture) {
 	f.topic("orders", 1)
 	var status atomic.Int32
@@ -133,8 +133,8 @@ func testCreateAndDeleteTopics(f *fixture) {
 	}
 }
 
-// testNamesOfAnotherCluster checks names that are taken: resources of another LogCluster in the
-// namespace have the names that a topic and a user would have.
+// testNamesOfAnotherCluster checks that a topic and a user can be created although resources of
+// another LogCluster in the namespace already have the names that their resources would have.
 func testNamesOfAnotherCluster(f *fixture) {
 	ctx := f.t.Context()
 	b := f.run(0, f.config)
@@ -162,7 +162,7 @@ func testNamesOfAnotherCluster(f *fixture) {
 	if err := b.DeleteTopic(ctx, "invoices"); err != nil {
 		f.t.Error(err)
 	}
-	f.get("invoices", &v1alpha1.Topic{}) // this Topic belongs to the other LogCluster
+	f.get("invoices", &v1alpha1.Topic{}) // the Topic of the other LogCluster
 	if err := b.DeleteTopic(ctx, "invoices"); !errors.Is(err, metadata.ErrTopicNotFound) {
 		f.t.Errorf("deletion of the other LogCluster's topic: error %v", err)
 	}

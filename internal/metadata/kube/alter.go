@@ -66,8 +66,9 @@ func (s *Store) noCluster() error {
 }
 
 // CreatePartitions implements metadata.Alterer. It raises spec.partitions, and the operator then
-// creates the partitions. It writes an assignment together with the number, in one
-// compare-and-swap, so the operator cannot place a partition that has an assignment.
+// creates the partitions. The number and an assignment are written together, in one
+// compare-and-swap, so that the operator cannot place a partition for which the client has assigned
+// replicas.
 func (s *Store) CreatePartitions(ctx context.Context, partitions metadata.NewPartitions) error {
 	return s.patchTopic(ctx, partitions.Name, partitions.Validate,
 		func(topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster) (*v1alpha1.Topic, error) {
@@ -75,8 +76,8 @@ func (s *Store) CreatePartitions(ctx context.Context, partitions metadata.NewPar
 		})
 }
 
-// patchTopic changes a Topic by compare-and-swap. It passes the version of the Topic that the write
-// replaces to alter.
+// patchTopic changes a Topic by compare-and-swap. alter receives the version of the Topic that the
+// write replaces.
 func (s *Store) patchTopic(ctx context.Context, name string, validateOnly bool,
 	alter func(*v1alpha1.Topic, *v1alpha1.LogCluster) (*v1alpha1.Topic, error)) error {
 	all, err := s.resources(ctx)
@@ -107,8 +108,8 @@ func (s *Store) patchTopic(ctx context.Context, name string, validateOnly bool,
 	return nil
 }
 
-// patch writes, by compare-and-swap, the changed copy of resource that change returns. After a
-// conflict it reads resource and calls change again.
+// patch writes the changed copy of a resource, which change returns, by compare-and-swap. After a
+// conflict it reads the resource and calls change again.
 func (s *Store) patch(ctx context.Context, resource client.Object,
 	change func() (client.Object, error), options ...client.PatchOption) error {
 	var err error

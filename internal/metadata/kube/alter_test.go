@@ -64,9 +64,8 @@ func testAlterTopics(f *fixture) {
 	}
 }
 
-// testDefaultsThatAreSet checks settings that equal the defaults and were set through Kafka or by
-// applying a manifest. They must be fields of the Topic, and be the topic's own settings in the
-// image.
+// testDefaultsThatAreSet checks that settings that were set to their defaults, through Kafka or by
+// applying a manifest, are fields of the Topic, and are the topic's own settings in the image.
 func testDefaultsThatAreSet(f *fixture, b *broker) {
 	f.t.Helper()
 	if err := b.AlterTopic(f.t.Context(), metadata.TopicChange{Name: "orders",
@@ -141,7 +140,7 @@ func testAlterCluster(f *fixture) {
 	}
 }
 
-// testAlterGroups checks that a Kafka client can change the configs of groups, which are in the
+// testAlterGroups checks that a Kafka client can change group configs, which are stored in the
 // LogCluster.
 func testAlterGroups(f *fixture) {
 	b := f.run(0, f.config)

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// testAssignment checks that the replicas that a Kafka client assigns and the number of partitions
-// are in the same version of the Topic.
+// testAssignment checks that the partition count and the replicas that a Kafka client assigns are
+// written to the Topic in one update.
 func testAssignment(f *fixture) {
 	b := f.run(0, f.config)
 	b.until("up", up(0))
@@ -48,8 +48,9 @@ func testAssignment(f *fixture) {
 	}
 }
 
-// testDefaultPartitions checks that a number that a request leaves to the LogCluster is written
-// into the Topic, so that a later change of the default does not affect the topic.
+// testDefaultPartitions checks that a number of partitions that a request leaves to the
+// LogCluster's default is written to the Topic, so that a later change of the default does not
+// affect the topic.
 func testDefaultPartitions(f *fixture) {
 	cluster := &v1alpha1.LogCluster{}
 	f.get("demo", cluster)

@@ -4,12 +4,12 @@ import "time"
 
 const (
 	// minCoalesceDelay is the minimum time for which changes are collected before an image is built.
-	// The watch delivers a new topic's partitions one by one; because of this delay, they appear in
-	// one image.
+	// The watch delivers a new topic's partitions one by one; the delay makes them appear in one
+	// image.
 	minCoalesceDelay = 20 * time.Millisecond
 	// coalesceFactor limits the share of time spent on building images: changes are collected for at
-	// least coalesceFactor times the duration of the last build. So building images takes at most a
-	// tenth of a CPU's time, however many partitions there are.
+	// least coalesceFactor times the duration of the last build. So building images uses at most a
+	// tenth of a CPU, however many partitions there are.
 	coalesceFactor = 9
 )
 
@@ -22,8 +22,8 @@ type coalescer struct {
 	lastBuild time.Duration
 }
 
-// change must be called when a change has arrived. If it is the first change since the last build,
-// first is true, and delay is the time for which to collect further changes.
+// change must be called when a change has arrived. first is true if it is the first change since
+// the last build; delay is then the time for which to collect further changes.
 func (c *coalescer) change() (delay time.Duration, first bool) {
 	if c.pending {
 		return 0, false
@@ -32,5 +32,5 @@ func (c *coalescer) change() (delay time.Duration, first bool) {
 	return max(minCoalesceDelay, coalesceFactor*c.lastBuild), true
 }
 
-// built must be called after an image was built, with the duration of the build.
+// built must be called after an image has been built, with the duration of the build.
 func (c *coalescer) built(took time.Duration) { *c = coalescer{lastBuild: took} }

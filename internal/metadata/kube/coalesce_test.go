@@ -6,7 +6,7 @@ import (
 )
 
 // TestChangesAreCoalescedFromTheFirstOne checks that the first change starts the delay, and that
-// later changes do not restart it. So changes without a pause do not postpone the image.
+// later changes do not restart it. So a continuous stream of changes does not postpone the image.
 func TestChangesAreCoalescedFromTheFirstOne(t *testing.T) {
 	var c coalescer
 	if delay, first := c.change(); !first || delay != minCoalesceDelay {

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset/commit"
 )
 
-// commitAPI implements commit.API with the store's watch and client. The client must not repeat
+// commitAPI implements commit.API with the store's watch and client. The client must not retry
 // writes by itself (no_retry.go), because ErrConflict must prove that nothing was written.
 type commitAPI struct{ store *Store }
 
@@ -58,7 +58,8 @@ func (a commitAPI) update(_ context.Context, set *v1alpha1.PartitionSet,
 		return nil, fmt.Errorf("%w: PartitionSet %s has no resourceVersion, without which a write "+
 			"is not a compare-and-swap", commit.ErrConflict, set.Name)
 	}
-	// Copy the set: the client decodes the response into its argument, and the watch uses set's maps.
+	// Copy the set, because the client decodes the response into its argument, and the watch uses
+	// set's maps.
 	next := set.DeepCopy()
 	err := commitError(set.Name, write(next))
 	a.store.metrics.wrote(err)
@@ -72,7 +73,7 @@ func (a commitAPI) key(set string) client.ObjectKey {
 	return client.ObjectKey{Namespace: a.store.opts.Namespace, Name: set}
 }
 
-// commitError maps the API server's errors to errors of package commit.
+// commitError converts the API server's errors to errors of package commit.
 func commitError(set string, err error) error {
 	switch {
 	case err == nil:

@@ -27,8 +27,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/metadatatest"
 )
 
-// world is the LogCluster demo in a namespace of a real API server. It makes decisions by the same
-// packages as the operator: assignments, elections, and new volumes of brokers.
+// world is the LogCluster demo in a namespace of a real API server. It uses the operator's packages
+// to decide on assignments, elections, and new volumes of brokers.
 type world struct {
 	*fixture
 	killed     map[int32]*atomic.Bool
@@ -80,7 +80,7 @@ func isWrite(request *http.Request) bool {
 	return request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/leases")
 }
 
-// blocked makes requests wait until the channel end is closed, or until they are canceled.
+// blocked blocks requests until end is closed, or until they are canceled.
 type blocked struct {
 	end     chan struct{}
 	waiting atomic.Bool
@@ -96,7 +96,7 @@ func (b *blocked) wait(request *http.Request) error {
 	}
 }
 
-// Block makes the writes of all brokers wait, except writes of Leases.
+// Block blocks the writes of all brokers, except writes of Leases.
 func (w *world) Block() (waiting func() bool, end func()) {
 	block := &blocked{end: make(chan struct{})}
 	w.block.Store(block)
@@ -107,8 +107,8 @@ func (w *world) Block() (waiting func() bool, end func()) {
 }
 
 // Kill prevents the broker's requests from reaching the API server, so that the broker neither
-// renews nor releases its Lease. The Lease expires after a second. Other brokers' Leases last as
-// long as a slow machine needs.
+// renews nor releases its Lease. It shortens the Lease to one second. Other brokers' Leases are
+// long enough for a slow machine.
 func (w *world) Kill(broker int32) {
 	w.killed[broker].Store(true)
 	await.Until(w.t, "the Lease expires", func() bool {
@@ -116,7 +116,7 @@ func (w *world) Kill(broker int32) {
 		w.get(v1alpha1.BrokerLeaseName("demo", broker), current)
 		now := metav1.NowMicro()
 		current.Spec.RenewTime, current.Spec.LeaseDurationSeconds = &now, new(int32(1))
-		// Try again after a conflict with a last renewal.
+		// Try again after a conflict with a final renewal.
 		return w.client.Update(w.t.Context(), current) == nil
 	})
 }
@@ -158,7 +158,7 @@ func (w *world) Decide(t testing.TB) {
 	}
 }
 
-// permitVolumes gives the consents that do not need a person, as controllers/volumes does: no
+// permitVolumes gives those consents that need no administrator, as controllers/volumes does: no
 // broker in the suite finds a new volume while it has a replica.
 func (w *world) permitVolumes(t testing.TB) {
 	for broker := range int32(metadatatest.Brokers) {
@@ -317,7 +317,7 @@ func (w *world) Apply(t testing.TB, topics ...*v1alpha1.Topic) {
 	}
 }
 
-// GiveUp marks a deleted topic's partition for removal, in place of the operator.
+// GiveUp marks a deleted topic's partition for removal, as the operator would.
 func (w *world) GiveUp(_ testing.TB, partition metadata.RetainedPartition) {
 	for index := range int32(2) {
 		key := partitionset.Key{Topic: partition.Topic, Index: index}
@@ -332,7 +332,7 @@ func (w *world) GiveUp(_ testing.TB, partition metadata.RetainedPartition) {
 	}
 }
 
-// Authenticate makes the listener authenticate clients by passwords, and creates LogUsers.
+// Authenticate makes the listener require passwords from clients, and creates LogUsers.
 func (w *world) Authenticate(_ testing.TB, users ...*v1alpha1.LogUser) {
 	w.authenticate()
 	for _, user := range users {
@@ -351,7 +351,7 @@ func (w *world) changeLease(t testing.TB, broker int32, change func(*coordinatio
 	})
 }
 
-// Isolate marks a broker's Lease as isolated, in the broker's present epoch.
+// Isolate marks a broker's Lease as isolated, for the broker's current epoch.
 func (w *world) Isolate(t testing.TB, broker int32) {
 	w.changeLease(t, broker, func(current *coordinationv1.Lease) {
 		current.Annotations[v1alpha1.AnnotationIsolated] =
@@ -367,7 +367,7 @@ func (w *world) DeleteLease(t testing.TB, broker int32) {
 	delete(w.leases, broker)
 }
 
-// Unreachable returns the report of unreachable peers in a broker's Lease.
+// Unreachable returns the report of unreachable peers from a broker's Lease.
 func (w *world) Unreachable(t testing.TB, broker int32) string {
 	return v1alpha1.ReadRegistration(w.lease(t, broker)).Unreachable
 }

@@ -26,9 +26,8 @@ type resources struct {
 	unknownUsers []byte
 }
 
-// imageCache builds images. It reuses those topics and partitions of the previous image that have
-// not changed: with 10,000 partitions, most changes affect only a few of them. The zero value is
-// ready for use.
+// imageCache builds images. It reuses the unchanged topics and partitions of the previous image:
+// with 10,000 partitions, most changes affect only a few of them. The zero value is ready for use.
 type imageCache struct {
 	alive    map[int32]metadata.Broker
 	sets     partitionSets
@@ -51,11 +50,11 @@ type topicVersion struct {
 	valid                         bool // true if the settings are valid
 }
 
-// image builds an image from the resources and the brokers that are alive. The parameter last is
-// the previous image and may be nil. If a topic's settings have become invalid, the topic keeps its
-// settings in last, because brokers delete the records of a topic that is missing from the image.
-// Each fault names a topic that kept its settings or was omitted, or an entry of a PartitionSet
-// that cannot be used.
+// image builds an image from the resources and the brokers that are alive. last is the previous
+// image and may be nil. If a topic's settings have become invalid, the topic keeps its settings in
+// last, because brokers delete the records of a topic that is missing from the image. Each fault
+// names a topic that kept its settings or was omitted, or an entry of a PartitionSet that cannot be
+// used.
 func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 	last *metadata.Image) (image *metadata.Image, faults []error) {
 	clusterID, err := id(r.cluster.UID)
@@ -82,8 +81,8 @@ func (c *imageCache) image(r resources, alive map[int32]metadata.Broker,
 		}
 		next.topics[t.UID] = built
 		// Omit a new topic without partitions: it cannot be used yet, and clients would treat it as
-		// broken. But keep a topic of the last image: if its entries are removed, its records must not
-		// be.
+		// broken. But keep a topic of the last image: even if its entries have been removed, its records
+		// must be kept.
 		if len(built.topic.Partitions) > 0 || last != nil && last.TopicByID(built.topic.ID) != nil {
 			topics = append(topics, built.topic)
 		}
@@ -140,7 +139,7 @@ func (c *imageCache) topic(r resources, t *v1alpha1.Topic, alive map[int32]metad
 }
 
 // byKafkaName returns the cluster's Topics that are not being deleted, by Kafka name. If several
-// Topics have the same Kafka name, the result contains the oldest one, as in the operator.
+// Topics have the same Kafka name, the oldest one counts, as in the operator.
 func (r resources) byKafkaName() map[string]*v1alpha1.Topic {
 	byName := map[string]*v1alpha1.Topic{}
 	for _, t := range r.topics {
@@ -173,8 +172,8 @@ func (r resources) topic(t *v1alpha1.Topic, topicID metadata.ID,
 	return nil, err
 }
 
-// slot describes the contents of the PartitionSets for one partition of a topic. Two equal slots
-// have the same content, because entries are immutable.
+// slot contains what the PartitionSets store for one partition of a topic. Two equal slots have the
+// same content, because entries are immutable.
 type slot struct {
 	entry    partitionset.Entry
 	unusable bool // true if the entry cannot be used; see partitionSets.find
@@ -182,7 +181,7 @@ type slot struct {
 
 // slots returns a topic's partitions by index, up to the highest existing index. It ignores entries
 // for an earlier topic with the same name, which has another tag: the operator has not assigned
-// these partitions to the topic yet. It also ignores entries beyond the topic's number of
+// these partitions to the new topic yet. It also ignores entries beyond the topic's number of
 // partitions, because they belong to an earlier topic with more partitions.
 func (p partitionSets) slots(t *v1alpha1.Topic, tag string) []slot {
 	all := make([]slot, t.Spec.Partitions)
@@ -192,9 +191,9 @@ func (p partitionSets) slots(t *v1alpha1.Topic, tag string) []slot {
 	return existing(all)
 }
 
-// changedSlots does the work of slots for a Topic whose slots in the sets last are known; they are
-// the parameter before. It reads only sets that have changed: with thousands of partitions, most
-// changes affect only one set.
+// changedSlots is like slots, for a Topic whose slots in the previous sets are known: before
+// contains these slots, and last the sets. It reads only sets that have changed. With thousands of
+// partitions, most changes affect only one set.
 func (p partitionSets) changedSlots(t *v1alpha1.Topic, tag string, before []slot,
 	last partitionSets) []slot {
 	if p.count == 0 || p.count != last.count {
@@ -236,8 +235,8 @@ func existing(all []slot) []slot {
 	return all
 }
 
-// update returns the partitions for new slots. It reuses the partitions that have not changed. The
-// parameter sameBrokers reports whether the topic was built with the same brokers as alive.
+// update returns the partitions for new slots. It reuses the partitions that have not changed.
+// sameBrokers is true if the topic was built with the same brokers as alive.
 func (c cachedTopic) update(slots []slot, alive map[int32]metadata.Broker,
 	sameBrokers bool) []*metadata.Partition {
 	all := make([]*metadata.Partition, len(slots))
@@ -284,8 +283,8 @@ func stillLed(p *metadata.Partition, alive map[int32]metadata.Broker) *metadata.
 }
 
 // fillPartition copies replicas, their incarnation ids and the ISR from an entry. It copies the
-// leader if the elected broker epoch is alive. It does not change a partition without an
-// assignment: such a partition stands in the place of a missing one, and has no replicas.
+// leader if the elected broker epoch is alive. It leaves a partition without an assignment
+// unchanged: such an entry is only a placeholder for a missing partition, and has no replicas.
 func fillPartition(to *metadata.Partition, from partitionset.Entry,
 	alive map[int32]metadata.Broker) {
 	if from.Assignment == nil {

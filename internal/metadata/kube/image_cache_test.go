@@ -105,8 +105,8 @@ func aliveBrokers(epochs ...int64) map[int32]metadata.Broker {
 }
 
 // TestCachedImageIsTheSame checks, after each of many random changes, that an image that reuses
-// parts of the previous one equals an image that is built without reuse. Only partition epochs may
-// be older.
+// parts of the previous image equals an image built from scratch. Only partition epochs may be
+// older.
 func TestCachedImageIsTheSame(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 15))
@@ -129,14 +129,14 @@ func TestCachedImageIsTheSame(t *testing.T) {
 	}
 }
 
-// withoutNewerEpochs replaces an image's partition epochs by the older ones of another image.
+// withoutNewerEpochs replaces the partition epochs in image with those of an older image.
 func withoutNewerEpochs(t *testing.T, older, image *metadata.Image) {
 	t.Helper()
 	for _, topic := range image.Topics {
 		before := older.TopicByID(topic.ID)
 		for index, p := range topic.Partitions {
 			if before == nil || index >= len(before.Partitions) {
-				continue // the caller will find the difference between the images
+				continue // the caller's comparison of the images will fail
 			}
 			epoch := before.Partitions[index].PartitionEpoch
 			if epoch > p.PartitionEpoch {
@@ -185,8 +185,8 @@ func (c *cluster) changeRandomly(random *rand.Rand, alive *map[int32]metadata.Br
 	c.store(number, set)
 }
 
-// TestUnchangedPartsAreReused checks that an election changes only one partition and its topic, and
-// that a change that images do not contain changes nothing.
+// TestUnchangedPartsAreReused checks that an election rebuilds only one partition and its topic,
+// and that a change that images do not contain rebuilds nothing.
 func TestUnchangedPartsAreReused(t *testing.T) {
 	c := newCluster(3, 2)
 	var cache imageCache
@@ -226,8 +226,8 @@ func TestUnchangedPartsAreReused(t *testing.T) {
 	}
 }
 
-// TestUnusableEntryKeepsThePartition checks a partition whose entry can no longer be parsed. The
-// image must keep the partition, but without a leader that is not alive. In the first image, the
+// TestUnusableEntryKeepsThePartition checks that a partition whose entry can no longer be parsed
+// stays in the image, but without a leader that is not alive. If the image is the first one, the
 // partition must have no replicas. In both cases the topic must be in the image.
 func TestUnusableEntryKeepsThePartition(t *testing.T) {
 	c := newCluster(1, 1)

@@ -22,11 +22,11 @@ import (
 
 const clusterUID = "550e8400-e29b-41d4-a716-446655440000"
 
-// uid returns a UUID that ends with the number n.
+// uid returns a UUID that ends with a number.
 func uid(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
 
-// partitionEntry is an entry of a PartitionSet in the text that parse reads. It belongs to the
-// Topic whose resource name is in the key, unless Tag is set.
+// partitionEntry is a PartitionSet entry in the YAML that parse reads. It belongs to the Topic
+// whose resource name is in the key, unless Tag is set.
 type partitionEntry struct {
 	Kind                     string
 	Key, Brokers, State, Tag string
@@ -93,7 +93,7 @@ func parsedSets(t *testing.T, topics []*v1alpha1.Topic,
 	return sets
 }
 
-// build builds an image without reusing parts of a previous one.
+// build builds an image from scratch.
 func (r resources) build(alive map[int32]metadata.Broker,
 	last *metadata.Image) (*metadata.Image, []error) {
 	return new(imageCache).image(r, alive, last)
@@ -124,8 +124,8 @@ func partitionText(topic string, index int, state string) string {
 		index%3, state)
 }
 
-// TestFaultsHaveAStableOrder checks that equal faults have equal text in each image. Otherwise
-// every image would log them again.
+// TestFaultsHaveAStableOrder checks that the same faults have the same text in each image.
+// Otherwise every image would log them again.
 func TestFaultsHaveAStableOrder(t *testing.T) {
 	text := demo
 	for i := range 12 {
@@ -239,11 +239,10 @@ func TestIDsAreUIDs(t *testing.T) {
 	}
 }
 
-// TestTopicWithInvalidSettingsKeepsItsPreviousOnes checks a topic a that was valid in the last
-// image, and becomes invalid through the cluster's defaults. It must stay in the image with its
-// previous settings, because brokers delete the records of a topic that is missing. A new topic
-// with invalid settings must be omitted. A broker that has just started has no last image, and must
-// keep the logs of both topics.
+// TestTopicWithInvalidSettingsKeepsItsPreviousOnes checks that a topic that becomes invalid through
+// the cluster's defaults stays in the image with its previous settings, because brokers delete the
+// records of a topic that is missing. A new topic with invalid settings must be omitted. A broker
+// that has just started has no last image, and must keep the logs of both topics.
 func TestTopicWithInvalidSettingsKeepsItsPreviousOnes(t *testing.T) {
 	topic := "kind: Topic\nmetadata: {name: a}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
 		"kind: Topic\nmetadata: {name: new}\nspec: {cluster: demo, partitions: 1, compaction: {minLag: 1h}}\n---\n" +
@@ -315,7 +314,7 @@ func TestCleanIsRequestedByAnnotation(t *testing.T) {
 }
 
 // TestTopicWithoutPartitionsStays checks that a topic of the last image stays in the image when its
-// entries are removed. Otherwise brokers would delete its records.
+// entries have been removed. Otherwise brokers would delete its records.
 func TestTopicWithoutPartitionsStays(t *testing.T) {
 	all := parse(
 		t,

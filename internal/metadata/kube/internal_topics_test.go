@@ -39,7 +39,8 @@ func testInternalTopics(f *fixture) {
 	}
 }
 
-// loseOffsets tries to change an internal topic's Topic by each route. All attempts must fail.
+// loseOffsets tries every way to make an internal topic's Topic delete records. All attempts must
+// fail.
 func (f *fixture) loseOffsets(b *broker, name string, hasPolicy bool) {
 	f.t.Helper()
 	for _, p := range []metadata.PropertyChange{
@@ -84,7 +85,7 @@ func (f *fixture) loseOffsets(b *broker, name string, hasPolicy bool) {
 	}
 }
 
-// applyOffsetsTopic applies a Topic for __consumer_offsets server-side, with further fields.
+// applyOffsetsTopic applies a Topic for __consumer_offsets server-side, with additional fields.
 func (f *fixture) applyOffsetsTopic(name, fields string) error {
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.namespace}}
 	text := `{"apiVersion":"heartwood.dev/v1alpha1","kind":"Topic","metadata":{"name":"` + name +

@@ -16,14 +16,14 @@ import (
 )
 
 // ChangeISR implements metadata.Store. It makes the changes of each PartitionSet in one
-// compare-and-swap on the set's resourceVersion. Each change is decided on the version of the set
-// that the write replaces. A change is made only if the partition's leader epoch and ISR are as the
-// caller assumes.
+// compare-and-swap on the set's resourceVersion. Each change is decided on the basis of the version
+// of the set that the write replaces, and is made only if the partition's leader epoch and ISR are
+// as the caller assumes.
 //
 // The members' broker epochs are compared with the Leases in the last image, which may be outdated.
 // A member that has just failed stays in the ISR until the operator detects the failure and removes
-// the member. Until then the high watermark does not advance, so no record is acknowledged that the
-// member lacks.
+// the member. Until then the high watermark does not advance, so no record that the member lacks is
+// acknowledged.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.times.changeISR)
@@ -69,8 +69,8 @@ type isrBatch struct {
 	urgent  bool
 	indexes []int // indexes of the changes in the argument of ChangeISR
 	changes []commit.Change
-	// partitionEpochs contains the partition epochs after the changes. If a change is not stored, it
-	// may still be decided after ChangeISR has returned.
+	// partitionEpochs contains the partition epochs after the changes. They are atomic because a
+	// change may still be decided after ChangeISR has returned, if the change is not stored.
 	partitionEpochs []*atomic.Int64
 }
 
@@ -88,15 +88,15 @@ func (d *directory) isUrgent(change metadata.ISRChange) bool {
 var errRepeated = errors.New("the entry has changed since the first attempt: a proxy may have " +
 	"repeated the request, and the change may have been made")
 
-// changeISR returns the change of a set that makes an ISR change, and that stores the resulting
-// partition epoch. The change is decided once for each version of the set.
+// changeISR returns a commit.Change that makes an ISR change, and stores the resulting partition
+// epoch in partitionEpoch. It is decided anew for each version of the set.
 //
-// A conflict proves that the request that received it wrote nothing. But a proxy before the API
-// server may have sent the request twice, so that the second one conflicts with the first one. If
-// the change adds a replica, and the entry has changed since it was first decided, the outcome is
-// unknown. Two other cases need no such check. If the entry contains the proposed ISR, partitionset
-// confirms it. If a change that only removes replicas was made, the leader waits for more replicas
-// than it must, which is safe.
+// A conflict proves that the conflicting request wrote nothing. But a proxy in front of the API
+// server may have sent the request twice, so that the second request conflicts with the first. So
+// if the change adds a replica, and the entry has changed since the change was first decided, the
+// outcome is unknown. Two other cases need no such check. If the entry contains the proposed ISR,
+// partitionset confirms it. If the change only removes replicas and was made, the leader waits for
+// more replicas than necessary, which is safe.
 func (s *Store) changeISR(location place, change metadata.ISRChange,
 	partitionEpoch *atomic.Int64) commit.Change {
 	decided := int64(-1) // value of the entry's change counter when the change was first accepted
@@ -119,7 +119,7 @@ func (s *Store) changeISR(location place, change metadata.ISRChange,
 	}
 }
 
-// isrError maps the result of a change to the errors of metadata.Store.ChangeISR. Only an error
+// isrError converts the result of a change to the errors of metadata.Store.ChangeISR. Only an error
 // that proves that nothing was written may become ErrISRConflict.
 func isrError(err error) error {
 	switch {
@@ -132,8 +132,8 @@ func isrError(err error) error {
 	return fmt.Errorf("change the ISR: %w", err)
 }
 
-// brokerStates returns the last image's brokers in the form in which package placement uses them.
-// The map must not be changed.
+// brokerStates returns the last image's brokers in the form that package placement uses. The map
+// must not be modified.
 func (s *Store) brokerStates() map[int32]placement.BrokerState {
 	if states := s.states.Load(); states != nil {
 		return *states
@@ -141,8 +141,8 @@ func (s *Store) brokerStates() map[int32]placement.BrokerState {
 	return nil
 }
 
-// AnnounceShutdown implements metadata.ShutdownAnnouncer. It immediately writes the announcement
-// into the Lease; every later renewal repeats it.
+// AnnounceShutdown implements metadata.ShutdownAnnouncer. It writes the announcement into the Lease
+// at once; every later renewal repeats it.
 func (s *Store) AnnounceShutdown(ctx context.Context) error {
 	keeper := s.keeper.Load()
 	if keeper == nil {

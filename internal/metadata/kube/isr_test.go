@@ -31,8 +31,8 @@ func replicated(t *testing.T) *partitionset.Set {
 	return set
 }
 
-// TestProposalIsCheckedBeforeItIsWritten checks that a rejected proposal is a conflict and changes
-// nothing, and that a valid proposal changes only the ISR.
+// TestProposalIsCheckedBeforeItIsWritten checks that a rejected proposal results in a conflict and
+// changes nothing, and that a valid proposal changes only the ISR.
 func TestProposalIsCheckedBeforeItIsWritten(t *testing.T) {
 	up := map[int32]placement.BrokerState{
 		0: {Liveness: placement.Up, Epoch: 1, Directory: "disk-0"},
@@ -134,8 +134,9 @@ func TestLeaderWithAFailedLogLeavesTheISR(t *testing.T) {
 	}
 }
 
-// TestUrgentChanges checks that the removal of a replica is urgent, because producers with acks=all
-// wait for it. So is a new member of an ISR below minInSyncReplicas.
+// TestUrgentChanges checks that two kinds of changes are urgent, because producers with acks=all
+// wait for them: the removal of a replica, and the addition of a replica to an ISR below
+// minInSyncReplicas.
 func TestUrgentChanges(t *testing.T) {
 	topic := &metadata.Topic{Name: "orders", ID: metadata.ID{1}}
 	topic.Settings.MinInSyncReplicas = 2
@@ -162,7 +163,7 @@ func TestUrgentChanges(t *testing.T) {
 	}
 }
 
-// testChangeISR adds a follower to the ISR as the leader, and removes the follower.
+// testChangeISR checks that a leader can add a follower to the ISR and remove it again.
 func testChangeISR(f *fixture) {
 	f.topic("orders", 1)
 	f.assign(orders(0), 0, 1)
@@ -177,7 +178,7 @@ func testChangeISR(f *fixture) {
 	}
 	self, other := metadata.InSync{Broker: 0, Epoch: 1, ReplicaIncarnation: "i"},
 		metadata.InSync{Broker: 1, Epoch: 1, ReplicaIncarnation: "i"}
-	// Let another client change another part of the set. This must not be reported as a conflict.
+	// Another client changes another part of the set. This must not be reported as a conflict.
 	f.note(orders(0))
 	if err := change(3, []int32{0}, self, other); err != nil {
 		f.t.Fatal(err)
@@ -221,8 +222,8 @@ func testChangeISR(f *fixture) {
 	}
 }
 
-// testISRChangesShareWrites checks that the ISR changes for all partitions of a set are one write,
-// and that each of them has its own outcome.
+// testISRChangesShareWrites checks that the ISR changes for all partitions of a set are made in one
+// write, and that each of them has its own outcome.
 func testISRChangesShareWrites(f *fixture) {
 	const partitions = 20
 	f.topic("orders", partitions)
@@ -293,7 +294,7 @@ func testAnnounceShutdown(f *fixture) {
 }
 
 // testOutageIsReported checks that an outage is reported while the API server is unavailable, and
-// not after the Lease's next renewal.
+// no longer after the Lease's next renewal.
 func testOutageIsReported(f *fixture) {
 	interrupted, unavailable := f.interruptible()
 	b := f.run(0, interrupted)
@@ -312,7 +313,7 @@ func testOutageIsReported(f *fixture) {
 }
 
 // TestCleanEpochAndLeavingOfALease checks that the announcement of a controlled shutdown applies
-// only if it names the present broker epoch, which is 4 here.
+// only if it names the current broker epoch, which is 4 here.
 func TestCleanEpochAndLeavingOfALease(t *testing.T) {
 	for _, c := range []struct {
 		clean, leaving int64

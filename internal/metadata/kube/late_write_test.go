@@ -21,8 +21,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// badNetwork simulates a network between a broker and the API server. It can hold back a write of a
-// PartitionSet until after the sender has stopped waiting. It can also repeat a write, as some
+// badNetwork simulates a faulty network between a broker and the API server. It can hold back a
+// write of a PartitionSet until the sender has stopped waiting. It can also repeat a write, as some
 // proxies do.
 type badNetwork struct {
 	next http.RoundTripper
@@ -40,7 +40,7 @@ func (f *fixture) badNetwork() (*rest.Config, *badNetwork) {
 	n := &badNetwork{}
 	config := rest.CopyConfig(f.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		n.next = next // the transport of the client or of the watches; both reach the same API server
+		n.next = next // transport of the client or of the watches; both reach the same API server
 		return transport(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/partitionsets/") {
 				return n.write(next, r)
@@ -149,8 +149,8 @@ func (f *lateFixture) elect() {
 	f.topic = f.leader.until("leads", leads("orders", 0, f.epoch)).Topic("orders").ID
 }
 
-// propose makes the leader propose an ISR change. The parameters from and to are the sizes of the
-// ISR before and after the change; the ISR contains the brokers with the lowest ids.
+// propose makes the leader propose an ISR change. from and to are the sizes of the ISR before and
+// after the change; the ISR contains the brokers with the lowest ids.
 func (f *lateFixture) propose(from, to int32) error {
 	change := metadata.ISRChange{Topic: f.topic, LeaderEpoch: f.epoch}
 	for id := range from {
@@ -162,8 +162,8 @@ func (f *lateFixture) propose(from, to int32) error {
 	return f.leader.changeOne(change)
 }
 
-// testLateWrites checks a write that adds broker 1 to the ISR and is still under way when the
-// leader stops waiting for it. If the set has changed in any way since, the write must not be made.
+// testLateWrites checks that a write that adds broker 1 to the ISR, and arrives after the leader
+// has stopped waiting for it, is not made if the set has changed in any way since.
 func testLateWrites(plain *fixture) {
 	f := newLateFixture(plain)
 	for name, between := range map[string]func(){
@@ -195,15 +195,16 @@ func testLateWrites(plain *fixture) {
 	f.lateReport()
 }
 
-// confirm makes the leader propose the recorded ISR. After that, the delayed write can no longer
-// change the ISR, so the leader does not have to wait for the members that the write would add.
+// confirm makes the leader propose the ISR that is already recorded. After that, the delayed write
+// can no longer change the ISR, so the leader does not have to wait for the members that the write
+// would add.
 func (f *lateFixture) confirm() {
 	if err := f.propose(1, 1); err != nil {
 		f.t.Errorf("the leader could not confirm the ISR: %v", err)
 	}
 }
 
-// recreate deletes the set and creates it again with its content, as the operator does.
+// recreate deletes the set and creates it again with the same content, as the operator does.
 func (f *lateFixture) recreate() {
 	set := &v1alpha1.PartitionSet{}
 	f.get(setName(orders(0)), set)
@@ -219,9 +220,9 @@ func (f *lateFixture) recreate() {
 	}
 }
 
-// lateWriteOfUnchangedSet checks that a late write is made if the set has not changed. For this
-// reason the leader treats the outcome as unknown. The write must be made only once. The leader's
-// next proposal finds the outcome.
+// lateWriteOfUnchangedSet checks that a late write is made if the set has not changed, and is made
+// only once. This is why the leader treats the outcome as unknown. The leader's next proposal
+// determines the outcome.
 func (f *lateFixture) lateWriteOfUnchangedSet() {
 	f.network.holdNext()
 	if err := f.propose(1, 2); err == nil || errors.Is(err, metadata.ErrISRConflict) {
@@ -239,7 +240,7 @@ func (f *lateFixture) lateWriteOfUnchangedSet() {
 	}
 }
 
-// lateReport lets a leader of an earlier broker epoch or leader epoch report that it serves.
+// lateReport checks late reports of serving by a leader of an earlier broker epoch or leader epoch.
 func (f *lateFixture) lateReport() {
 	f.elect()
 	f.network.holdNext()
@@ -256,8 +257,8 @@ func (f *lateFixture) lateReport() {
 	}
 }
 
-// testRepeatedWrites checks a proxy that sends a write twice and returns the response to the second
-// request, which is a conflict. The leader must not conclude that the change was not made.
+// testRepeatedWrites checks that the leader does not conclude that its change was not made, if a
+// proxy sends the write twice and returns the response to the second request, which is a conflict.
 func testRepeatedWrites(plain *fixture) {
 	f := newLateFixture(plain)
 	f.network.repeatNext(func() {})
@@ -289,8 +290,8 @@ func testRepeatedWrites(plain *fixture) {
 	}
 }
 
-// testConcurrentWriters lets brokers that lead partitions in the same set change them, while the
-// operator changes other partitions. No change must be lost.
+// testConcurrentWriters checks that no change is lost while brokers that lead partitions in the
+// same set change them, and the operator changes other partitions.
 func testConcurrentWriters(f *fixture) {
 	const partitions, rounds = 12, 8
 	f.topic("orders", partitions)
@@ -322,7 +323,7 @@ func testConcurrentWriters(f *fixture) {
 					change.From, change.To = []int32{0, 1}, alone
 				}
 				err := leader.changeOne(change)
-				for errors.Is(err, commit.ErrConflict) { // all attempts of the commit had conflicts
+				for errors.Is(err, commit.ErrConflict) { // all attempts to commit have conflicted
 					err = leader.changeOne(change)
 				}
 				if err != nil {
@@ -338,7 +339,7 @@ func testConcurrentWriters(f *fixture) {
 			select {
 			case <-stopped:
 				return
-			case <-time.After(20 * time.Millisecond): // lets the brokers write in between
+			case <-time.After(20 * time.Millisecond): // the brokers write in between
 				f.note(orders(0)) // changes the same objects
 				f.note(orders(1))
 			}
@@ -355,8 +356,8 @@ func testConcurrentWriters(f *fixture) {
 	}
 }
 
-// TestWriteNeedsAVersion checks that a write without a resourceVersion is refused, because it would
-// replace any version of the set.
+// TestWriteNeedsAVersion checks that a write without a resourceVersion is rejected, because it
+// would replace any version of the set.
 func TestWriteNeedsAVersion(t *testing.T) {
 	api := commitAPI{&Store{metrics: newMetrics()}}
 	set := setOf("0 abcdefgh", "0@1 0:1 i 1")

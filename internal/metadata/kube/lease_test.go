@@ -55,9 +55,9 @@ func (c setsClient) List(_ context.Context, into client.ObjectList, _ ...client.
 	return nil
 }
 
-// TestEpochsOutliveTheLeaseAndASet checks a broker whose Lease and a PartitionSet were lost. The
-// operator has created the set again, but has not restored its status yet. No epoch in the status
-// may be used again.
+// TestEpochsOutliveTheLeaseAndASet checks that no broker epoch is used again if a broker's Lease
+// and a PartitionSet are lost. The operator has created the set again, but has not restored its
+// status yet.
 func TestEpochsOutliveTheLeaseAndASet(t *testing.T) {
 	last := v1alpha1.PartitionSetStatus{
 		Partitions:  map[string]string{"orders/0": "-@3 0:7 i 4"},

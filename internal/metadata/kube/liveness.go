@@ -12,10 +12,10 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// outageAfter is the time without a renewal of this broker's own Lease after which this broker
-// considers the API server unreachable. It must be less than lease.Duration-lease.RenewInterval.
-// The last renewal of another Lease that this broker has observed may be one renewal interval older
-// than its own last renewal, and that Lease must not expire before the outage is detected.
+// outageAfter is how long after the last renewal of its own Lease this broker considers the API
+// server unreachable. It must be less than lease.Duration-lease.RenewInterval. The last renewal of
+// another Lease that this broker has observed may be one renewal interval older than its own last
+// renewal, and that Lease must not expire before the outage is detected.
 const outageAfter = lease.RenewInterval + time.Second
 
 // brokerLease is the last observation of another broker's Lease.
@@ -35,13 +35,13 @@ type liveness struct {
 	invalid []error
 }
 
-// observe updates the state from all Leases that the watch has delivered. The parameter ownRenewed
-// is the time at which this broker last renewed its own Lease. observe ignores a Lease whose name
-// or endpoint is not a broker's.
+// observe updates the state from all Leases that the watch has delivered. ownRenewed is the time at
+// which this broker last renewed its own Lease. observe ignores a Lease whose name or endpoint is
+// not that of a broker.
 //
 // A renewal of this broker's own Lease counts only when the watch has delivered it. An interrupted
-// watch takes up to half a minute to resume, while the broker still renews its Lease. Without this
-// rule the API server would appear reachable in that time, and every other Lease would expire.
+// watch takes up to half a minute to resume, while the broker still renews its Lease. Otherwise the
+// API server would appear reachable in that time, and every other Lease would expire.
 func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.Time) {
 	others := map[string]brokerLease{}
 	l.invalid = nil
@@ -52,7 +52,7 @@ func (l *liveness) observe(leases []*coordinationv1.Lease, ownRenewed, now time.
 			others[current.Name] = brokerLease{
 				Observation: l.others[current.Name].Observe(current, now), broker: broker,
 			}
-		// This broker observes its own controlled shutdown through the watch, as other brokers do. This
+		// This broker learns of its own controlled shutdown through the watch, as other brokers do. This
 		// is early enough.
 		case ok && broker.Epoch == l.self.Epoch:
 			l.self.Leaving, l.self.Isolated = broker.Leaving, broker.Isolated
@@ -104,7 +104,7 @@ func (l *liveness) next(now time.Time) time.Duration {
 }
 
 // leaseBroker returns the broker that a Lease describes. ok is false if the Lease's name, label or
-// endpoint is not a broker's.
+// endpoint is not that of a broker.
 func leaseBroker(from *coordinationv1.Lease) (broker metadata.Broker, ok bool) {
 	_, id, ok := lease.Broker(from)
 	if !ok {
@@ -137,7 +137,8 @@ func leasePeer(registered v1alpha1.Registration) string {
 }
 
 // leaseEndpoints returns the endpoints that the operator has written into a Lease. If they do not
-// include the default listener, the result contains the address that the broker has written for it.
+// include the default listener, the result contains the address that the broker itself has written
+// for it.
 func leaseEndpoints(annotations map[string]string, own metadata.Endpoint) metadata.Endpoints {
 	all := map[string]metadata.Endpoint{metadata.DefaultListener: own}
 	for name, value := range annotations {

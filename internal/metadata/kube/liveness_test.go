@@ -26,7 +26,7 @@ func at(
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// leaseOf returns a Lease that its holder has renewed at the time renewed, by the holder's clock.
+// leaseOf returns a Lease that its holder last renewed at the given time, by the holder's clock.
 func leaseOf(id int32, holder string, epoch int32, renewed time.Time) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -50,7 +50,7 @@ func advertise(endpoint string) func(*coordinationv1.Lease) {
 	}
 }
 
-// damage replaces all annotations of a Lease by text that is not JSON.
+// damage replaces all annotations of a Lease with text that is not JSON.
 func damage(l *coordinationv1.Lease) {
 	for name := range l.Annotations {
 		l.Annotations[name] = "{"
@@ -110,8 +110,8 @@ func TestLeaseThatExpiredBeforeTheFirstObservation(t *testing.T) {
 	}
 }
 
-// TestNoLeaseExpiresDuringAnOutage checks that broker 1's Lease does not expire while broker 0
-// cannot renew its own Lease, nor for one lease duration after the outage. A released Lease must
+// TestNoLeaseExpiresDuringAnOutage checks that broker 1's Lease expires neither while broker 0
+// cannot renew its own Lease, nor within one lease duration after the outage. A released Lease must
 // not be extended.
 func TestNoLeaseExpiresDuringAnOutage(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0}}
@@ -135,8 +135,9 @@ func TestNoLeaseExpiresDuringAnOutage(t *testing.T) {
 	expect(67, 67, 0) // broker 1 has not renewed its Lease after the outage
 }
 
-// TestNoLeaseExpiresWhileTheWatchIsBehind checks a broker 0 that renews its own Lease all the time,
-// while the watch delivers no renewal until 31 s, not even of broker 0's own Lease.
+// TestNoLeaseExpiresWhileTheWatchIsBehind checks that no Lease expires while the watch delivers no
+// renewals, not even of broker 0's own Lease, although broker 0 renews its Lease all the time. The
+// watch resumes after 31 s.
 func TestNoLeaseExpiresWhileTheWatchIsBehind(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5}}
 	expect := func(now, own, other float64, want ...int32) {
@@ -164,14 +165,15 @@ func TestNoLeaseExpiresWhileTheWatchIsBehind(t *testing.T) {
 	expect(37, 36, 2, 0)
 }
 
-// TestOutageMayBeginAtAnyTime begins an outage at random times between two brokers' renewals. No
-// Lease must expire during the outage.
+// TestOutageMayBeginAtAnyTime checks that no Lease expires during an outage that begins at a random
+// time between two brokers' renewals.
 func TestOutageMayBeginAtAnyTime(t *testing.T) {
 	for seed := range seed.Sequence(t, 500) {
 		random := rand.New(rand.NewPCG(seed, 6))
 		interval := lease.RenewInterval.Seconds()
 		l := liveness{self: metadata.Broker{ID: 0}}
-		// These are the times of the brokers' first renewals. Further renewals follow at every interval.
+		// These are the times of the brokers' first renewals. Further renewals follow at regular
+		// intervals.
 		ours, theirs := random.Float64()*interval, random.Float64()*interval
 		begins := 10 + random.Float64()*10
 		lastOf := func(phase, now float64) float64 {
@@ -234,8 +236,8 @@ func TestLeaseBroker(t *testing.T) {
 }
 
 // TestInvalidRegistrationIsReported checks that a broker whose Lease has an invalid registration is
-// not alive, and that the error names the Lease. The error must end when the broker has written the
-// Lease again.
+// not alive, and that the error names the Lease. The error must disappear once the broker has
+// written the Lease again.
 func TestInvalidRegistrationIsReported(t *testing.T) {
 	l := liveness{self: metadata.Broker{ID: 0, Epoch: 5, Endpoints: "kafka://me:9092"}}
 	damaged := leaseOf(1, "a", 1, at(0))

@@ -8,7 +8,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// ledBy0 elects broker 0 as the leader of partition orders/0, with the given in-sync replicas. It
+// ledBy0 makes broker 0 the leader of partition orders/0, with the given in-sync replicas. It
 // returns the topic's id.
 func (f *fixture) ledBy0(b *broker, isr ...int32) metadata.ID {
 	f.t.Helper()
@@ -25,9 +25,9 @@ func (f *fixture) ledBy0(b *broker, isr ...int32) metadata.ID {
 	return b.until("led", leads("orders", 0, 3)).Topic("orders").ID
 }
 
-// reportLost makes a broker report, twice, that it has lost the log that its replica of partition
-// orders/0 had in its first incarnation. It returns the state after the first report, and checks
-// that the second report changes nothing.
+// reportLost makes a broker report, twice, that it has lost the log of its replica of partition
+// orders/0, which was in its first incarnation. It returns the state after the first report, and
+// checks that the second report changes nothing.
 func (f *fixture) reportLost(b *broker, topic metadata.ID) partitionset.State {
 	f.t.Helper()
 	lost := []metadata.Served{{Topic: topic, Lost: true, ReplicaIncarnation: "first"}}
@@ -44,8 +44,8 @@ func (f *fixture) reportLost(b *broker, topic metadata.ID) partitionset.State {
 	return states[0]
 }
 
-// waitForNewIncarnation waits until a broker's metadata contain the new incarnation id in state for
-// the replica of partition orders/0 on broker 0.
+// waitForNewIncarnation waits until a broker's metadata contain the new incarnation id of broker
+// 0's replica of partition orders/0, as in state.
 func (f *fixture) waitForNewIncarnation(b *broker, state partitionset.State) *metadata.Image {
 	f.t.Helper()
 	next := state.ReplicaIncarnations[0]
@@ -57,9 +57,9 @@ func (f *fixture) waitForNewIncarnation(b *broker, state partitionset.State) *me
 	})
 }
 
-// testLostLog checks a leader that reports that it has lost its log. It must no longer be the
-// leader or in sync, and its replica must be another incarnation, so that it copies the log again.
-// The other in-sync replica must remain.
+// testLostLog checks that a leader that reports the loss of its log is no longer the leader or in
+// sync, and that its replica gets a new incarnation id, so that it copies the log again. The other
+// in-sync replica must remain.
 func testLostLog(f *fixture) {
 	f.topic("orders", 1)
 	f.assign(orders(0), 0, 1)
@@ -78,8 +78,8 @@ func testLostLog(f *fixture) {
 	}
 }
 
-// testLastLostLog checks that a replica that has lost its log and was the only in-sync one remains
-// in the ISR, as a member that no clean election elects.
+// testLastLostLog checks that the only in-sync replica, after it has lost its log, remains in the
+// ISR as a member that no clean election elects.
 func testLastLostLog(f *fixture) {
 	f.topic("orders", 1)
 	f.assign(orders(0), 0, 1)

@@ -18,9 +18,9 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
 
-// testLostResponse makes the API server execute an ISR change but respond with a server error and
-// Retry-After. The outcome must be unknown. If the client repeated the request, it would get a
-// conflict with its own write, and the leader would assume that the change was not made.
+// testLostResponse checks that an ISR change has an unknown outcome if the API server executes it
+// but responds with a server error and Retry-After. If the client retried the request, it would get
+// a conflict with its own write, and the leader would assume that the change was not made.
 func testLostResponse(f *fixture) {
 	f.topic("orders", 1)
 	f.assign(orders(0), 0, 1)
@@ -64,9 +64,9 @@ func testLostResponse(f *fixture) {
 	}
 }
 
-// testEpochsOutliveTheLease checks a broker 0 that was in an ISR with broker epoch 7, and whose
-// Lease was deleted. It must start with epoch 8. With an epoch that was already used, the broker
-// could be mistaken for the incarnation in the recorded ISR, although it may have lost records.
+// testEpochsOutliveTheLease checks that a broker that was in an ISR with broker epoch 7, and whose
+// Lease was deleted, starts with epoch 8. If it used an epoch again, it could be mistaken for the
+// incarnation in the recorded ISR, although it may have lost records.
 func testEpochsOutliveTheLease(f *fixture) {
 	f.topic("orders", 1)
 	f.lead(orders(0), 0, 3, 7)
@@ -78,8 +78,8 @@ func testEpochsOutliveTheLease(f *fixture) {
 }
 
 // testProducerIDsAfterADiskReplacement checks that a broker with a new disk gets a bound for
-// producer ids above the bound in its Lease, because brokers with the previous disk have used the
-// ids below it.
+// producer ids above the bound in its Lease, because the ids below it were used with the previous
+// disk.
 func testProducerIDsAfterADiskReplacement(f *fixture) {
 	const ahead = metadata.ProducerIDsAhead
 	for _, start := range []struct {

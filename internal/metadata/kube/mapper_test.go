@@ -7,7 +7,7 @@ import (
 )
 
 // TestStoreIsCreatedWithoutTheAPIServer checks that New succeeds while the API server is
-// unavailable. So a broker that starts then waits and does not exit.
+// unavailable, so that a broker that starts then waits instead of exiting.
 func TestStoreIsCreatedWithoutTheAPIServer(t *testing.T) {
 	if _, err := New(Options{Config: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "logs",
 		Cluster: "demo"}); err != nil {

@@ -81,7 +81,7 @@ func (s *Store) Outage(now time.Time) time.Duration {
 	return 0
 }
 
-// Detail describes the present outage of the API server, or returns "" while the API server is
+// Detail describes the current outage of the API server, or returns "" while the API server is
 // reachable. A broker that serves from its last image remains ready. Otherwise an outage of the API
 // server would become an outage of the logs.
 func (s *Store) Detail() string {

@@ -19,15 +19,15 @@ import (
 // PartitionSet; the operator then carries out the reassignment.
 //
 // If the moves change a topic's number of replicas, Reassign changes the topic's resource first.
-// Until the assignments are written, the operator may already assign the replicas to other brokers,
-// and the write replaces this assignment. In the opposite order, the operator would restore the
-// former number.
+// Until the assignments are written, the operator may already have chosen other brokers for the
+// replicas; the write then replaces its assignment. In the opposite order, the operator would
+// restore the former number.
 func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	faults, err := s.changeNumbers(ctx, moves)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(moves))
 	}
-	var accepted []int // indexes in moves of the accepted moves
+	var accepted []int // indexes of the accepted moves
 	var refs []metadata.PartitionRef
 	for i, move := range moves {
 		if faults[i] == nil {
@@ -48,9 +48,9 @@ func (s *Store) Reassign(ctx context.Context, moves []metadata.Move) []error {
 	return faults
 }
 
-// changeNumbers changes the numbers of replicas of topics as the moves require. It returns one
-// error for each move. It first checks the brokers in the moves, because a move that is refused
-// must not change a number.
+// changeNumbers changes topics' numbers of replicas if the moves require it. It returns one error
+// for each move. It first checks the brokers in the moves, because a rejected move must not change
+// a number.
 func (s *Store) changeNumbers(ctx context.Context, moves []metadata.Move) ([]error, error) {
 	all, err := s.resources(ctx)
 	if err != nil {
@@ -91,8 +91,7 @@ func checkBrokers(moves []metadata.Move, topic string, cluster *v1alpha1.LogClus
 	return nil
 }
 
-// reassign changes a partition's assignment. The parameter brokers is the number of brokers, up or
-// down.
+// reassign changes a partition's assignment. brokers is the number of brokers, up or down.
 func reassign(set *partitionset.Set, location place, move metadata.Move, brokers int32) error {
 	entry, _ := set.Get(location.key)
 	image := &metadata.Partition{}
@@ -111,7 +110,7 @@ func reassign(set *partitionset.Set, location place, move metadata.Move, brokers
 	return nil
 }
 
-// ElectPreferred implements metadata.Mover. It sends requests for the elections to the operator,
+// ElectPreferred implements metadata.Mover. It passes requests for elections to the operator,
 // through the PartitionSets.
 func (s *Store) ElectPreferred(ctx context.Context, partitions []metadata.PartitionRef) []error {
 	change := func(ctx context.Context, set string, changes []commit.Change) []error {
@@ -129,8 +128,8 @@ type setChanges struct {
 }
 
 // changeSets makes one change for each partition, with one write for each PartitionSet. It returns
-// one error for each partition, in the order of refs. The function change returns the change for
-// the partition with the given index in refs; it is called only for partitions that exist.
+// one error for each partition, in the order of refs. change returns the change for the partition
+// with the given index in refs; it is called only for partitions that exist.
 func (s *Store) changeSets(ctx context.Context, refs []metadata.PartitionRef,
 	write func(ctx context.Context, set string, changes []commit.Change) []error,
 	change func(i int, location place, brokers int32) commit.Change) []error {
@@ -180,7 +179,7 @@ func unknownPartition(ref metadata.PartitionRef) error {
 	return fmt.Errorf("%w: %s-%d", metadata.ErrUnknownPartition, ref.Topic, ref.Partition)
 }
 
-// finder returns a function that finds an existing topic's partition.
+// finder returns a function that locates a partition of an existing topic.
 func (r resources) finder() func(metadata.PartitionRef) (location place, ok bool) {
 	directory := r.directory(nil)
 	byName := map[string]metadata.ID{}
@@ -201,7 +200,7 @@ func (r resources) finder() func(metadata.PartitionRef) (location place, ok bool
 	}
 }
 
-// setError maps the result of a change to the errors of metadata.Mover.
+// setError converts the result of a change to the errors of metadata.Mover.
 func setError(err error) error {
 	for _, own := range []error{nil, metadata.ErrUnknownPartition, metadata.ErrInvalidAssignment,
 		metadata.ErrNoReassignment, metadata.ErrElectionNotNeeded,

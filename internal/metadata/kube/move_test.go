@@ -51,8 +51,9 @@ func testReassignAndElect(f *fixture) {
 	}
 }
 
-// testReassignChangesReplicas checks that a move of all partitions to another number of replicas
-// changes the number in the Topic, and that a move to a broker that does not exist changes nothing.
+// testReassignChangesReplicas checks that a move of all partitions of a topic to another number of
+// replicas changes the number in the Topic, and that a move to a broker that does not exist changes
+// nothing.
 func testReassignChangesReplicas(f *fixture) {
 	f.topic("orders", 2)
 	for index := range int32(2) {
@@ -97,7 +98,7 @@ func (f *fixture) replicas(topic string) *int32 {
 	return resource.Spec.Replicas
 }
 
-// testMovesShareWrites checks that the requests for all partitions of a set are one write.
+// testMovesShareWrites checks that the requests for all partitions of a set are made in one write.
 // Cancelling must fail for a partition that is not being moved.
 func testMovesShareWrites(f *fixture) {
 	const partitions = 8

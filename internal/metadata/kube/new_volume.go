@@ -11,12 +11,12 @@ import (
 )
 
 // errNewVolume means that this broker's volume is not the one that the broker used last, and that
-// nobody has consented to its use. This volume lacks the records on the volume that was used last,
+// there is no consent to its use. This volume lacks the records on the volume that was used last,
 // so the broker must not continue as the same replica (ADR 0273).
 var errNewVolume = errors.New("the volume is not the one that this broker used last")
 
 // reportFound writes the directory id of this broker's volume into the Lease, which shows the
-// operator that the broker waits. It does not renew the Lease. It returns errNewVolume.
+// operator that the broker is waiting. It does not renew the Lease. It returns errNewVolume.
 func (k *keeper) reportFound(ctx context.Context, current *coordinationv1.Lease) error {
 	if v1alpha1.ReadRegistration(current).FoundDirectory != k.self.Directory {
 		v1alpha1.ChangeRegistration(current, func(r *v1alpha1.Registration) {
@@ -29,8 +29,8 @@ func (k *keeper) reportFound(ctx context.Context, current *coordinationv1.Lease)
 	return errNewVolume
 }
 
-// voidConsent removes a consent to use another volume than the one with which the broker has just
-// registered, so that the consent does not permit the next volume.
+// voidConsent removes the consent to a volume other than the one with which the broker has just
+// registered, so that the consent cannot apply to a later volume.
 func voidConsent(lease *coordinationv1.Lease) {
 	registered := v1alpha1.ReadRegistration(lease)
 	if v1alpha1.LeaseVolumeConsent(lease).Directory != registered.Directory {
@@ -38,8 +38,7 @@ func voidConsent(lease *coordinationv1.Lease) {
 	}
 }
 
-// waits records whether acquire waits for the consent to use a new volume. It logs the wait only
-// once.
+// waits records whether acquire is waiting for consent to a new volume. It logs the wait only once.
 func (k *keeper) waits(err error) {
 	if !errors.Is(err, errNewVolume) {
 		k.waiting.Store(nil)

@@ -12,7 +12,7 @@ import (
 )
 
 // testNewVolume checks that a broker registers at its first start, and later with the same volume.
-// With another volume it must register only after the operator has consented to that volume.
+// With another volume it must register only after the operator has given consent to that volume.
 func testNewVolume(f *fixture) {
 	registered := func(b *broker, directory string, epoch int64) {
 		f.t.Helper()
@@ -61,8 +61,8 @@ func testNewVolume(f *fixture) {
 	waits(b, "third")
 	b.stop()
 
-	// The first volume is restored: the broker needs no consent, and removes the consent that was
-	// given.
+	// The first volume is restored. The broker needs no consent, and removes the consent to the second
+	// volume.
 	b = run("first")
 	registered(b, "first", 2)
 	if got := v1alpha1.ReadRegistration(lease()).FoundDirectory; got != "" {
@@ -84,7 +84,7 @@ func testNewVolume(f *fixture) {
 	}
 }
 
-// permit writes a consent into broker 0's Lease, in place of the operator.
+// permit writes a consent into broker 0's Lease, as the operator would.
 func (f *fixture) permit(consent v1alpha1.VolumeConsent) {
 	f.t.Helper()
 	await.Until(f.t, "consent written", func() bool {

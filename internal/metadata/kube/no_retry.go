@@ -3,9 +3,9 @@ package kube
 import "net/http"
 
 // noRetry prevents the client from repeating a write after a server error. client-go itself repeats
-// a request if the error response has a Retry-After header, but the write may have been made. The
-// repeated write would then conflict with the first one, and callers take a conflict as proof that
-// their write was not made. noRetry does not change responses with status 429, because such a
+// a request if the error response has a Retry-After header, although the write may have been made.
+// The repeated write would then conflict with the first one, and callers regard a conflict as proof
+// that their write was not made. noRetry does not change responses with status 429, because such a
 // request was not executed.
 type noRetry struct{ next http.RoundTripper }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // testPolicy checks that a broker with the permission to patch its LogCluster can change settings,
-// but not other fields such as the image of all brokers.
+// but not other fields, such as the image that all brokers run.
 func testPolicy(f *fixture) {
 	account := "system:serviceaccount:" + f.namespace + ":demo-broker"
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Rules: []rbacv1.PolicyRule{
@@ -63,7 +63,7 @@ func testPolicy(f *fixture) {
 	}
 }
 
-// applyClusterPolicy creates the admission policy for LogClusters, for only one namespace.
+// applyClusterPolicy creates the admission policy for LogClusters, restricted to one namespace.
 func (f *fixture) applyClusterPolicy() {
 	content, err := os.ReadFile("../../../config/admission/logclusters.yaml")
 	if err != nil {

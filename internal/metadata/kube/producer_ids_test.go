@@ -10,7 +10,7 @@ import (
 )
 
 // TestLeaseBoundsProducerIDs checks that the bound for producer ids in the Lease grows when the
-// broker registers with another disk. An invalid registration must have no bound.
+// broker registers with another disk, and that an invalid registration has no bound.
 func TestLeaseBoundsProducerIDs(t *testing.T) {
 	const ahead = metadata.ProducerIDsAhead
 	lease := &coordinationv1.Lease{}

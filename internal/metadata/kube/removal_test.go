@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// testRemoval checks that an image names the partitions whose records must be removed, and that the
-// broker records the removal. A report about another topic id must change nothing.
+// testRemoval checks that an image names the partitions whose records must be removed, and that a
+// broker can record the removal. A report about another topic id must change nothing.
 func testRemoval(f *fixture) {
 	f.topic("orders", 1)
 	f.lead(orders(0), 0, 3, 1)

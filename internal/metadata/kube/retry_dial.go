@@ -9,12 +9,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// dialRetryInterval is how long a watch's request waits before it tries again to connect to an
+// dialRetryInterval is how long a watch request waits before it tries again to connect to an
 // unavailable API server.
 const dialRetryInterval = 500 * time.Millisecond
 
-// WatchClient returns an HTTP client for the watches of a cache. If no connection to the API server
-// can be established, a request of this client tries again until its context ends.
+// WatchClient returns an HTTP client for the watches of a cache. A request of this client retries
+// until its context ends if it cannot connect to the API server.
 //
 // Without this, each watch would independently restart a failed request with a backoff that grows
 // to a minute. After an outage of 45 s, brokers had renewed their Leases within 2 s but received
@@ -25,7 +25,7 @@ func WatchClient(config *rest.Config) (*http.Client, error) {
 	return rest.HTTPClientFor(retrying)
 }
 
-// retryDial repeats a request if no connection was established, so that the request has changed
+// retryDial repeats a request if no connection was established, because such a request has changed
 // nothing. It returns every response of the API server.
 type retryDial struct{ next http.RoundTripper }
 

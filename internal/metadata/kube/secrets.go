@@ -22,12 +22,12 @@ import (
 )
 
 // secretWatches watches the Secrets with SCRAM verifiers, each by its name, because the brokers'
-// Role names the Secrets that they may read. The shards are numbered without gaps. Once the
+// Role permits reading only Secrets that it names. The shards are numbered without gaps. Once the
 // operator has applied the Role, it names one more shard than exist. So there is a watch for each
 // existing shard, and one for the next shard.
 //
 // Only the goroutine of follow uses secretWatches. Each watch has a goroutine, which ends with the
-// ctx of ensure.
+// ctx passed to ensure.
 type secretWatches struct {
 	config    *rest.Config
 	http      *http.Client
@@ -54,16 +54,15 @@ func (s *Store) addSecrets(ctx context.Context, all *resources) (unread string, 
 }
 
 // read returns the Secrets that exist: the shards, and the Secret for admin clients. It starts
-// missing watches. unread is the name of a Secret for which the watch has delivered neither the
-// Secret nor the information that it does not exist; "" if there is none. Such a Secret is omitted:
-// its users cannot log in yet.
+// missing watches. unread is the name of a Secret whose watch has not yet shown whether the Secret
+// exists; "" if there is none. Such a Secret is omitted, so its users cannot log in yet.
 //
 // A Secret stays unread while the Role does not name it. The broker follows the LogCluster, but the
 // operator does not update the Role while the LogCluster is paused or cannot be applied. Secrets
-// that were read before must not wait for it: a user that was removed must lose access.
+// that have already been read must not wait for it: a user that was removed must lose access.
 //
 // A Secret that the LogCluster does not own counts as missing. The Role names the next shard before
-// it exists, so otherwise anyone who may create Secrets could add users.
+// it exists; otherwise anyone who may create Secrets could add users.
 func (w *secretWatches) read(ctx context.Context, cluster *v1alpha1.LogCluster) (
 	secrets []*corev1.Secret, unread string, err error) {
 	if !cluster.Spec.Listeners.Authenticate() {
@@ -95,17 +94,17 @@ func (w *secretWatches) read(ctx context.Context, cluster *v1alpha1.LogCluster) 
 	}
 }
 
-// unreadTolerance is the time for which a Secret may be unread before this is logged. The operator
-// adds a new shard to the brokers' Role some time after the shard's creation.
+// unreadTolerance is how long a Secret may be unread before this is logged. The operator adds a new
+// shard to the brokers' Role some time after the shard's creation.
 const unreadTolerance = 10 * time.Second
 
 // unreadSecret limits how often Secrets that cannot be read are logged.
 type unreadSecret struct {
-	since  time.Time // time since which a Secret is unread; zero if all Secrets were read
+	since  time.Time // time since which a Secret has been unread; zero if all Secrets have been read
 	logged bool
 }
 
-// note processes the result of secretWatches.read. It returns true if the caller must log it.
+// note processes the result of secretWatches.read. logs is true if the caller must log it.
 func (u *unreadSecret) note(unread string, now time.Time) (logs bool) {
 	switch {
 	case unread == "":

@@ -14,9 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// securityCache builds an image's Security, and keeps it while nothing has changed: with 5,000
-// users, compiling the ACLs takes longer than the rest of an image. The zero value is ready for
-// use.
+// securityCache builds an image's Security and reuses it until something changes: with 5,000 users,
+// compiling the ACLs takes longer than the rest of an image. The zero value is ready for use.
 type securityCache struct {
 	versions map[types.UID]string // versions of all resources from which last was built
 	unknown  []byte
@@ -24,7 +23,7 @@ type securityCache struct {
 	faults   []error
 }
 
-// security returns the Security for the resources. Each fault names an entry that is omitted.
+// security returns the Security for the resources. Each fault names an omitted entry.
 func (c *securityCache) security(r resources) (*metadata.Security, []error) {
 	versions := map[types.UID]string{r.cluster.UID: strconv.FormatInt(r.cluster.Generation, 10)}
 	var users []*v1alpha1.LogUser

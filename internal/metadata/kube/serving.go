@@ -13,18 +13,17 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// servingTimeout limits the duration of the report about one PartitionSet's partitions, so that an
-// API server that accepts requests and does not respond does not delay the reports about other
+// servingTimeout limits the duration of the report about one PartitionSet's partitions. Without it,
+// an API server that accepts requests but does not respond would delay the reports about other
 // sets.
 const servingTimeout = 10 * time.Second
 
 // ReportServing implements metadata.Store. It records the partitions in served, with one write for
-// each PartitionSet that does not contain the report yet. It also finds the partitions that this
-// incarnation served before and no longer serves, because their logs have stopped. For these it
-// records that they are not served. If another in-sync replica can lead, it removes this broker
-// from the ISRs of these partitions, and of partitions whose logs have stopped on this broker as a
-// follower. It also records losses of logs. The error names the sets that could not be written; the
-// caller retries.
+// each PartitionSet that does not contain the report yet. If this incarnation no longer serves a
+// partition that it served before, because the log has stopped, ReportServing records that the
+// partition is not served. It removes this broker from the ISR of every partition whose log has
+// stopped, whether the broker led or followed it, if another in-sync replica can lead. It also
+// records losses of logs. The error names the sets that could not be written; the caller retries.
 func (s *Store) ReportServing(ctx context.Context, broker int32, served []metadata.Served) error {
 	self, err := s.registered(broker)
 	if err != nil {
@@ -98,7 +97,7 @@ type report struct {
 	logStopped  bool // metadata.Served.Stopped
 }
 
-// apply records a report in a set. It changes nothing if another election has been held since.
+// apply records a report in a set. It changes nothing if another election has taken place since.
 // After the image of that election, the broker reports again.
 func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) {
@@ -135,7 +134,7 @@ func (r report) isRecorded(state *partitionset.State, self placement.InSyncRepli
 	return state.Serving != r.stopped
 }
 
-// reportedPartitions contains the reports that this broker has written. While the watch has not
+// reportedPartitions contains the reports that this broker has written. Until the watch has
 // delivered a written report, the next report must not be compared with the watched state.
 type reportedPartitions struct {
 	mu struct {
@@ -197,9 +196,9 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 	return pending
 }
 
-// forgetLocked removes the reports about topics that do not exist. A Topic that was deleted and
-// created again has the same keys, and its leader epochs start again. A report about the deleted
-// Topic must not be used for the new one.
+// forgetLocked removes the reports about topics that do not exist. If a Topic is deleted and
+// created again, it has the same keys, and its leader epochs start again. A report about the
+// deleted Topic must not be used for the new one.
 func (p *reportedPartitions) forgetLocked(directory *directory) {
 	tags := make(map[string]string, len(directory.topics))
 	for _, topic := range directory.topics {
@@ -211,8 +210,8 @@ func (p *reportedPartitions) forgetLocked(directory *directory) {
 }
 
 // stoppedLocked returns reports that partitions are no longer served, for all partitions that this
-// incarnation has reported as served and that served does not contain. Such a report results from
-// an image that is not later than the image from which the caller computed its list of served
+// incarnation has reported as served and that are not in served any more. Such a report results
+// from an image that is not later than the image from which the caller computed its list of served
 // partitions. stoppedLocked omits partitions without a Topic, because no image contains them.
 func (p *reportedPartitions) stoppedLocked(all resources, directory *directory,
 	self placement.InSyncReplica) (stopped []report) {

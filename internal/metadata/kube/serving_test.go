@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// testAhead checks a PartitionSet that was deleted and created again and has lost its leader
-// epochs, while the leader's log contains epoch 7. The leader must report epoch 7 once.
+// testAhead checks that a leader whose log contains epoch 7 reports this epoch once if the
+// PartitionSet was deleted and created again and has lost its leader epochs.
 func testAhead(f *fixture) {
 	f.topic("orders", 1)
 	b := f.run(0, f.config)
@@ -50,8 +50,7 @@ func serves(broker int32, brokerEpoch int64, epoch int32, serving bool) *partiti
 		ISR: []placement.InSyncReplica{{Broker: broker, Epoch: brokerEpoch}}}}
 }
 
-// found adds the latest leader epoch in the leader's log, as the leader has reported it, to a
-// state.
+// found adds to a state the latest leader epoch in the leader's log, as reported by the leader.
 func found(state *partitionset.State, epoch int32) *partitionset.State {
 	state.FoundEpoch = &epoch
 	return state
@@ -107,9 +106,9 @@ func TestReportIsRecordedOrObsolete(t *testing.T) {
 	}
 }
 
-// testStopped checks a partition 0 whose log fails and is repaired. The partition must not be
-// recorded as served until the broker serves it again; partition 1 must not be affected. Each
-// report is made before the watch has delivered the previous one.
+// testStopped checks that a partition whose log fails, partition 0, is not recorded as served until
+// its log is repaired and the broker serves it again. Partition 1 must not be affected. Each report
+// is made before the watch has delivered the previous one.
 func testStopped(f *fixture) {
 	f.topic("orders", 2)
 	b := f.run(0, f.config)
@@ -140,9 +139,9 @@ func testStopped(f *fixture) {
 	report(both, true)
 }
 
-// testRecreatedTopic checks a Topic that is deleted and created again, with the same leader elected
-// in the same leader epoch. A report that is computed from an earlier image does not contain the
-// new partition, which was never served. The leader must stay in the ISR.
+// testRecreatedTopic checks that a leader stays in the ISR if its Topic is deleted and created
+// again, with the same leader elected in the same leader epoch. A report computed from an earlier
+// image does not contain the new partition, which was never served.
 func testRecreatedTopic(f *fixture) {
 	b := f.run(0, f.config)
 	f.run(1, f.config)
@@ -195,8 +194,8 @@ func testRecreatedTopic(f *fixture) {
 	}
 }
 
-// TestReportsOfDeletedTopicsAreForgotten checks that reports about topics that do not exist take no
-// memory.
+// TestReportsOfDeletedTopicsAreForgotten checks that reports about topics that do not exist are
+// deleted from memory.
 func TestReportsOfDeletedTopicsAreForgotten(t *testing.T) {
 	var p reportedPartitions
 	p.record([]report{{location: place{key: orders(0), tag: "deleted"}, epoch: 1}})
@@ -206,8 +205,8 @@ func TestReportsOfDeletedTopicsAreForgotten(t *testing.T) {
 	}
 }
 
-// testLeaseOwner checks that the LogCluster owns a Lease, so that the garbage collector deletes a
-// deleted LogCluster's Leases.
+// testLeaseOwner checks that the LogCluster owns the broker's Lease, so that the garbage collector
+// deletes a deleted LogCluster's Leases.
 func testLeaseOwner(f *fixture) {
 	f.run(0, f.config).until("up", up(0))
 	cluster, lease := &v1alpha1.LogCluster{}, &coordinationv1.Lease{}
@@ -218,8 +217,8 @@ func testLeaseOwner(f *fixture) {
 		f.t.Errorf("owners %+v, want the LogCluster without blockOwnerDeletion",
 			lease.OwnerReferences)
 	}
-	// An existing Lease keeps its owner: an API server that enforces owner permissions allows a change
-	// of the owner only to a client that may delete the Lease.
+	// An existing Lease keeps its owner: if the API server enforces owner reference permissions, only
+	// a client that may delete the Lease can change its owner.
 	lease.OwnerReferences = nil
 	if err := f.client.Patch(f.t.Context(), lease,
 		client.RawPatch("application/merge-patch+json",
@@ -232,9 +231,10 @@ func testLeaseOwner(f *fixture) {
 	}
 }
 
-// testServingConflict checks a report that is decided on an outdated version of the set, so that
-// the write conflicts. The report must then be decided on the stored version: it is written if only
-// an annotation has changed, and dropped after another election.
+// testServingConflict checks how a report is handled if it was decided on the basis of an outdated
+// version of the set, so that the write conflicts. The report must then be decided again, on the
+// stored version: it is written if only an annotation has changed, and dropped after another
+// election.
 func testServingConflict(f *fixture) {
 	f.topic("orders", 1)
 	b := f.run(0, f.config)
@@ -257,9 +257,9 @@ func testServingConflict(f *fixture) {
 	}
 }
 
-// testRecreatedCluster checks a LogCluster that is deleted and created again before its pods have
-// stopped, while the garbage collector deletes the Leases. The brokers must create their Leases
-// again, owned by the existing LogCluster if there is one.
+// testRecreatedCluster checks that brokers create their Leases again if their LogCluster is deleted
+// and created again before the pods have stopped, while the garbage collector deletes the Leases.
+// If a LogCluster exists, it must own the Leases.
 func testRecreatedCluster(f *fixture) {
 	f.run(0, f.config).until("up", up(0))
 	collect := func() (owner types.UID) {

@@ -25,7 +25,7 @@ type partitionSets struct {
 // complete reports whether all sets of the LogCluster exist.
 func (p partitionSets) complete() bool { return p.count > 0 && len(p.byIndex) == int(p.count) }
 
-// contain reports whether p contains every partition that is in other.
+// contain reports whether p contains every partition in other.
 func (p partitionSets) contain(other partitionSets) bool {
 	for index, set := range other.byIndex {
 		mine := p.byIndex[index]
@@ -46,9 +46,8 @@ func (p partitionSets) contain(other partitionSets) bool {
 	return true
 }
 
-// find returns a partition's entry. unusable is true if the set has an entry for the partition that
-// cannot be used, because it cannot be parsed, or is a state without an assignment. unusable is
-// also true if the set is missing.
+// find returns a partition's entry. unusable is true if the set is missing, or if its entry for the
+// partition cannot be used because it cannot be parsed or has a state without an assignment.
 func (p partitionSets) find(key partitionset.Key) (entry partitionset.Entry, unusable bool) {
 	if p.count == 0 {
 		return partitionset.Entry{}, false
@@ -83,14 +82,13 @@ type decodedSet struct {
 	retained []metadata.RetainedPartition
 }
 
-// decode returns the decoded sets of a LogCluster. The parameter resources contains the cached
-// PartitionSets.
+// decode returns the decoded sets of a LogCluster. resources contains the cached PartitionSets.
 func (d *decodedSets) decode(cluster string, resources []*v1alpha1.PartitionSet) partitionSets {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := partitionSets{byIndex: make(map[int32]*partitionset.Set, len(resources))}
 	next := make(map[string]decodedSet, len(resources))
-	// Sort the sets, so that equal faults have equal text.
+	// Sort the sets, so that the same faults have the same text.
 	sorted := slices.Clone(resources)
 	slices.SortFunc(sorted,
 		func(a, b *v1alpha1.PartitionSet) int { return int(a.Spec.Index - b.Spec.Index) })
@@ -128,14 +126,14 @@ func (d *decodedSets) decode(cluster string, resources []*v1alpha1.PartitionSet)
 	return all
 }
 
-// directory finds the places at which partitions are stored. It is immutable.
+// directory maps partitions to the places where they are stored. It is immutable.
 type directory struct {
 	sets   []string // names of the PartitionSets
 	topics map[metadata.ID]topicPlace
 	image  *metadata.Image // metadata image that was built from the same resources; may be nil
 }
 
-// topicPlace is the part of a place that is the same for all of a topic's partitions.
+// topicPlace is the part of a place that a topic's partitions have in common.
 type topicPlace struct {
 	name string // name of the Topic resource
 	tag  string // tag of the topic's id
@@ -155,7 +153,7 @@ func (r resources) directory(image *metadata.Image) *directory {
 	return d
 }
 
-// place returns the place at which a partition is stored. ok is false if the topic is unknown.
+// place returns the place where a partition is stored. ok is false if the topic is unknown.
 func (d *directory) place(topic metadata.ID, partition int32) (_ place, ok bool) {
 	if d == nil || len(d.sets) == 0 {
 		return place{}, false
@@ -174,7 +172,7 @@ type place struct {
 
 // assigned reports whether a set contains the partition for the same topic. A Topic that was
 // deleted and created again has the same keys. A broker may still lead a partition of the deleted
-// Topic, in a leader epoch that the new Topic also has.
+// Topic, in a leader epoch that also exists for the new Topic.
 func (p place) assigned(set *partitionset.Set) bool {
 	entry, _ := set.Get(p.key)
 	return entry.Assignment != nil && entry.Assignment.Tag == p.tag

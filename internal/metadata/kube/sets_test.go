@@ -40,7 +40,7 @@ func setName(key partitionset.Key) string {
 	return v1alpha1.PartitionSetName("demo", partitionset.Number(key, testSets))
 }
 
-// change changes the set that contains a partition, in place of the operator.
+// change changes the set that contains a partition, as the operator would.
 func (f *fixture) change(key partitionset.Key, change func(*partitionset.Set)) {
 	f.t.Helper()
 	for {
@@ -58,7 +58,7 @@ func (f *fixture) tryChange(key partitionset.Key, change func(*partitionset.Set)
 	return f.tryChangeSet(setName(key), change)
 }
 
-// tryChangeSet changes the set with the given name, and fails after a conflict.
+// tryChangeSet changes the set with the given name. It returns an error after a conflict.
 func (f *fixture) tryChangeSet(name string, change func(*partitionset.Set)) error {
 	resource := &v1alpha1.PartitionSet{}
 	f.get(name, resource)
@@ -134,7 +134,7 @@ func (f *fixture) lead(key partitionset.Key, leader, leaderEpoch int32, brokerEp
 	})
 }
 
-// note changes a PartitionSet but none of its entries, as another client may do.
+// note changes a PartitionSet, as another client might, but none of its entries.
 func (f *fixture) note(key partitionset.Key) {
 	f.t.Helper()
 	resource := &v1alpha1.PartitionSet{}
@@ -166,8 +166,8 @@ func setOf(assignment, state string) *v1alpha1.PartitionSet {
 	return set
 }
 
-// TestSetsAreDecodedOnce checks that each version of a set is decoded only once. A set of another
-// LogCluster, and a set that contradicts the others, must be ignored.
+// TestSetsAreDecodedOnce checks that each version of a set is decoded only once, and that a set of
+// another LogCluster, and a set that contradicts the others, are ignored.
 func TestSetsAreDecodedOnce(t *testing.T) {
 	var cache decodedSets
 	sets := emptySets("demo")
@@ -200,7 +200,7 @@ func TestSetsAreDecodedOnce(t *testing.T) {
 }
 
 // TestFaultyEntriesAreReportedAndFound checks that an entry that cannot be parsed, and a state
-// without an assignment, count as unusable. They must not be treated like missing entries.
+// without an assignment, count as unusable, and not as missing.
 func TestFaultyEntriesAreReportedAndFound(t *testing.T) {
 	const good = "0@1 0:1 i 1"
 	for name, c := range map[string]struct {
@@ -236,7 +236,8 @@ func TestRetainedPartitionsAreListed(t *testing.T) {
 	}
 }
 
-// TestErrorsOfChanges checks that only an error that proves that nothing was written is a conflict.
+// TestErrorsOfChanges checks that an error is converted to a conflict only if it proves that
+// nothing was written.
 func TestErrorsOfChanges(t *testing.T) {
 	sets := v1alpha1.GroupVersion.WithResource("partitionsets").GroupResource()
 	invalid := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("PartitionSet").GroupKind(),

@@ -36,8 +36,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// librariesLog lets only the process's first store set the logger of the Kubernetes libraries,
-// because SetLogger is not safe for concurrent use.
+// librariesLog ensures that only the process's first store sets the logger of the Kubernetes
+// libraries, because SetLogger is not safe for concurrent use.
 var librariesLog sync.Once
 
 // Options contains the options of a Store.
@@ -45,15 +45,15 @@ type Options struct {
 	Config    *rest.Config
 	Namespace string
 	Cluster   string // name of the LogCluster
-	// PodUID is the uid of the broker's pod, by which the operator detects that the broker has exited.
-	// It is "" outside a pod.
+	// PodUID is the uid of the broker's pod, which lets the operator detect that the broker has
+	// exited. It is "" outside a pod.
 	PodUID string
 	// Trust returns the value of Registration.Trust for this broker's Lease, or "" for none. It may be
 	// nil.
 	Trust func() string
 	// Passwords is set if a listener of this broker authenticates clients by passwords. The first
-	// image then waits for the Secrets with verifiers, because clients treat a login that fails as
-	// final.
+	// image then waits for the Secrets with verifiers, because clients do not retry after a failed
+	// login.
 	Passwords bool
 	// UnknownUsers returns the value of the key v1alpha1.KeyUnknownUsers. It may be nil.
 	UnknownUsers func() []byte
@@ -68,7 +68,7 @@ type Options struct {
 // concurrent use.
 type Store struct {
 	opts Options
-	// client reads directly from the API server, and not from the cache.
+	// client reads directly from the API server, without the cache.
 	client client.Client
 	cache  cache.Cache                     // cache that the watches fill
 	self   atomic.Pointer[metadata.Broker] // this broker, as registered
@@ -81,7 +81,7 @@ type Store struct {
 	unreachable atomic.Pointer[string]
 	renew       chan struct{}
 	writer      *commit.Writer // writer of PartitionSets
-	// alive, states and directory are derived from the last image.
+	// These fields are derived from the last image.
 	alive     atomic.Pointer[map[int32]metadata.Broker]
 	states    atomic.Pointer[map[int32]placement.BrokerState]
 	directory atomic.Pointer[directory]
@@ -95,7 +95,7 @@ type Store struct {
 	leases  chan struct{} // flag that a Lease has changed
 }
 
-// New returns a store. It makes no requests; Run makes them.
+// New returns a store. It makes no requests before Run is called.
 func New(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -243,9 +243,9 @@ func notify(flag chan<- struct{}) {
 }
 
 // affectsImage reports whether an update can change an image. An image does not depend on the
-// status of LogClusters, Topics and LogUsers. This status only aggregates the states of partitions,
-// and is written many times while a broker fails or returns. Of these resources' annotations, an
-// image depends only on AnnotationCleanNow and AnnotationScrubNow.
+// status of LogClusters, Topics and LogUsers, which only aggregates the states of partitions, and
+// is written many times while a broker fails or returns. Of these resources' annotations, an image
+// depends only on AnnotationCleanNow and AnnotationScrubNow.
 func affectsImage(before, after any) bool {
 	switch before.(type) {
 	case *v1alpha1.LogCluster, *v1alpha1.Topic, *v1alpha1.LogUser:
@@ -332,9 +332,8 @@ type view struct {
 	apply    func(*metadata.Image)
 
 	changed bool // true if the resources may differ from the last image
-	// again is the time at which the resources must be read again even if no event has announced a
-	// change; zero if there is none. It is needed because no event announces that a Secret does not
-	// exist.
+	// again is the time at which the resources must be read again even without an event; zero if there
+	// is none. It is needed because no event announces that a Secret does not exist.
 	again    time.Time
 	alive    map[int32]metadata.Broker
 	cache    imageCache
@@ -344,7 +343,7 @@ type view struct {
 }
 
 // update updates the view, and applies a new image if it differs from the last one. It returns the
-// time after which update must be called again at the latest.
+// time after which it must be called again at the latest.
 func (s *Store) update(ctx context.Context, v *view) (time.Duration, error) {
 	now := time.Now()
 	leases := &coordinationv1.LeaseList{}
@@ -389,9 +388,9 @@ func (v *view) next(now time.Time) time.Duration {
 }
 
 // cacheComplete reports whether the caches contain every topic and partition that exists. A watch
-// may begin with an outdated list from an API server's cache. If a topic is missing from the first
-// image, its records are deleted. For the same reason all sets of the LogCluster must exist. The
-// operator creates them, even a set that was deleted by mistake.
+// may begin with an outdated list from an API server's cache. If a topic were missing from the
+// first image, its records would be deleted. For the same reason all sets of the LogCluster must
+// exist. The operator creates them, even a set that was deleted by mistake.
 func (s *Store) cacheComplete(ctx context.Context, all resources) (bool, error) {
 	topics, sets := &v1alpha1.TopicList{}, &v1alpha1.PartitionSetList{}
 	namespace := client.InNamespace(s.opts.Namespace)
@@ -419,8 +418,8 @@ func (s *Store) cacheComplete(ctx context.Context, all resources) (bool, error) 
 // iterates over all partitions.
 func (s *Store) applyImage(v *view, all resources) {
 	if all.cluster == nil {
-		// The LogCluster was deleted or is not created yet. The settings of topics are unknown, so keep
-		// the last image.
+		// The LogCluster was deleted, or has not been created yet. The settings of topics are unknown, so
+		// keep the last image.
 		s.reportFaults(v, fmt.Errorf("LogCluster %s does not exist", s.opts.Cluster))
 		return
 	}
@@ -433,7 +432,7 @@ func (s *Store) applyImage(v *view, all resources) {
 	if !changed {
 		image = v.last
 	}
-	// Store these before the image is applied, because calls that result from the image use them.
+	// Store these before the image is applied, because calls caused by the image use them.
 	alive, states := v.alive, make(map[int32]placement.BrokerState, len(v.alive))
 	for id, broker := range alive {
 		states[id] = broker.State()

@@ -133,7 +133,7 @@ func (f *fixture) get(name string, into client.Object) {
 	}
 }
 
-// topic creates a Topic and assigns its partitions to broker 0, in place of the operator.
+// topic creates a Topic and assigns its partitions to broker 0, as the operator would.
 func (f *fixture) topic(name string, partitions int32) {
 	f.t.Helper()
 	f.create(&v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -143,8 +143,8 @@ func (f *fixture) topic(name string, partitions int32) {
 	}
 }
 
-// elect makes a broker the leader of a partition, in place of the operator. It first waits until
-// the broker has registered with brokerEpoch.
+// elect makes a broker the leader of a partition, as the operator would. It first waits until the
+// broker has registered with brokerEpoch.
 func (f *fixture) elect(key partitionset.Key, leader, leaderEpoch int32, brokerEpoch int64) {
 	f.t.Helper()
 	await.Until(f.t, "broker registered", func() bool {
@@ -168,20 +168,19 @@ type broker struct {
 	err    error
 }
 
-// waitMax is the timeout for conditions that must become true. Even a slow machine does not need so
-// long.
+// waitMax is the timeout for conditions that must become true. Even a slow machine needs less time.
 const waitMax = await.Limit
 
-// lasting contains times that even a slow machine does not exceed.
+// lasting contains times that are long enough even for a slow machine.
 var lasting = times{lease: time.Hour, request: waitMax, changeISR: waitMax, serving: waitMax}
 
-// run starts a broker, and does not wait until it is registered.
+// run starts a broker without waiting until it is registered.
 func (f *fixture) run(id int32, config *rest.Config) *broker {
 	f.t.Helper()
 	return f.runAs(registration(id), config)
 }
 
-// runExpiring starts a broker whose Lease is valid for the same time as in production.
+// runExpiring starts a broker whose Lease has the same duration as in production.
 func (f *fixture) runExpiring(id int32, config *rest.Config) *broker {
 	f.t.Helper()
 	expiring := lasting
@@ -189,7 +188,7 @@ func (f *fixture) runExpiring(id int32, config *rest.Config) *broker {
 	return f.runWith(registration(id), Options{Config: config, times: expiring})
 }
 
-// registration returns the broker as which the broker with the given id registers.
+// registration returns the metadata with which a broker registers.
 func registration(id int32) metadata.Broker {
 	return metadata.Broker{
 		ID: id, Endpoints: metadata.Endpoints(fmt.Sprintf("kafka://demo-broker-%d:9092", id)),
@@ -198,7 +197,7 @@ func registration(id int32) metadata.Broker {
 	}
 }
 
-// runAs starts a broker that registers as self.
+// runAs starts a broker that registers with the given metadata.
 func (f *fixture) runAs(self metadata.Broker, config *rest.Config) *broker {
 	f.t.Helper()
 	return f.runWith(self, Options{Config: config})
@@ -423,9 +422,9 @@ func (f *fixture) interruptible() (config *rest.Config, unavailable *atomic.Bool
 	return config, unavailable
 }
 
-// testOutage disconnects broker 0 from the API server for longer than its Lease is valid. Broker 0
-// must keep its last image, and broker 1 must observe broker 0 as down. After the outage broker 1
-// must observe broker 0 as up again. Broker 1's Lease does not expire, even on a slow machine.
+// testOutage checks an outage of the API server for broker 0 that lasts longer than broker 0's
+// Lease. Broker 0 must keep its last image, and broker 1 must observe broker 0 as down, and after
+// the outage as up again. Broker 1's Lease does not expire, even on a slow machine.
 func testOutage(f *fixture) {
 	interrupted, unavailable := f.interruptible()
 	f.topic("orders", 1)

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// times contains limits for a store's requests, and the validity of its Lease. Only tests set them,
-// so that a Lease does not expire because the machine is slow, unless the test is about that.
+// times contains the timeouts of a store's requests, and the duration of its Lease. Only tests set
+// them, so that a Lease does not expire on a slow machine unless the test is about expiry.
 type times struct {
 	lease     time.Duration // replaces lease.Duration
 	request   time.Duration // replaces requestTimeout

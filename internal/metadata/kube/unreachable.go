@@ -1,7 +1,7 @@
 package kube
 
 // ReportUnreachable implements metadata.ReachabilityReporter. If the report has changed, the Lease
-// is renewed at once, so that the operator elects other leaders soon. While all peers answer, there
+// is renewed at once, so that the operator soon elects other leaders. While all peers answer, there
 // are no additional writes.
 func (s *Store) ReportUnreachable(peers string) {
 	if before := s.unreachable.Swap(&peers); before == nil && peers != "" ||

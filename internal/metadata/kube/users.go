@@ -70,7 +70,7 @@ func (s *Store) findUser(ctx context.Context, name string) (*v1alpha1.LogUser, e
 	return metadata.OldestUsers(found)[0], nil
 }
 
-// userError maps a write request's error.
+// userError converts a write request's error.
 func userError(name string, err error) error {
 	switch {
 	case err == nil:

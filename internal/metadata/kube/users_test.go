@@ -19,8 +19,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// restricted returns a client configuration that may read the same resources as a broker. Of the
-// Secrets, it may read only those with the given names.
+// restricted returns a client configuration that may read the same resources as a broker, but only
+// the Secrets with the given names.
 func (f *fixture) restricted(secrets ...string) *rest.Config {
 	group, read := []string{v1alpha1.GroupVersion.Group}, []string{"get", "list", "watch"}
 	f.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "broker"}, Rules: []rbacv1.PolicyRule{
@@ -57,7 +57,7 @@ func shard(t *testing.T, name, user, password string) *corev1.Secret {
 		Data: map[string][]byte{user: encoded}}
 }
 
-// shard returns a Secret that the LogCluster owns, as the operator creates it.
+// shard returns a Secret that the LogCluster owns, like the Secrets that the operator creates.
 func (f *fixture) shard(name, user, password string) *corev1.Secret {
 	f.t.Helper()
 	return f.owned(shard(f.t, name, user, password))
@@ -93,7 +93,8 @@ func (f *fixture) authenticate() {
 	}
 }
 
-// permitSecrets replaces the names of the Secrets in the Role that restricted has created.
+// permitSecrets changes the Role created by restricted, so that it permits the Secrets with the
+// given names.
 func (f *fixture) permitSecrets(names ...string) {
 	f.t.Helper()
 	role := &rbacv1.Role{}
@@ -104,12 +105,13 @@ func (f *fixture) permitSecrets(names ...string) {
 	}
 }
 
-// testRoleWithoutSecrets enables authentication for a listener of a paused LogCluster, whose Role
-// the operator does not change. Running brokers must still apply images, and so must a broker that
-// is restarted with its previous listeners. Passwords must work when the Role names their Secrets.
+// testRoleWithoutSecrets checks what happens if authentication is enabled for a listener of a
+// paused LogCluster, whose Role the operator does not change. Running brokers must still apply
+// images, and so must a broker that is restarted with its previous listeners. Passwords must work
+// once the Role names their Secrets.
 func testRoleWithoutSecrets(f *fixture) {
 	f.topic("orders", 1)
-	// A name is needed, because without names all Secrets would be permitted.
+	// Name another Secret, because a rule without names would permit all Secrets.
 	config := f.restricted("of-another-cluster")
 	b := f.run(0, config)
 	b.until("up", up(0))
@@ -128,8 +130,8 @@ func testRoleWithoutSecrets(f *fixture) {
 	b.until("Role updated", knows("alice", true))
 }
 
-// testRoleWithoutNextShard creates a new shard of passwords, while the operator does not add the
-// next shard to the Role. The users in all other shards must still be added and removed.
+// testRoleWithoutNextShard checks that users in all other shards can still be added and removed if
+// there is a new shard of passwords, but the operator does not add the next shard to the Role.
 func testRoleWithoutNextShard(f *fixture) {
 	f.authenticate()
 	first := f.shard("demo-scram-0", "alice", "1")
@@ -148,9 +150,9 @@ func testRoleWithoutNextShard(f *fixture) {
 	}
 }
 
-// testForeignSecret checks a person who may create Secrets, but no LogUsers, and creates a Secret
-// with the name of the next shard. The user in this Secret must not be able to log in, and brokers
-// must start as if the Secret did not exist.
+// testForeignSecret checks that a person who may create Secrets, but no LogUsers, cannot add a user
+// by creating a Secret with the name of the next shard. Brokers must start as if the Secret did not
+// exist.
 func testForeignSecret(f *fixture) {
 	f.authenticate()
 	f.create(f.shard("demo-scram-0", "alice", "1"))
@@ -163,9 +165,9 @@ func testForeignSecret(f *fixture) {
 	}
 }
 
-// testFirstImageWaitsForPasswords starts a broker whose listener authenticates clients by
-// passwords, before the broker may read the passwords. The broker must not serve yet, because
-// clients treat a login that fails as final.
+// testFirstImageWaitsForPasswords checks that a broker whose listener authenticates clients by
+// passwords does not serve before it may read the passwords, because clients do not retry after a
+// failed login.
 func testFirstImageWaitsForPasswords(f *fixture) {
 	f.authenticate()
 	f.create(f.shard("demo-scram-0", "alice", "1"))
@@ -183,7 +185,7 @@ func testFirstImageWaitsForPasswords(f *fixture) {
 }
 
 // TestUnreadSecretIsLoggedOnce checks that a Secret that stays unread is logged once. A short delay
-// must not be logged, because the Role names a new shard a moment after its creation.
+// must not be logged, because the Role names a new shard only some time after its creation.
 func TestUnreadSecretIsLoggedOnce(t *testing.T) {
 	var u unreadSecret
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -201,7 +203,7 @@ func TestUnreadSecretIsLoggedOnce(t *testing.T) {
 }
 
 // testUsers checks that the first image contains the passwords and ACLs of all users, because
-// clients treat a login that fails as final. Later images must follow changes in all shards.
+// clients do not retry after a failed login, and that later images contain changes in all shards.
 func testUsers(f *fixture) {
 	f.authenticate()
 	config := f.restricted("demo-scram-admin", "demo-scram-0", "demo-scram-1", "demo-scram-2")
@@ -236,8 +238,8 @@ func testUsers(f *fixture) {
 	})
 }
 
-// TestPasswordOfALogUserTakesPrecedence checks a principal for which an admin client has set a
-// password before its LogUser existed.
+// TestPasswordOfALogUserTakesPrecedence checks that a LogUser's password takes precedence over a
+// password that an admin client has set for the same principal before the LogUser existed.
 func TestPasswordOfALogUserTakesPrecedence(t *testing.T) {
 	admin := shard(t, "demo-scram-admin", "alice", "old")
 	admin.Data["invalid"] = []byte("{")
@@ -250,9 +252,9 @@ func TestPasswordOfALogUserTakesPrecedence(t *testing.T) {
 	}
 }
 
-// testAdminPasswordsBeforeLogUsers checks that a password that an admin client sets works before a
+// testAdminPasswordsBeforeLogUsers checks that a password set by an admin client works before a
 // LogUser of type Scram, and therefore the first shard, exists. If the Secret for such passwords
-// does not exist, the change must be refused with an error after which it can be repeated.
+// does not exist, the change must be rejected with a retriable error.
 func testAdminPasswordsBeforeLogUsers(f *fixture) {
 	f.authenticate()
 	b := f.runWithPasswords(0, f.config)

@@ -9,9 +9,9 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestLeaseContainsTheReportedVolume checks that a report that a store receives before it registers
-// is in the Lease. An incarnation that has not measured its volume must remove the previous
-// incarnation's report.
+// TestLeaseContainsTheReportedVolume checks that the Lease contains a report that the store
+// received before it registered. An incarnation that has not measured its volume must remove the
+// previous incarnation's report.
 func TestLeaseContainsTheReportedVolume(t *testing.T) {
 	store := &Store{}
 	k := newKeeper(nil, Options{Cluster: "main"}, metadata.Broker{})

@@ -104,10 +104,10 @@ func (s *Store) changeOrCheck(ctx context.Context, check bool, f func(*document)
 	})
 }
 
-// changeable returns the index of a topic that admin clients want to change or delete; verb names
-// the operation for the error. It fails if the topic does not exist, or if a manifest contains it:
-// the next start, or the next save of the file, would revert the change or create the topic again
-// (ADR 0160).
+// changeable returns the index of a topic that admin clients want to change or delete. verb names
+// the operation in the error. changeable fails if the topic does not exist, or if a manifest
+// contains it: the next start, or the next save of the file, would revert the change or create the
+// topic again (ADR 0160).
 func (d *document) changeable(name, verb string) (index int, err error) {
 	index, exists := d.find(name)
 	switch {
@@ -157,8 +157,7 @@ func (d *document) topicResource(name string) *v1alpha1.Topic {
 	return d.Topics[index].resource()
 }
 
-// checkMove validates a move. The parameter numbers contains the topics that also get another
-// number of replicas.
+// checkMove validates a move. numbers contains the topics that also get another number of replicas.
 func (d *document) checkMove(move metadata.Move, numbers map[string]int32) error {
 	if _, err := d.target(move); err != nil {
 		return err
@@ -174,9 +173,8 @@ func (d *document) checkMove(move metadata.Move, numbers map[string]int32) error
 	return err
 }
 
-// changeNumbers changes topics' numbers of replicas. If it refuses one of the moves of a topic, it
-// also refuses the topic's other moves, because they would leave the partitions with different
-// numbers of replicas.
+// changeNumbers changes topics' numbers of replicas. If it rejects one of a topic's moves, it also
+// rejects the others, because they would leave the partitions with different numbers of replicas.
 func (d *document) changeNumbers(moves []metadata.Move, numbers map[string]int32, faults []error) {
 	for name, number := range numbers {
 		var refused error
@@ -208,9 +206,9 @@ func (d *document) target(move metadata.Move) ([]int32, error) {
 		func(id int32) bool { return id >= 0 && int(id) < d.Brokers })
 }
 
-// reassign changes a partition's assignment as a valid move requests, and decide then carries out
-// the reassignment. If the partition never had a leader, it has no records, so reassign replaces
-// its replicas at once.
+// reassign changes a partition's assignment according to a valid move; decide then carries out the
+// reassignment. If the partition never had a leader, it has no records, so reassign replaces its
+// replicas at once.
 func (d *document) reassign(move metadata.Move) {
 	target, err := d.target(move)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestConfigsOfAGroupAreStored checks that, without a manifest, the first change creates a
-// LogCluster, which remains while a group has settings. With a manifest, the change must be
+// LogCluster, which is kept as long as a group has settings. With a manifest, the change must be
 // rejected.
 func TestConfigsOfAGroupAreStored(t *testing.T) {
 	s := openAltered(t, 1)

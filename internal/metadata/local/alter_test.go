@@ -110,8 +110,8 @@ func TestTopicsOfManifestsCannotBeChanged(t *testing.T) {
 	}
 }
 
-// TestChangedTopicStaysWithoutItsManifest checks that a kept topic that an admin client changes
-// belongs to Kafka afterwards.
+// TestChangedTopicStaysWithoutItsManifest checks that a kept topic no longer depends on its
+// manifest after an admin client has changed it.
 func TestChangedTopicStaysWithoutItsManifest(t *testing.T) {
 	s := openAltered(t, 1, topics(t, `orders {partitions: 1}`)...)
 	err := errors.Join(s.Keep([]string{"orders"}), s.AlterTopic(t.Context(),
@@ -199,8 +199,9 @@ func TestInvalidChangesOfTheClusterChangeNothing(t *testing.T) {
 	}
 }
 
-// TestClusterOfManifestCannotBeAltered checks ADR 0160. A manifest must take over a LogCluster that
-// admin clients have created.
+// TestClusterOfManifestCannotBeAltered checks that admin clients cannot change a LogCluster that is
+// in a manifest (ADR 0160), and that a manifest takes over a LogCluster that admin clients have
+// created.
 func TestClusterOfManifestCannotBeAltered(t *testing.T) {
 	s := openAltered(t, 1)
 	if err := alterCluster(t, s, setProperty("group.max.size", "7")...); err != nil {
@@ -290,8 +291,8 @@ func replicasOf(s *Store, topic string) (all [][]int32) {
 	return all
 }
 
-// TestReplicasAreAssignedManually checks replicas that a client assigns. Brokers 0 to 2 exist, and
-// broker 2 is down.
+// TestReplicasAreAssignedManually checks the validation and the use of replicas that a client
+// assigns. Brokers 0 to 2 exist, and broker 2 is down.
 func TestReplicasAreAssignedManually(t *testing.T) {
 	s := openAltered(t, 3)
 	defer run(t, s, 0, 1)()
@@ -344,8 +345,8 @@ func create(s *Store, t metadata.NewTopic) error {
 	return err
 }
 
-// TestInitialReplicasOfAManifest checks that entries are used when their partitions are created,
-// and that the other partitions are placed.
+// TestInitialReplicasOfAManifest checks that entries of initialReplicas are used when their
+// partitions are created, and that all other partitions are placed automatically.
 func TestInitialReplicasOfAManifest(t *testing.T) {
 	entries := `initialReplicas: [{partition: 1, replicas: [2, 1]}, {partition: 3, replicas: [2, 0]}]`
 	s := openAltered(t, 3, topics(t, `a {partitions: 3, replicas: 2, `+entries+`}`)...)
@@ -375,7 +376,7 @@ func TestInitialReplicasOfAManifest(t *testing.T) {
 	}
 }
 
-// TestDefaultNumberOfPartitions checks that a change of the default does not affect existing
+// TestDefaultNumberOfPartitions checks that a change of the default number does not affect existing
 // topics.
 func TestDefaultNumberOfPartitions(t *testing.T) {
 	fs := memory(t)

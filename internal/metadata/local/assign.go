@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// planned is the content that a partition's entry will have.
+// planned is the future content of a partition's entry.
 type planned struct {
 	replicas []int32             // assigned replicas
 	state    *partitionset.State // state of the partition; nil if the partition is new
@@ -22,7 +22,7 @@ type planned struct {
 // hasRecords reports whether a replica may have records.
 func (p planned) hasRecords() bool { return p.state != nil && p.state.LeaderEpoch > 0 }
 
-// plannedOf returns a topic's partitions without changes.
+// plannedOf returns a topic's partitions as they are, without changes.
 func (d *document) plannedOf(t topic) []planned {
 	plan := make([]planned, 0, t.Spec.Partitions)
 	for i := range t.Spec.Partitions {
@@ -48,7 +48,7 @@ func (d *document) apply(t topic, plan []planned) {
 }
 
 // fitReplicas changes the assignments so that each of a topic's partitions has the requested number
-// of replicas, on brokers that are not removed. It fails if there are too few brokers.
+// of replicas, on brokers that will not be removed. It fails if there are too few brokers.
 func (d *document) fitReplicas(t topic, plan []planned) error {
 	replicas := metadata.Replicas(t.Spec.TopicSettings, d.resource())
 	assignments := make([][]int32, len(plan))
@@ -70,9 +70,9 @@ func (d *document) fitReplicas(t topic, plan []planned) error {
 	return nil
 }
 
-// grow appends a topic's missing partitions, on the brokers that assign chooses. Existing
-// partitions keep their brokers. It fails with metadata.ErrInvalidPartitions if the topic would
-// shrink, with metadata.ErrInvalidReplication if there are too few brokers, and with
+// grow appends a topic's missing partitions, on brokers chosen by assign. Existing partitions keep
+// their brokers. grow fails with metadata.ErrInvalidPartitions if the topic would shrink, with
+// metadata.ErrInvalidReplication if there are too few brokers, and with
 // metadata.ErrInvalidAssignment if the topic's initial replicas are invalid.
 func (d *document) grow(t *topic, plan []planned) ([]planned, error) {
 	existing := len(plan)
@@ -149,8 +149,8 @@ func (d *document) assign(t *topic, plan []planned) ([]planned, error) {
 	return plan, nil
 }
 
-// adoptRetained replaces the partitions with index first and above by the retained partitions of a
-// deleted topic with the same name. It replaces a partition only if a broker that was in sync with
+// adoptRetained replaces the partitions with index first and above with the retained partitions of
+// a deleted topic of the same name. It replaces a partition only if a broker that was in sync with
 // the retained partition still exists. Otherwise the new partition starts empty on other brokers.
 // The retained data are then not adopted later, because a partition must not have two sets of data.
 // If the topic has fewer partitions than were retained, the remaining retained partitions are kept
@@ -167,9 +167,9 @@ func (d *document) adoptRetained(t topic, plan []planned, first int) {
 	}
 }
 
-// placementBrokers returns all brokers, up or down, because a topic's placement must not depend on
-// which brokers are up. Brokers whose volumes are almost full get no new replicas, except replicas
-// of internal topics, which need little space.
+// placementBrokers returns all brokers, up or down, because the placement of a topic must not
+// depend on which brokers are up. Brokers whose volumes are almost full get no new replicas, except
+// replicas of internal topics, which need little space.
 func (d *document) placementBrokers(target topic) []placement.Broker {
 	internal := metadata.InternalTopic(target.kafkaName())
 	brokers := make([]placement.Broker, d.Brokers)

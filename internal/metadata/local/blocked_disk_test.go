@@ -10,9 +10,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// TestRequestsEndWithTheirContext blocks the disk while the metadata file is written. Each client
-// request must end with its context, including requests that wait for the request that is being
-// written. Once the disk works again, the changes must be made.
+// TestRequestsEndWithTheirContext checks that client requests end with their context while the disk
+// is blocked during a write of the metadata file. This includes requests that wait for the request
+// that is being written. Once the disk works again, the changes must be made.
 func TestRequestsEndWithTheirContext(t *testing.T) {
 	fault := vfs.NewFault(memory(t))
 	s := open(t, fault)

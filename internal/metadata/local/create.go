@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// clusterNameDefault is the LogCluster name for topics that are created through Kafka if there is
-// no LogCluster manifest.
+// clusterNameDefault is the LogCluster name of topics that are created through Kafka without a
+// LogCluster manifest.
 const clusterNameDefault = "dev"
 
 // CreateTopic implements metadata.Admin.
@@ -38,8 +38,8 @@ func (s *Store) CreateTopic(ctx context.Context, t metadata.NewTopic) (*metadata
 	return created, nil
 }
 
-// checkNewTopic validates a request by creating the topic in a copy of the document, which it then
-// discards.
+// checkNewTopic validates a request by creating the topic in a copy of the document that is then
+// discarded.
 func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -53,8 +53,8 @@ func (s *Store) checkNewTopic(t metadata.NewTopic) (*metadata.Topic, error) {
 	return created, nil
 }
 
-// create adds a topic to the document and returns it. The topic has no leaders yet, because the
-// election follows.
+// create adds a topic to the document and returns it. The topic has no leaders yet; the election
+// follows.
 func (d *document) create(t metadata.NewTopic, up map[int32]metadata.Broker) (*metadata.Topic,
 	error) {
 	if _, exists := d.find(t.Name); exists {
@@ -79,8 +79,8 @@ func (d *document) create(t metadata.NewTopic, up map[int32]metadata.Broker) (*m
 	return d.imageTopic(d.Topics[index], up)
 }
 
-// states returns the states of the brokers, for the validation of an assignment. The parameter up
-// contains the brokers that are up.
+// states returns the states of the brokers, which are used to validate an assignment. up contains
+// the brokers that are up.
 func (d *document) states(up map[int32]metadata.Broker) metadata.Brokers {
 	return metadata.Brokers{
 		Exists: func(id int32) bool { return id >= 0 && int(id) < d.Brokers },

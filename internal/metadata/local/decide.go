@@ -11,20 +11,20 @@ import (
 	"heartwood.dev/heartwood/internal/version"
 )
 
-// electionOptions contains options for the elections of one change, in addition to the topics'
+// electionOptions contains options for the elections during one change, in addition to the topics'
 // settings.
 type electionOptions struct {
-	// preferred elects each preferred leader that is in sync; preferredFor does so for single
+	// preferred elects every preferred leader that is in sync. preferredFor does the same for single
 	// partitions.
 	preferred    bool
 	preferredFor map[partitionset.Key]bool
-	// allowDataLoss elects any live replica of each partition without a leader, which may lose
-	// records.
+	// allowDataLoss elects a live replica for each partition without a leader, although records may be
+	// lost.
 	allowDataLoss bool
 }
 
 // decide sets the leader and the ISR of every partition, given the brokers that are up. It also
-// lowers Draining when removed brokers no longer have replicas. It modifies the set, so d must be a
+// lowers Draining once removed brokers no longer have replicas. It modifies the set, so d must be a
 // clone.
 func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 	topics := make(map[string]partitionset.Topic, len(d.Topics))
@@ -36,7 +36,7 @@ func (d *document) decide(up map[int32]metadata.Broker, w electionOptions) {
 		Topics: topics, Brokers: brokerStates(up), Incarnation: metadata.NewID().String(),
 		Preferred: func(key partitionset.Key) bool { return w.preferred || w.preferredFor[key] },
 	})
-	// A draining broker must run until neither it nor a broker with a higher id has replicas.
+	// A draining broker must run until neither it nor any broker with a higher id has replicas.
 	d.Draining = 0
 	for _, partition := range decided {
 		if partition.After.Assignment.Reclaim.Orphaned() {
@@ -77,9 +77,9 @@ func (d *document) topicByID(id metadata.ID) (topic, bool) {
 	return topic{}, false
 }
 
-// reportFoundEpochs records the partitions in ahead, whose leader has found higher leader epochs in
-// its logs, so that the following elections begin higher epochs. The document can contain lower
-// leader epochs than a log if an earlier metadata file was lost.
+// reportFoundEpochs records the partitions in ahead, whose leader has found a later leader epoch in
+// its log, so that the next elections begin even later epochs. The document can contain an earlier
+// leader epoch than a log if a metadata file was lost.
 func (d *document) reportFoundEpochs(leader int32, ahead map[servedPartition]int32) {
 	for servedPartition, found := range ahead {
 		if t, exists := d.topicByID(servedPartition.topic); exists {
@@ -88,8 +88,8 @@ func (d *document) reportFoundEpochs(leader int32, ahead map[servedPartition]int
 	}
 }
 
-// reportLostLogs records the partitions whose log a broker has lost. The elections that follow in
-// the same change take this into account.
+// reportLostLogs records the partitions whose log a broker has lost, for the elections that follow
+// in the same change.
 func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
 	for _, p := range lost {
 		if t, exists := d.topicByID(p.Topic); exists {
@@ -113,8 +113,7 @@ func (d *document) recordLosses(broker int32, losses *metadata.Losses) {
 }
 
 // stopServing records the partitions that a broker led in the given leader epochs and no longer
-// serves, because their logs have failed. The elections that follow in the same change elect other
-// leaders.
+// serves, because their logs have failed. Elections in the same change then choose other leaders.
 func (d *document) stopServing(up map[int32]metadata.Broker, broker int32,
 	stopped map[servedPartition]int32) {
 	self := placement.InSyncReplica{Broker: broker, Epoch: up[broker].Epoch}
@@ -125,8 +124,8 @@ func (d *document) stopServing(up map[int32]metadata.Broker, broker int32,
 	}
 }
 
-// stopLogs records the partitions whose log has stopped on a broker. The elections that follow in
-// the same change elect other leaders.
+// stopLogs records the partitions whose log has stopped on a broker. Elections in the same change
+// then choose other leaders.
 func (d *document) stopLogs(up map[int32]metadata.Broker, broker int32,
 	stopped []metadata.Served) {
 	self := placement.InSyncReplica{Broker: broker, Epoch: up[broker].Epoch}
@@ -170,8 +169,9 @@ func (d document) image(up map[int32]metadata.Broker) (*metadata.Image, error) {
 	return image, nil
 }
 
-// formatLevel returns the cluster's format level, which is spec.formatLevel if this binary supports
-// it. No operator raises the level automatically, so an earlier version can be used again.
+// formatLevel returns the cluster's format level, which is spec.formatLevel, limited to the level
+// of this binary. There is no operator that raises the level automatically, so a downgrade to an
+// earlier version remains possible.
 func formatLevel(cluster *v1alpha1.LogCluster) int32 {
 	if cluster == nil || cluster.Spec.FormatLevel == nil {
 		return 0
@@ -179,9 +179,9 @@ func formatLevel(cluster *v1alpha1.LogCluster) int32 {
 	return min(*cluster.Spec.FormatLevel, version.FormatLevel())
 }
 
-// imageTopic returns a topic for the image. Its lists are copies, because images are immutable. A
-// leader that is not up in the broker epoch of its election is not in the image, because elections
-// may be suspended (Hold).
+// imageTopic returns a topic for the image. Its lists are copies, because images are immutable. The
+// image omits a leader that is not up in the broker epoch in which it was elected, because
+// elections may be suspended (Hold).
 func (d document) imageTopic(t topic, up map[int32]metadata.Broker) (*metadata.Topic, error) {
 	resolved, err := metadata.ResolveTopic(t.resource(), d.resource())
 	if err != nil {

@@ -35,8 +35,8 @@ type document struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"clusterId"`
 	Brokers   int    `json:"brokers"` // number of brokers, at least 1; their ids are 0 to Brokers-1
-	// Draining is above Brokers if removed brokers, with ids from Brokers to Draining-1, still have
-	// replicas; otherwise it is 0.
+	// Draining is greater than Brokers if removed brokers, with ids from Brokers to Draining-1, still
+	// have replicas; otherwise it is 0.
 	Draining int `json:"draining,omitempty"`
 	// Racks contains the racks of the brokers: broker i is in rack Racks[i % len(Racks)].
 	Racks []string `json:"racks,omitempty"`
@@ -51,27 +51,28 @@ type document struct {
 	// manifests. Clones share the lists, which must not be modified.
 	Users         []user `json:"users,omitempty"`
 	ManifestUsers []user `json:"manifestUsers,omitempty"`
-	// Assignments, Partitions and Directories are the contents of one PartitionSet for all partitions
-	// (docs/format/partition-sets.md). Only decode and encode use them. Their keys contain the topic's
-	// Kafka name instead of the resource's name.
+	// Assignments, Partitions and Directories are the contents of a single PartitionSet with all
+	// partitions (docs/format/partition-sets.md). Only decode and encode use them. Their keys contain
+	// the topic's Kafka name instead of the resource's name.
 	Assignments map[string]string `json:"assignments,omitempty"`
 	Partitions  map[string]string `json:"partitions,omitempty"`
 	Directories map[string]string `json:"directories,omitempty"`
-	// set contains the partitions. A later topic adopts the retained partitions with its name,
-	// together with their brokers and leader epochs, because the logs reject lower leader epochs.
+	// set contains the partitions, including retained ones. A later topic with the same name adopts
+	// these together with their brokers and leader epochs, because the logs reject lower leader
+	// epochs.
 	set *partitionset.Set
 	// described contains the Kafka names of the topics in the manifests of the last Apply. It is not
 	// stored. Clones share it, so it must not be modified.
 	described map[string]bool
-	// load contains, for each broker, the number of topics' replicas that are assigned to it.
+	// load contains the number of topic replicas that are assigned to each broker.
 	load map[int32]int
 	// full contains the brokers to which no new replicas are assigned. It is not stored, and is set
 	// before each change.
 	full map[int32]bool
 }
 
-// producerIDs contains a bound for producer ids (metadata.Broker.ProducerIDs), and the broker's
-// directory when the broker registered this bound.
+// producerIDs contains a bound for producer ids (metadata.Broker.ProducerIDs), and the directory
+// with which the broker registered this bound.
 type producerIDs struct {
 	Bound     int64  `json:"bound"`
 	Directory string `json:"directory,omitempty"`
@@ -107,8 +108,8 @@ func newDocument() document {
 	}
 }
 
-// decode decodes and validates a file. It rejects unknown fields: a later version has written such
-// a field, and the next change would delete it.
+// decode decodes and validates a file. It rejects unknown fields, because a later version has
+// written them, and the next change would delete them.
 func decode(content []byte) (document, error) {
 	var version struct {
 		Version int `json:"version"`
@@ -146,7 +147,7 @@ func decodeStrictly(content []byte, to any) error {
 	return nil
 }
 
-// encode encodes the document. It is deterministic, because Store compares its result to decide
+// encode encodes the document. It is deterministic, because Store compares the results to decide
 // whether to write the file.
 func (d document) encode() ([]byte, error) {
 	var resource v1alpha1.PartitionSet
@@ -158,7 +159,8 @@ func (d document) encode() ([]byte, error) {
 	return append(content, '\n'), err
 }
 
-// check checks the document's invariants. It is called after decoding, and before Sync writes.
+// check checks the document's invariants. It is called after a document is decoded, and before Sync
+// writes one.
 func (d document) check() error {
 	if _, err := metadata.ParseID(d.ClusterID); err != nil {
 		return fmt.Errorf("clusterId: %w", err)
@@ -202,7 +204,7 @@ func (d document) check() error {
 	return d.checkEntries()
 }
 
-// check checks the topic's invariants, except the validity of its settings.
+// check checks the topic's invariants, except that its settings are valid.
 func (t topic) check() error {
 	if err := metadata.CheckTopicName(t.kafkaName()); err != nil {
 		return err
@@ -259,8 +261,7 @@ func (d document) clone() document {
 	return d
 }
 
-// find returns the index of the topic with a Kafka name, or the index at which it would be
-// inserted.
+// find returns the index of the topic with a Kafka name, or the index at which to insert it.
 func (d document) find(kafkaName string) (index int, found bool) {
 	return slices.BinarySearchFunc(d.Topics, kafkaName,
 		func(t topic, name string) int { return cmp.Compare(t.kafkaName(), name) })

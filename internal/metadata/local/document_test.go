@@ -137,7 +137,7 @@ func TestDecodeRejectsInvalidFiles(t *testing.T) {
 }
 
 // FuzzDecode checks that decode does not panic, and that an image can be built from a decoded file.
-// If a decoded file is encoded, decoded and encoded again, the content must not change.
+// If a decoded file is encoded, decoded and encoded again, the encoded content must be the same.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(`{}`))

@@ -9,8 +9,8 @@ import (
 )
 
 // ChangeISR implements metadata.Store. It makes all changes in one write of the file. A rejected
-// change does not affect the other changes. If the disk blocks, the error of all changes after
-// metadata.ChangeISRTimeout is the context's error.
+// change does not affect the other changes. If the disk blocks, all changes fail after
+// metadata.ChangeISRTimeout with the context's error.
 func (s *Store) ChangeISR(ctx context.Context, changes []metadata.ISRChange,
 	settled metadata.SettledISR) {
 	ctx, cancel := context.WithTimeout(ctx, metadata.ChangeISRTimeout)

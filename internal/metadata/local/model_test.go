@@ -15,21 +15,21 @@ import (
 
 // modelTopic is the expected state of a topic.
 type modelTopic struct {
-	manifest   bool
-	described  bool // true if the manifests of the last Apply since the last crash contain the topic
+	manifest bool
+	// true if the manifests of the last Apply contain the topic, and the store has not crashed since
+	described  bool
 	partitions int
 	replicas   int
 }
 
-// model contains the expected topics and, for each partition, the highest leader epoch that was
-// published.
+// model contains the expected topics and the highest published leader epoch of each partition.
 type model struct {
 	topics map[string]modelTopic
 	epochs map[string]int32
 }
 
-// TestStoreAgainstModel performs random operations, including crashes. After each operation it
-// compares the image with the model.
+// TestStoreAgainstModel performs random operations, including crashes, and compares the image with
+// the model after each of them.
 func TestStoreAgainstModel(t *testing.T) {
 	for seed := range seed.Sequence(t, 60) {
 		random := rand.New(rand.NewPCG(seed, 5))
@@ -97,8 +97,8 @@ func (m *model) step(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) (s
 	}
 }
 
-// sync applies random manifests that reduce no topic's number of partitions, and keeps some of the
-// topics that they do not contain.
+// sync applies random manifests that reduce no topic's number of partitions. It keeps some of the
+// topics that are not in the manifests.
 func (m *model) sync(t *testing.T, random *rand.Rand, s *Store, mem *vfs.Mem) *vfs.Mem {
 	var manifests []*v1alpha1.Topic
 	var kept []string

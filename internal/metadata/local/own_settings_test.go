@@ -8,9 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestSetSettingsSurviveAnotherDefault checks settings that equal the default when they are set, by
-// Kafka or in a manifest. They must not change when the LogCluster gets another default, nor after
-// a restart.
+// TestSetSettingsSurviveAnotherDefault checks that settings that are set to the default, by Kafka
+// or in a manifest, change neither when the LogCluster gets another default nor after a restart.
 func TestSetSettingsSurviveAnotherDefault(t *testing.T) {
 	fs := memory(t)
 	s := open(t, fs)

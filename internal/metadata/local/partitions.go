@@ -14,7 +14,7 @@ import (
 
 // newSet returns a set without entries.
 func newSet() *partitionset.Set {
-	set, _ := partitionset.Decode(&v1alpha1.PartitionSet{}, nil) // an empty set has no faults
+	set, _ := partitionset.Decode(&v1alpha1.PartitionSet{}, nil) // an empty set contains no faults
 	return set
 }
 
@@ -66,13 +66,13 @@ func (d *document) removePartition(key partitionset.Key) {
 }
 
 // key returns a partition's key. It contains the Kafka name, because a manifest can take over a
-// topic that was created through Kafka, with another resource name.
+// topic that was created through Kafka under another resource name.
 func (t topic) key(index int32) partitionset.Key {
 	return partitionset.Key{Topic: t.kafkaName(), Index: index}
 }
 
-// keysOf returns the keys of a topic's partitions, and of the retained partitions above them. The
-// indexes are consecutive.
+// keysOf returns the keys of a topic's partitions, and of the retained partitions with higher
+// indexes. The indexes are consecutive.
 func (d *document) keysOf(kafkaName string) (keys []partitionset.Key) {
 	for key := (partitionset.Key{Topic: kafkaName}); ; key.Index++ {
 		if _, exists := d.set.Get(key); !exists {
@@ -100,7 +100,7 @@ func (t topic) assignment(replicas []int32) partitionset.Assignment {
 	return a
 }
 
-// placed returns a partition in the form in which package placement uses it. Target is nil unless a
+// placed returns a partition in the form that package placement uses. Target is nil unless a
 // reassignment is in progress.
 func (d document) placed(key partitionset.Key) placement.Partition {
 	entry, _ := d.set.Get(key)
@@ -116,8 +116,8 @@ func isRetained(entry partitionset.Entry) bool {
 	return entry.Assignment != nil && entry.Assignment.Reclaim == partitionset.Retained
 }
 
-// onBrokers returns a retained partition, restricted to brokers 0 to brokers-1. ok is false if none
-// of these brokers was in sync.
+// onBrokers returns a retained partition restricted to brokers with ids below brokers. ok is false
+// if none of these brokers was in sync.
 func onBrokers(entry partitionset.Entry, brokers int) (_ planned, ok bool) {
 	removed := func(id int32) bool { return int(id) >= brokers }
 	p := entry.Placed()
@@ -181,7 +181,7 @@ func (d document) checkEntries() error {
 	return nil
 }
 
-// checkBrokers checks that a partition is on brokers with ids 0 to brokers-1.
+// checkBrokers checks that a partition is only on brokers with ids below brokers.
 func checkBrokers(entry partitionset.Entry, brokers int) error {
 	p := entry.Placed()
 	for _, id := range slices.Concat(p.Replicas, p.Target) {
@@ -193,8 +193,8 @@ func checkBrokers(entry partitionset.Entry, brokers int) error {
 	return nil
 }
 
-// checkEntry checks those invariants of a partition that the format of its entry does not imply.
-// The ISR must not be empty once the partition has had a leader.
+// checkEntry checks those invariants of a partition that its encoding does not imply. The ISR must
+// not be empty once the partition has had a leader.
 func checkEntry(entry partitionset.Entry) error {
 	p := entry.Placed()
 	members := memberIDs(p)

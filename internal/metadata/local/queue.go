@@ -1,16 +1,16 @@
 package local
 
-// queuedChange is a change that waits for the lock changing, which guards done and err.
+// queuedChange is a change that waits for the lock changing. That lock guards done and err.
 type queuedChange struct {
 	f    func(*document) error
 	done bool
 	err  error
 }
 
-// changeAllLocked makes several changes with one write and one image, while changing is locked. A
-// request that deletes many topics would otherwise wait for one write per topic. Each change is
-// applied to the result of the previous ones. A change that fails does not affect the others. If
-// the write fails, all changes fail.
+// changeAllLocked makes several changes with one write and one image. The caller holds changing.
+// Otherwise a request that deletes many topics would wait for one write per topic. Each change is
+// applied to the result of the previous ones. A failed change does not affect the others. If the
+// write fails, all changes fail.
 func (s *Store) changeAllLocked(changes []*queuedChange) {
 	err := s.changeLocked(electionOptions{}, func(d *document) error {
 		if len(changes) == 1 {

@@ -23,7 +23,7 @@ func (c *countingFS) Rename(from, to string) error {
 }
 
 // TestConcurrentChangesShareAWrite checks that forty deletions that wait for another change are
-// made in one write, and that a change that fails does not affect the others.
+// made in one write, and that a failed change does not affect the others.
 func TestConcurrentChangesShareAWrite(t *testing.T) {
 	disk := &countingFS{FS: memory(t)}
 	s := open(t, disk)
@@ -54,8 +54,8 @@ func TestConcurrentChangesShareAWrite(t *testing.T) {
 	}
 }
 
-// TestFailedWriteFailsAllChangesOfAQueue checks that changes that share a write fail together, and
-// leave no effect.
+// TestFailedWriteFailsAllChangesOfAQueue checks that changes that share a write fail together,
+// without any effect.
 func TestFailedWriteFailsAllChangesOfAQueue(t *testing.T) {
 	fault := vfs.NewFault(memory(t))
 	s := open(t, fault)

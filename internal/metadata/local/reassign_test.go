@@ -63,8 +63,8 @@ func TestReassign(t *testing.T) {
 }
 
 // TestReassignChangesTheNumberOfReplicas checks that a request that moves all partitions of a topic
-// to another number of replicas sets the topic's number, up and down. A request that does not move
-// all of them, or that must not change the number, must change nothing.
+// to a larger or smaller number of replicas sets the topic's number. A request that does not move
+// all of them, or that must not change the number, must have no effect.
 func TestReassignChangesTheNumberOfReplicas(t *testing.T) {
 	s := openAltered(t, 3)
 	startAll(t, s, 3)

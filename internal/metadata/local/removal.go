@@ -24,8 +24,8 @@ func (s *Store) RecordRemoved(ctx context.Context, broker int32,
 	})
 }
 
-// giveUp begins the removal of the retained records that the LogCluster's manifest gives up
-// (annotation heartwood.dev/remove-retained). It keeps records of topics that exist.
+// giveUp begins to remove the retained records that the LogCluster's manifest gives up (annotation
+// heartwood.dev/remove-retained). It keeps records of topics that exist.
 func (d *document) giveUp(cluster *v1alpha1.LogCluster) {
 	if cluster == nil {
 		return
@@ -47,7 +47,7 @@ func (d *document) giveUp(cluster *v1alpha1.LogCluster) {
 	d.finishRemovals()
 }
 
-// finishRemovals removes the partitions whose records all running brokers have removed.
+// finishRemovals removes the partitions whose records have been removed by all running brokers.
 func (d *document) finishRemovals() {
 	for _, key := range d.set.Keys() {
 		entry, _ := d.set.Get(key)
@@ -67,7 +67,7 @@ func isRemoving(entry partitionset.Entry) bool {
 }
 
 // checkRemovals fails if the topic would get a partition from which an earlier topic's records are
-// still being removed. A broker that has such records would continue with them.
+// still being removed. A broker that still has such records would use them for the new partition.
 func (d *document) checkRemovals(t topic, first int) error {
 	for index := int32(first); index < t.Spec.Partitions; index++ {
 		if entry, _ := d.set.Get(t.key(index)); isRemoving(entry) {

@@ -63,7 +63,7 @@ func (a *testBroker) down() {
 	}
 }
 
-// epoch returns the present incarnation's broker epoch.
+// epoch returns the broker's current epoch.
 func (a *testBroker) epoch() int64 {
 	b, _ := a.s.Image().Broker(a.self.ID)
 	return b.Epoch
@@ -206,9 +206,9 @@ func TestChangeISRIsCompareAndSwap(t *testing.T) {
 	}
 }
 
-// TestPartiallyFailedWriteIsReplaced checks a write after which the new file was renamed, but the
-// sync of the directory failed, so that the caller received an error for the change. The next
-// change must write the file, even if that change has no effect on the document.
+// TestPartiallyFailedWriteIsReplaced checks that, after a change whose new file was renamed but
+// whose directory sync failed, the next change writes the file even if it has no effect on the
+// document. The first change's caller received an error.
 func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 	mem := memory(t)
 	fs := vfs.NewFault(mem)
@@ -238,8 +238,7 @@ func TestPartiallyFailedWriteIsReplaced(t *testing.T) {
 }
 
 // TestISRChangesShareAWrite checks that the ISR changes of several partitions are made in one
-// write. Each change must have a separate result, which is reported when the image contains the
-// change.
+// write. Each change must have its own result, reported when the image contains the change.
 func TestISRChangesShareAWrite(t *testing.T) {
 	fs := vfs.NewFault(memory(t))
 	s := open(t, fs)
@@ -327,8 +326,8 @@ func TestLeavingBrokerHandsOverLeadership(t *testing.T) {
 	expect(t, s, "after LeaveAll", "leader 1 epoch 2 isr [0 1 2] replicas [0 1 2] target []")
 }
 
-// TestClusterShutdownKeepsAllInSync checks a clean shutdown of the whole cluster. At the next
-// start, the clean epochs must prove that all replicas are still in sync.
+// TestClusterShutdownKeepsAllInSync checks that, after a clean shutdown of the whole cluster, the
+// clean epochs prove at the next start that all replicas are still in sync.
 func TestClusterShutdownKeepsAllInSync(t *testing.T) {
 	fs := memory(t)
 	s, brokers := replicated(t, fs)

@@ -26,12 +26,12 @@ var ErrNotWritten = fmt.Errorf("%w: metadata file was not written",
 type Store struct {
 	fs   vfs.FS
 	file string
-	// checkCluster validates a LogCluster; see CheckClusters. If it is nil, the LogCluster is not
+	// checkCluster validates a LogCluster; see CheckClusters. If it is nil, LogClusters are not
 	// validated.
 	checkCluster func(*v1alpha1.LogCluster) error
 
 	// Invariants between changes: written equals encode(document), or is nil after a failed write.
-	// published.image is the image of document, with the brokers in up. A failed change modifies
+	// published.image is the image of document, with the brokers in up. A failed change changes
 	// neither the document nor the image.
 	changing struct {
 		sync.Mutex
@@ -39,8 +39,8 @@ type Store struct {
 		// up.
 		electionsHeld bool
 		document      document
-		// written is the content of the file; nil if it is unknown. It serves to skip a write of equal
-		// content.
+		// written is the content of the file; nil if it is unknown. It is used to avoid writing the same
+		// content again.
 		written []byte
 		// up contains the brokers whose Run is running. They are not stored in the file.
 		up map[int32]metadata.Broker
@@ -48,7 +48,7 @@ type Store struct {
 	}
 	queue struct {
 		sync.Mutex
-		changes []*queuedChange // changes that no goroutine has started to make
+		changes []*queuedChange // changes that no goroutine is making yet
 	}
 	volumes struct {
 		sync.Mutex
@@ -66,15 +66,15 @@ type Store struct {
 }
 
 // servedPartition identifies a partition by topic id. A name would not suffice, because a topic can
-// be deleted and another one created with the same name.
+// be deleted and created again with the same name.
 type servedPartition struct {
 	topic metadata.ID
 	index int32
 }
 
 // Open reads the file. If the file does not exist, Open creates a new cluster and writes the file.
-// It fails if the file is unreadable or invalid, because the existing records would not belong to a
-// new cluster.
+// If the file is unreadable or invalid, Open fails, because the existing records would not belong
+// to a new cluster.
 func Open(fsys vfs.FS, file string) (*Store, error) {
 	s := &Store{fs: fsys, file: file}
 	s.changing.up = map[int32]metadata.Broker{}
@@ -96,20 +96,20 @@ func Open(fsys vfs.FS, file string) (*Store, error) {
 	if err := s.openUsers(); err != nil {
 		return nil, err
 	}
-	// No broker is up, so no decision is needed: a decision would only begin new leader epochs.
+	// No broker is up, so elections would only begin new leader epochs.
 	s.changing.electionsHeld = true
 	err = s.change(func(*document) error { return nil })
 	s.changing.electionsHeld = false
 	return s, err
 }
 
-// CheckClusters sets the function that validates a LogCluster that admin clients change, by the
-// rules of the schema. It must be called before the first broker runs.
+// CheckClusters sets the function that validates, by the schema's rules, a LogCluster changed by
+// admin clients. It must be called before the first broker runs.
 func (s *Store) CheckClusters(check func(*v1alpha1.LogCluster) error) { s.checkCluster = check }
 
 // change applies f to the metadata, makes the resulting decisions, writes the file if its content
 // has changed, and publishes the new image. If f or the write fails, nothing changes. Changes that
-// wait for the lock are made together.
+// wait for the lock at the same time are made together.
 func (s *Store) change(f func(*document) error) error {
 	c := &queuedChange{f: f}
 	s.queue.Lock()
@@ -127,9 +127,9 @@ func (s *Store) change(f func(*document) error) error {
 	return c.err
 }
 
-// request calls the function do for a client's request. It returns when ctx ends at the latest,
-// because do waits for the disk and the client waits for an answer. After an error of ctx the
-// outcome is unknown, and the caller must not use variables that do sets.
+// request calls do for a client's request. It returns at the latest when ctx ends, because do waits
+// for the disk and the client waits for an answer. After an error of ctx the outcome is unknown,
+// and the caller must not use variables that do sets.
 func (s *Store) request(ctx context.Context, do func() error) error {
 	done := make(chan error, 1)
 	s.requests.Go(func() { done <- do() })
@@ -141,12 +141,12 @@ func (s *Store) request(ctx context.Context, do func() error) error {
 	}
 }
 
-// Close waits for changes that continue after their request has ended. It must be called when no
-// broker uses the store any longer.
+// Close waits for changes that continue after their request has ended. It must be called only when
+// no broker uses the store any longer.
 func (s *Store) Close() { s.requests.Wait() }
 
-// changeLocked makes a change while changing is locked. It modifies a clone of the document, which
-// replaces the document after the write, so a failure needs no rollback.
+// changeLocked makes a change. The caller holds changing. The change modifies a clone that replaces
+// the document after the write, so a failure needs no rollback.
 func (s *Store) changeLocked(w electionOptions, f func(*document) error) error {
 	d := s.changing.document.clone()
 	d.full = s.fullBrokers()
@@ -173,8 +173,8 @@ func (s *Store) changeLocked(w electionOptions, f func(*document) error) error {
 		s.changing.written = content
 	}
 	s.changing.document = d
-	// Do not publish equal images, because each broker iterates over all partitions when it applies an
-	// image.
+	// Do not publish an equal image, because each broker iterates over all partitions when it applies
+	// an image.
 	if !reflect.DeepEqual(image, s.Image()) {
 		s.publish(func() { s.published.image = image })
 	}
@@ -191,14 +191,14 @@ func (s *Store) publish(f func()) {
 	s.published.changed = make(chan struct{})
 }
 
-// Sync applies a complete list of manifests: it keeps no topic that they do not contain.
+// Sync applies a complete list of manifests: topics that are not in it are not kept.
 func (s *Store) Sync(cluster *v1alpha1.LogCluster, brokers int, topics []*v1alpha1.Topic) error {
 	return s.Apply(&Manifests{Cluster: cluster, Brokers: brokers, Topics: topics})
 }
 
-// Apply applies manifests. It deletes those topics of earlier manifests that are neither in m nor
-// kept, according to their reclaim policies. Topics created through Kafka stay. If single topics
-// are invalid, Apply applies the other topics and returns the joined errors.
+// Apply applies manifests. It deletes topics of earlier manifests that are neither in m nor kept,
+// according to their reclaim policies. Topics created through Kafka remain. If single topics are
+// invalid, Apply applies the other topics and returns the joined errors.
 //
 // Replicas on removed brokers get a new target, and the removed brokers must run until these
 // replicas have moved: see Running. If fewer brokers would remain than a topic has replicas, Apply
@@ -224,8 +224,8 @@ func (s *Store) SetRacks(racks []string) error {
 	})
 }
 
-// Running returns how many brokers must run. Their ids start at 0. They are the brokers of the last
-// Sync, and removed brokers that still have replicas.
+// Running returns how many brokers must run: the brokers of the last Sync, and removed brokers that
+// still have replicas. Their ids start at 0.
 func (s *Store) Running() int {
 	s.changing.Lock()
 	defer s.changing.Unlock()

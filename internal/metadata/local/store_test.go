@@ -20,8 +20,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// run starts brokers and waits until each of them is in its own image. The function stop stops
-// these brokers.
+// run starts brokers and waits until each of them is in its own image. stop stops these brokers.
 func run(t *testing.T, s *Store, ids ...int32) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -182,8 +181,8 @@ func TestAwaitServing(t *testing.T) {
 	})
 }
 
-// TestCollidingTopicIsRefused checks that '.' and '_' count as equal in topic names, as in Kafka,
-// by CreateTopics and in manifests. Colliding topics that already exist must remain, even after a
+// TestCollidingTopicIsRefused checks that CreateTopics and manifests treat '.' and '_' in topic
+// names as equal, as in Kafka. Colliding topics that already exist must remain, even after a
 // restart.
 func TestCollidingTopicIsRefused(t *testing.T) {
 	mem := memory(t)
@@ -261,8 +260,8 @@ func TestCreateAndDeleteTopic(t *testing.T) {
 	}
 }
 
-// TestOrderOfFileOperations checks the order that docs/format/local-metadata.md documents in
-// section Writing.
+// TestOrderOfFileOperations checks that the file operations are in the order that section Writing
+// of docs/format/local-metadata.md documents.
 func TestOrderOfFileOperations(t *testing.T) {
 	trace := vfs.NewTrace(memory(t), directory)
 	s := open(t, trace)
@@ -322,10 +321,10 @@ func TestCorruptFileIsRejected(t *testing.T) {
 	}
 }
 
-// TestLeaderWhoseLogFailsIsReplaced checks a leader that no longer serves a partition that it
-// served in its leader epoch. Another in-sync replica must become the leader, and the broker must
-// leave the ISR, even if the change's first write fails. A partition's only replica must remain the
-// leader, and so must a leader that has not served yet.
+// TestLeaderWhoseLogFailsIsReplaced checks that a leader that no longer serves a partition that it
+// served in its leader epoch is replaced by another in-sync replica and leaves the ISR, even if the
+// change's first write fails. A partition's only replica must remain the leader, and so must a
+// leader that has not served yet.
 func TestLeaderWhoseLogFailsIsReplaced(t *testing.T) {
 	fault := vfs.NewFault(memory(t))
 	s := open(t, fault)
@@ -341,7 +340,7 @@ func TestLeaderWhoseLogFailsIsReplaced(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		p := s.Image().Topic(name).Partitions[0]
 		before[name] = p
-		for range 2 { // the first report, of a partition that is not served yet, changes nothing
+		for range 2 { // the first report is about a partition that is not served yet, and changes nothing
 			if err := s.ReportServing(t.Context(), p.Leader, nil); err != nil {
 				t.Fatal(err)
 			}

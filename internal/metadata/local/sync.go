@@ -17,17 +17,17 @@ var ErrBrokersInUse = errors.New(
 	"brokers cannot be removed, because too few would remain for the replicas of some topics",
 )
 
-// Manifests contains the manifests that Apply applies. The LogCluster and the topics that are kept
-// have no readable manifest at present, and do not change.
+// Manifests contains the manifests for Apply. If the LogCluster or a topic is kept, its manifest
+// cannot be read at the moment, and it does not change.
 type Manifests struct {
 	Cluster     *v1alpha1.LogCluster
-	KeepCluster bool // true if the present LogCluster is kept, instead of Cluster
+	KeepCluster bool // true if the current LogCluster is kept, instead of Cluster
 	Brokers     int
 	Topics      []*v1alpha1.Topic
 	KeepTopics  []string // Kafka names of the topics that are kept
 }
 
-// sync applies manifests. Each fault is an error in one topic, which is then not changed or not
+// sync applies manifests. Each fault is an error in one topic, which is then left unchanged or not
 // created. If err is not nil, the caller must discard the document.
 func (d *document) sync(m *Manifests) (faults []error, err error) {
 	d.syncCluster(m)
@@ -66,8 +66,8 @@ func (d *document) sync(m *Manifests) (faults []error, err error) {
 	return faults, nil
 }
 
-// syncCluster replaces the LogCluster by the LogCluster in the manifests. If they contain none, a
-// LogCluster that admin clients have created stays, with the new number of brokers.
+// syncCluster replaces the LogCluster with the one in the manifests. If they contain none, a
+// LogCluster that admin clients have created remains, with the new number of brokers.
 func (d *document) syncCluster(m *Manifests) {
 	switch {
 	case m.KeepCluster:
@@ -82,8 +82,8 @@ func (d *document) syncCluster(m *Manifests) {
 	}
 }
 
-// drain sets targets for replicas on removed brokers, and changes all topics to the current default
-// number of replicas where it applies. It fails if a topic has more replicas than brokers would
+// drain sets targets for replicas on removed brokers, and applies the current default number of
+// replicas to topics that use the default. It fails if a topic has more replicas than brokers would
 // remain, because only the user may decide to reduce the number of replicas.
 func (d *document) drain() error {
 	var topics []string
@@ -104,9 +104,9 @@ func (d *document) drain() error {
 		needed)
 }
 
-// put creates a topic from its resource, or changes it. A changed topic keeps its id and
-// partitions. Its origin becomes the parameter origin, so that a manifest takes over a topic that
-// was created through Kafka. If put fails, the document is unchanged.
+// put creates or updates a topic from its resource. An existing topic keeps its id and partitions,
+// and its origin is set to origin, so that a manifest can take over a topic that was created
+// through Kafka. If put fails, the document is unchanged.
 func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 	if err := metadata.CheckTopicName(resource.KafkaName()); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (d *document) put(resource *v1alpha1.Topic, origin string) error {
 		}
 	}
 	var before *v1alpha1.Topic
-	// A manifest that takes over a topic has its own fields.
+	// If a manifest takes over the topic, it is not compared with the previous fields.
 	if exists && d.Topics[index].Origin == origin {
 		before = d.Topics[index].resource()
 	}
@@ -171,8 +171,8 @@ func (d *document) names() iter.Seq[string] {
 	}
 }
 
-// remove deletes the topic at an index. It retains the topic's partitions, unless the topic's
-// reclaim policy deletes them.
+// remove deletes the topic with the given index. The topic's partitions are retained, unless its
+// reclaim policy is to delete them.
 func (d *document) remove(index int) {
 	t := d.Topics[index]
 	kafkaName := t.kafkaName()
@@ -192,7 +192,7 @@ func (d *document) remove(index int) {
 }
 
 // TopicFault is an error in one topic. Its text begins with the path of the field. Sync returns
-// joined TopicFaults; its caller adds the name of the file that contains the topic.
+// joined TopicFaults; the caller adds the name of the file that contains the topic.
 type TopicFault struct {
 	Resource string // value of metadata.name of the Topic
 	Err      error

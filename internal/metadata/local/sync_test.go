@@ -124,7 +124,7 @@ func TestSyncAppliesManifests(t *testing.T) {
 }
 
 // TestCleanNowAnnotation checks that the annotation is stored for a start without manifests, and
-// removed when it is removed from the manifest.
+// disappears when it is removed from the manifest.
 func TestCleanNowAnnotation(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
@@ -230,7 +230,7 @@ func TestRemovedBrokersAreDrained(t *testing.T) {
 	if _, brokers, _ := s.Manifests(); brokers != 2 || s.Running() != 3 {
 		t.Errorf("got %d requested brokers and %d that must run, want 2 and 3", brokers, s.Running())
 	}
-	// The target's brokers copy the replicas, and the leader adds them to the ISR.
+	// The brokers in the target copy the replicas, and the leader adds them to the ISR.
 	for _, topic := range s.Image().Topics {
 		for _, p := range topic.Partitions {
 			catchUp(t, s, topic, p)
@@ -309,9 +309,9 @@ func TestInvalidDefaultsAreRejected(t *testing.T) {
 	}
 }
 
-// TestRetainedDataIsAdopted deletes topic b, whose data are retained, and creates it again with one
-// more partition. Its first two partitions must be on the same brokers as before, with their leader
-// epochs (ADR 0030).
+// TestRetainedDataIsAdopted checks that a deleted topic whose data are retained, and that is
+// created again with one more partition, has its first two partitions on the same brokers as
+// before, with their leader epochs (ADR 0030).
 func TestRetainedDataIsAdopted(t *testing.T) {
 	mem := memory(t)
 	s := open(t, mem)
@@ -360,9 +360,9 @@ func TestRetainedDataIsAdopted(t *testing.T) {
 	}
 }
 
-// TestInternalTopicsOfManifestsKeepTheirPolicy checks that a manifest that removes the policy of an
-// internal topic, or sets a retention, is rejected, and the topic stays compacted. A topic without
-// a policy must be compacted.
+// TestInternalTopicsOfManifestsKeepTheirPolicy checks that a manifest that removes an internal
+// topic's policy, or sets a retention, is rejected, and that the topic stays compacted. A topic
+// without a policy must be compacted.
 func TestInternalTopicsOfManifestsKeepTheirPolicy(t *testing.T) {
 	s := open(t, memory(t))
 	compact := `offsets {topicName: __consumer_offsets, partitions: 1, cleanupPolicy: Compact}`

@@ -54,7 +54,7 @@ type credentials struct {
 	Scram map[string]*v1alpha1.ScramVerifiers `json:"scram,omitempty"`
 }
 
-// users contains the store's state for users. The lock changing guards it.
+// users contains the store's state for users. It is guarded by the lock changing.
 type users struct {
 	scram    map[string]*v1alpha1.ScramVerifiers // verifiers of LogUsers that are in a manifest
 	stored   credentials
@@ -62,8 +62,8 @@ type users struct {
 	security *metadata.Security // value in the published image
 }
 
-// openUsers reads the credentials file. If it does not exist, openUsers prepares its content, with
-// a new key.
+// openUsers reads the credentials file. If it does not exist, openUsers prepares its content with a
+// new key.
 func (s *Store) openUsers() error {
 	file := filepath.Join(filepath.Dir(s.file), credentialsName)
 	content, err := s.fs.ReadFile(file)
@@ -83,8 +83,8 @@ func (s *Store) openUsers() error {
 	return nil
 }
 
-// writeCredentials replaces the credentials file. Only its owner may read the file, because the
-// temporary file, which is then renamed, is created with this mode.
+// writeCredentials replaces the credentials file. Only the owner may read the file, because it is
+// written as a temporary file with this mode and then renamed.
 func (s *Store) writeCredentials(c credentials) error {
 	content, err := json.Marshal(c)
 	if err != nil {
@@ -113,8 +113,9 @@ func (s *Store) Users() []*v1alpha1.LogUser {
 	return resources(s.changing.document.ManifestUsers)
 }
 
-// SyncUsers applies the LogUsers in manifests, and the verifiers of their passwords, by any key. It
-// replaces those of the previous call. The LogUsers are stored; their verifiers are not.
+// SyncUsers applies the LogUsers in manifests, and the verifiers of their passwords (the map's keys
+// do not matter). They replace those of the previous call. The LogUsers are stored; their verifiers
+// are not.
 func (s *Store) SyncUsers(manifests []*v1alpha1.LogUser,
 	scram map[string]*v1alpha1.ScramVerifiers) error {
 	s.changing.Lock()
@@ -142,8 +143,8 @@ func (s *Store) SyncUsers(manifests []*v1alpha1.LogUser,
 	return err
 }
 
-// securityOf returns the Security for a document's users. If nothing has changed, it returns the
-// previous value, so that the ACLs are not compiled again.
+// securityOf returns the Security for a document's users. It returns the previous value if nothing
+// has changed, so that the ACLs are not compiled again.
 func (s *Store) securityOf(d *document) *metadata.Security {
 	u := &s.changing.users
 	manifests := resources(d.ManifestUsers)
@@ -247,7 +248,8 @@ func (s *Store) AlterScram(ctx context.Context, change metadata.ScramChange) err
 	})
 }
 
-// altered returns the credentials after a change. It does not modify the maps and lists in c.
+// altered returns the credentials after a change. It does not modify the maps and lists in its
+// receiver.
 func (c credentials) altered(change metadata.ScramChange) (credentials, error) {
 	verifiers, err := metadata.AlteredScram(c.Scram[change.Name], change)
 	if err != nil {

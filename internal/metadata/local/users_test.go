@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// openSecured opens a store in a directory. The store's LogCluster authorizes requests.
+// openSecured opens a store in a directory, with a LogCluster that authorizes requests.
 func openSecured(t *testing.T, dir string) *Store {
 	t.Helper()
 	s, err := Open(vfs.OS{}, filepath.Join(dir, "metadata.json"))
@@ -45,8 +45,8 @@ func readACL(principal string) metadata.UserChange {
 		Pattern: authz.PatternLiteral, Name: "b"}}}
 }
 
-// TestUsersAreStored restarts a store. The ACLs of manifests and of admin clients must remain, and
-// so must the password that an admin client has set.
+// TestUsersAreStored checks that the ACLs of manifests and of admin clients, and a password set by
+// an admin client, survive a restart of the store.
 func TestUsersAreStored(t *testing.T) {
 	dir := t.TempDir()
 	s := openSecured(t, dir)

@@ -6,12 +6,13 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// Topic contains the properties of a Topic on which the operator's decisions depend.
+// Topic contains the properties of a Topic that affect the operator's decisions.
 type Topic struct {
 	Tag          string // tag of the topic's id
 	Partitions   int32
 	AllowUnclean bool // value of the topic's setting uncleanLeaderElection
-	// AcceptedDataLoss contains users' consents (placement.Options.AcceptedDataLoss), by partition.
+	// AcceptedDataLoss contains users' consent to data loss (placement.Options.AcceptedDataLoss), by
+	// partition.
 	AcceptedDataLoss map[int32]string
 }
 
@@ -24,7 +25,7 @@ type Input struct {
 	Incarnation string
 	// Preferred selects partitions whose leadership must move back to the preferred leader now.
 	Preferred func(Key) bool
-	// LeaveISR leaves changes that concern only the ISR to leaders that serve. Such leaders detect a
+	// LeaveISR leaves changes that affect only the ISR to leaders that serve. Such leaders detect a
 	// failure themselves, and also change many partitions in one write.
 	LeaveISR bool
 }
@@ -38,8 +39,8 @@ type Decided struct {
 }
 
 // Decide makes a decision about every partition, in the order of the keys, and writes the decisions
-// into the set. It retires a partition whose Topic does not exist or has fewer partitions. A
-// partition without a Topic and without a state has no decision. Decide is idempotent.
+// into the set. It retires a partition whose Topic does not exist or has fewer partitions. It makes
+// no decision about a partition that has neither a Topic nor a state. Decide is idempotent.
 func (s *Set) Decide(in Input) []Decided {
 	var all []Decided
 	for _, key := range s.Keys() {

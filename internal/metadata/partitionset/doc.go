@@ -3,7 +3,7 @@
 //
 //   - key.go: the keys of entries, and the set to which a partition belongs.
 //   - entry.go: the text of one entry. set.go: a whole set, and changes of it.
-//   - decide.go: the operator's decisions, by package placement.
+//   - decide.go: the operator's decisions, made with package placement.
 //   - leader.go: the brokers' changes: ISRs, which partitions they serve, and requested elections.
 //   - remembered.go: a deleted set's status, stored in an annotation of the set that replaces it.
 //

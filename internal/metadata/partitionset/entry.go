@@ -20,8 +20,8 @@ const (
 	Delete Reclaim = "delete"
 	// Retained is the value after the deletion of a Topic whose records are retained.
 	Retained Reclaim = "retained"
-	// Remove is the value of a retained partition whose records a user has given up: the brokers
-	// delete the records, and no Topic continues with them.
+	// Remove is the value of a retained partition whose records a user has given up. The brokers
+	// delete the records, and no Topic can adopt them.
 	Remove Reclaim = "remove"
 )
 
@@ -42,14 +42,14 @@ type State struct {
 	placement.Partition
 	// Serving is true if the leader has reported that it serves in LeaderEpoch.
 	Serving bool
-	// Prefer is the leader epoch in which a client requested the election of the preferred leader; 0
-	// if there is no request.
+	// Prefer is the leader epoch in which a client has requested the election of the preferred leader;
+	// 0 if there is no request.
 	Prefer int32
 	// Changes is the number of changes of the entry (the partition epoch in KRaft).
 	Changes int64
 }
 
-// Entry contains a set's assignment and state for one partition. Its values are immutable.
+// Entry contains the assignment and the state of one partition in a set. Its values are immutable.
 type Entry struct {
 	Assignment *Assignment // nil if the set contains only the state
 	State      *State      // nil if the partition is new
@@ -57,7 +57,7 @@ type Entry struct {
 	Lent bool
 }
 
-// Placed returns the partition in the form in which package placement uses it. Its target is the
+// Placed returns the partition in the form that package placement uses. Its target is the
 // assignment. A new partition has the assigned replicas.
 func (e Entry) Placed() placement.Partition {
 	placed := placement.Partition{Leader: placement.NoLeader}
@@ -161,8 +161,8 @@ func epochKey(m placement.InSyncReplica) string {
 
 // These are optional words in the text of a state.
 const (
-	// wordDirectory precedes the last leader's directory; it is absent if impliedDirectory returns
-	// that directory.
+	// wordDirectory precedes the last leader's directory. It is absent if that directory is the one
+	// that impliedDirectory returns.
 	wordDirectory = "dir"
 	wordUnproven  = "unproven" // followed by UnprovenEpoch
 	wordFound     = "found"    // followed by FoundEpoch
@@ -174,8 +174,8 @@ const (
 	notServing = "?" // follows the leader epoch if the leader has not reported that it serves
 )
 
-// impliedDirectory returns the last leader's directory in a state without wordDirectory. This is
-// the directory of the leader or, without a leader, of the only in-sync replica.
+// impliedDirectory returns the last leader's directory for a state without wordDirectory: the
+// directory of the leader or, without a leader, of the only in-sync replica.
 func (s State) impliedDirectory() string {
 	for _, m := range s.ISR {
 		if m.Broker == s.Leader || s.Leader == placement.NoLeader && len(s.ISR) == 1 {
@@ -319,8 +319,8 @@ func (s *State) parseIncarnations(word string) error {
 	return nil
 }
 
-// parseWord parses an optional word. An unknown word is an error, because a later version has
-// written it, and a change would remove it.
+// parseWord parses an optional word. An unknown word is an error: a later version has written it,
+// and a change would remove it.
 func (s *State) parseWord(word string) error {
 	name, value, _ := strings.Cut(word, "=")
 	if name == wordDirectory {

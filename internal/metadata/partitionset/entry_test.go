@@ -81,7 +81,7 @@ func TestInvalidEntriesAreKept(t *testing.T) {
 	}
 }
 
-// FuzzState checks that a text that can be parsed is formatted as the same text.
+// FuzzState checks that a text that can be parsed is formatted as the same text again.
 func FuzzState(f *testing.F) {
 	f.Add("1@34 0:7,1:12,2 mZ81cQx4 51")
 	f.Add("-@35? 0:7,1:12,2 x,x,y 51 dir=b unproven=30 found=40 prefer=34")
@@ -120,7 +120,7 @@ func TestPartitionsAreSpread(t *testing.T) {
 	}
 }
 
-// randomBrokers returns random states of brokers, with few epochs and disks.
+// randomBrokers returns random states of brokers, with a small number of epochs and disks.
 func randomBrokers(
 	r *rand.Rand,
 	before map[int32]placement.BrokerState,
@@ -149,9 +149,9 @@ func randomBrokers(
 	return all
 }
 
-// TestDecisionsSurviveTheResource makes random decisions on a set that is encoded and decoded after
-// each step. It makes the same decisions by package placement on values that are never encoded.
-// Both must have the same partitions.
+// TestDecisionsSurviveTheResource checks that random decisions on a set that is encoded and decoded
+// after each step have the same results as the same decisions of package placement on values that
+// are never encoded.
 func TestDecisionsSurviveTheResource(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 15))
@@ -260,7 +260,8 @@ func describe(p placement.Partition, serving bool) string {
 		p.LeaderDirectory, strings.Join(isr, " "), p.FoundEpoch == nil, serving)
 }
 
-// TestIndexesAreThoseOfNumber checks that Indexes and Number agree for every partition.
+// TestIndexesAreThoseOfNumber checks that the functions Indexes and Number agree for every
+// partition.
 func TestIndexesAreThoseOfNumber(t *testing.T) {
 	for topic := range 50 {
 		for _, count := range []int32{1, 3, v1alpha1.PartitionSets} {

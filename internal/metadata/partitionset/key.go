@@ -12,13 +12,13 @@ import (
 )
 
 // Key identifies a partition by the name of its Topic resource and its index. A Topic that is
-// created again has the same keys, so it finds the records that an earlier Topic has retained.
+// created again has the same keys, so it finds the records that were retained for an earlier Topic.
 type Key struct {
 	Topic string
 	Index int32
 }
 
-// String returns the key in the form that it has in a PartitionSet, such as "orders/3".
+// String returns the key as it is written in a PartitionSet, for example "orders/3".
 func (k Key) String() string { return k.Topic + "/" + strconv.Itoa(int(k.Index)) }
 
 // Compare orders keys by topic and index.
@@ -46,7 +46,7 @@ func Number(key Key, count int32) int32 {
 }
 
 // Indexes returns the indexes, from 0 to partitions-1, of a topic's partitions that belong to the
-// set number: the function Number returns this number for them.
+// set with the given number (see Number).
 func Indexes(topic string, number, count, partitions int32) iter.Seq[int32] {
 	first := (number - Number(Key{Topic: topic}, count) + count) % count
 	return func(yield func(int32) bool) {

@@ -181,8 +181,8 @@ func TestPreferredLeaderIsElectedOnRequest(t *testing.T) {
 	}
 }
 
-// TestTopicDecidesOnTheLeader checks a partition whose Topic no longer exists, was created again,
-// or has fewer partitions. The partition must lose its leader and keep everything else.
+// TestTopicDecidesOnTheLeader checks that a partition loses its leader, and keeps everything else,
+// if its Topic no longer exists, was created again, or has fewer partitions.
 func TestTopicDecidesOnTheLeader(t *testing.T) {
 	for name, topics := range map[string]map[string]Topic{
 		"gone":             nil,
@@ -197,8 +197,8 @@ func TestTopicDecidesOnTheLeader(t *testing.T) {
 	}
 }
 
-// TestLeadersChangeTheISRThemselves checks that, with LeaveISR, a dead follower stays in the ISR of
-// a leader that serves, and a partition without a leader gets one.
+// TestLeadersChangeTheISRThemselves checks that, with LeaveISR, the ISR of a leader that serves
+// keeps a dead follower, and a partition without a leader gets one.
 func TestLeadersChangeTheISRThemselves(t *testing.T) {
 	in := Input{Topics: map[string]Topic{"orders": {Tag: "abcdefgh", Partitions: 1}},
 		Brokers: up(7, 3, 9), Incarnation: "i", LeaveISR: true}

@@ -2,14 +2,13 @@ package partitionset
 
 import "slices"
 
-// Lend assigns a second replica on another broker to a partition with one replica, as a loan. If
-// the partition does not have exactly one assigned replica, or has it on the same broker, Lend does
+// Lend temporarily assigns a second replica, on another broker, to a partition with one replica. If
+// the partition does not have exactly one assigned replica, or has it on that broker, Lend does
 // nothing. TakeBack, KeepLent and every other assignment end the loan.
 //
 // The loans are in a separate map and not part of the assignment, because brokers of earlier
-// versions could not read such an entry. A broker of such a version removes the loans when it
-// writes an assignment. The operator then removes the second replicas as surplus, and lends again
-// if needed.
+// versions could not read such an entry. When such a broker writes an assignment, it removes the
+// loans. The operator then removes the second replicas as surplus, and lends again if needed.
 func (s *Set) Lend(key Key, broker int32) {
 	a := s.assignments[key]
 	if a == nil || len(a.value.Replicas) != 1 || a.value.Replicas[0] == broker {
@@ -48,8 +47,7 @@ func (s *Set) isLent(key Key, a *text[Assignment]) bool {
 	return ok && len(a.value.Replicas) == 2 && a.value.Replicas[1] == broker
 }
 
-// decodeLent decodes loans. It ignores keys that cannot be parsed, because they belong to no
-// partition.
+// decodeLent decodes loans. It ignores keys that cannot be parsed, because no partition has them.
 func decodeLent(from map[string]int32) map[Key]int32 {
 	if len(from) == 0 {
 		return nil
@@ -63,7 +61,7 @@ func decodeLent(from map[string]int32) map[Key]int32 {
 	return to
 }
 
-// encodeLent returns the present loans.
+// encodeLent returns the current loans.
 func (s *Set) encodeLent() (to map[string]int32) {
 	for key, broker := range s.lent {
 		if a := s.assignments[key]; a != nil && s.isLent(key, a) {

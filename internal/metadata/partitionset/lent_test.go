@@ -83,8 +83,8 @@ func TestAnotherAssignmentEndsALoan(t *testing.T) {
 	}
 }
 
-// TestEarlierBrokersIgnoreLoans decodes and writes a set in the same way as a broker that does not
-// know loans.
+// TestEarlierBrokersIgnoreLoans checks the effect of a broker of an earlier version, which does not
+// know loans, decoding and writing a set.
 func TestEarlierBrokersIgnoreLoans(t *testing.T) {
 	set := lending(t)
 	set.Lend(Key{"orders", 0}, 0)

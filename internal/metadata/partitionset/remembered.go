@@ -14,7 +14,7 @@ import (
 // rememberedBytesMax limits the size of the decoded status. The API server stores at most 1.5 MB.
 const rememberedBytesMax = 4 << 20
 
-// Remember stores a deleted set's status in an annotation of the set that will be created. It
+// Remember stores a deleted set's status in an annotation of the set that will replace it. It
 // compresses the text, because an object's annotations are limited to 256 KiB.
 func Remember(set *v1alpha1.PartitionSet, last v1alpha1.PartitionSetStatus) error {
 	if len(last.Partitions) == 0 {
@@ -38,7 +38,7 @@ func Remember(set *v1alpha1.PartitionSet, last v1alpha1.PartitionSetStatus) erro
 }
 
 // Remembered returns the status that Remember has stored. It returns nil if the set has no
-// annotation, or if its status was written after its creation.
+// annotation, or if its status has been written since its creation.
 func Remembered(set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSetStatus, error) {
 	text := set.Annotations[v1alpha1.AnnotationRemembered]
 	if text == "" || len(set.Status.Partitions) > 0 {

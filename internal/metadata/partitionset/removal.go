@@ -6,9 +6,10 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// RemovedFrom records that a broker no longer has records of a partition that is being removed; tag
-// is the tag of the partition's topic. The partition's state is removed with its last replica.
-// RemovedFrom changes nothing if the partition is not being removed, or belongs to another topic.
+// RemovedFrom records that a broker no longer has records of a partition that is being removed. tag
+// is the tag of the partition's topic. The partition's state is removed together with its last
+// replica. RemovedFrom changes nothing if the partition is not being removed, or belongs to another
+// topic.
 func (s *Set) RemovedFrom(key Key, tag string, broker int32) {
 	entry, _ := s.Get(key)
 	a := entry.Assignment

@@ -18,7 +18,7 @@ type Set struct {
 	// lent contains the loans by partition, including loans that an assignment has ended; see Lend.
 	lent        map[Key]int32
 	directories directories
-	// These are invalid entries of the spec and of the status. They are not changed.
+	// invalid entries of the spec and of the status, which are never changed
 	invalidAssignments, invalidStates map[string]string
 	specChanged, statusChanged        bool
 	// uid and version are metadata.uid and metadata.resourceVersion of the resource.
@@ -90,7 +90,7 @@ func (s *Set) Clone() *Set {
 	return &c
 }
 
-// IsOf reports whether the set was decoded from the given version of a PartitionSet.
+// IsOf reports whether the set was decoded from this version of the PartitionSet.
 func (s *Set) IsOf(version *v1alpha1.PartitionSet) bool {
 	return s.uid == string(version.UID) && s.version == version.ResourceVersion
 }
@@ -110,7 +110,7 @@ func (s *Set) Get(key Key) (entry Entry, ok bool) {
 // All iterates over the entries in an undefined order.
 func (s *Set) All() iter.Seq2[Key, Entry] {
 	return func(yield func(Key, Entry) bool) {
-		assigned := 0 // number of states that have an assignment
+		assigned := 0 // number of states with an assignment
 		for key, a := range s.assignments {
 			entry := Entry{Assignment: &a.value, Lent: s.isLent(key, a)}
 			if state := s.states[key]; state != nil {
@@ -166,8 +166,8 @@ func (s *Set) Invalid(key Key) bool {
 	return assignment || state
 }
 
-// InvalidKeys returns the keys of the entries that cannot be parsed. It omits entries whose key
-// cannot be parsed.
+// InvalidKeys returns the keys of the entries that cannot be parsed, except entries whose key
+// itself cannot be parsed.
 func (s *Set) InvalidKeys() (keys []Key) {
 	for _, invalid := range []map[string]string{s.invalidAssignments, s.invalidStates} {
 		for name := range invalid {
@@ -198,7 +198,7 @@ func (s *Set) Unassign(key Key) {
 }
 
 // PutState sets a partition's state. It counts the change in State.Changes, unless the state equals
-// the present one. It ignores the state's Target.
+// the current one. It ignores the state's Target.
 func (s *Set) PutState(key Key, state State) {
 	state.Target, state.Changes = nil, 0
 	state.Serving = state.Serving && state.Leader >= 0
@@ -221,14 +221,14 @@ func (s *Set) PutState(key Key, state State) {
 	s.states[key], s.statusChanged = &text[State]{state.format(), state}, true
 }
 
-// confirm counts a change that does not change the rest of a state.
+// confirm increments a state's Changes and leaves the rest of the state unchanged.
 func (s *Set) confirm(key Key) {
 	state := s.states[key].value
 	state.Changes++
 	s.states[key], s.statusChanged = &text[State]{state.format(), state}, true
 }
 
-// sortISR sorts the ISR in the order of the replicas, in which it is stored.
+// sortISR sorts the ISR in the order of the replicas, as it is stored.
 func (s *Set) sortISR(state *State) {
 	if len(state.ISR) == 0 {
 		state.ISR = nil

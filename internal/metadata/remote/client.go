@@ -13,8 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// errClosed is the error of a request whose connection is closed before the reply. It is then
-// unknown whether the store has executed the request.
+// errClosed is the error of a request whose connection is closed before the reply arrives. It is
+// then unknown whether the store has executed the request.
 var errClosed = errors.New("connection to the metadata store closed")
 
 // Client implements metadata.Store, Admin, Alterer, Mover, ShutdownAnnouncer, RemovalRecorder and
@@ -40,7 +40,7 @@ func NewClient(conn net.Conn) *Client {
 }
 
 // Run implements metadata.Store. It fails when the connection is closed, because the store then
-// treats this broker as down.
+// regards this broker as down.
 func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*metadata.Image)) error {
 	images := make(chan *metadata.Image)
 	broken := make(chan error, 1)
@@ -81,9 +81,9 @@ func (c *Client) Run(ctx context.Context, self metadata.Broker, apply func(*meta
 	}
 }
 
-// unregister tells the store that the broker stops, so that the store treats the broker as down at
-// once. It discards images until the reply arrives. If the store does not answer or accept the
-// request within sessionTimeout, the connection is closed.
+// unregister notifies the store that the broker is stopping, so that the store regards the broker
+// as down at once. It discards images until the reply arrives. If the store does not read the
+// request or does not answer within sessionTimeout, the connection is closed.
 func (c *Client) unregister(images <-chan *metadata.Image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sessionTimeout)
 	defer cancel()
@@ -158,8 +158,8 @@ func (c *Client) write(r request) error {
 	return writeFrame(c.conn, r)
 }
 
-// call sends a request and waits for its reply. Unless the store itself returned the error, the
-// outcome of the request is unknown after an error.
+// call sends a request and waits for its reply. After an error that the store itself did not
+// return, the outcome of the request is unknown.
 func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	waits := make(chan reply, 1)
 	c.waiting.Lock()

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/metadatatest"
 )
 
-// world is a local store that serves each broker over a connection.
+// world is a local store that serves each broker through a connection.
 type world struct {
 	fs     *vfs.Fault
 	store  *local.Store
@@ -54,13 +54,13 @@ func (w *world) Open(_ testing.TB, broker int32) metadatatest.Store {
 	return NewClient(near)
 }
 
-// Kill closes a broker's connection, as the end of the broker's process does.
+// Kill closes a broker's connection, as happens when the broker's process exits.
 func (w *world) Kill(broker int32) {
 	_ = w.served[broker].conn.Close()
 	<-w.served[broker].ended
 }
 
-// Decide does nothing, because the local store makes the decisions with each change.
+// Decide does nothing, because the local store makes its decisions with each change.
 func (w *world) Decide(testing.TB) {}
 
 // LeaveAll implements metadatatest.Elects.

@@ -8,7 +8,7 @@
 //   - serve.go: Serve, the store's end of the connection to one broker.
 //
 // The connection is the broker's lease. When it is closed, or when the store receives nothing for
-// sessionTimeout, the store treats the broker as down, and Run of the client fails. So no broker
+// sessionTimeout, the store regards the broker as down, and the client's Run fails. So no broker
 // continues to lead partitions that other brokers may already lead. The store detects a killed
 // process at once, because its socket closes, and a hung process after sessionTimeout.
 //

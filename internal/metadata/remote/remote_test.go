@@ -45,7 +45,7 @@ func store(t *testing.T) *local.Store {
 	return s
 }
 
-// broker is a running Client. Serve serves its connection.
+// broker is a running Client whose connection is served by Serve.
 type broker struct {
 	*Client
 	conn   net.Conn
@@ -78,7 +78,7 @@ func start(t *testing.T, s *local.Store, id int32) *broker {
 func TestClientIsAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
-		// These settings fill every part of an image.
+		// These settings set every field of an image.
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
 		spec := `{brokers: 1, adminApi: ReadWrite, autoCreateTopics: true, cleaner: {workers: 2}, replication: {lagMax: 3s},
 			groups: {sessionTimeoutMin: 1s, offsetsRetention: 1h, offsetsTopic: {partitions: 3}}, topicDefaults: {retention: {time: 1h}}}`
@@ -186,7 +186,8 @@ func TestClientIsAStore(t *testing.T) {
 	})
 }
 
-// TestClusterIsAlteredThroughTheClient checks that the change is applied if there is no manifest.
+// TestClusterIsAlteredThroughTheClient checks that changes of the LogCluster are applied if there
+// is no manifest.
 func TestClusterIsAlteredThroughTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -218,8 +219,8 @@ func TestClusterIsAlteredThroughTheClient(t *testing.T) {
 	})
 }
 
-// TestSettingsThroughTheClientAreTheTopics checks that the broker's image names the settings that a
-// topic sets itself, although they equal the defaults.
+// TestSettingsThroughTheClientAreTheTopics checks that the broker's image lists the settings that a
+// topic sets itself, even if they equal the defaults.
 func TestSettingsThroughTheClientAreTheTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, store(t), 0)
@@ -245,8 +246,8 @@ func TestSettingsThroughTheClientAreTheTopics(t *testing.T) {
 	})
 }
 
-// TestClosedConnectionMarksBrokerDown closes a broker's connection, as the exit of its process
-// does. The store must treat the broker as down, and the client's Run must fail.
+// TestClosedConnectionMarksBrokerDown checks that, when a broker's connection is closed because its
+// process exits, the store regards the broker as down, and the client's Run fails.
 func TestClosedConnectionMarksBrokerDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -262,9 +263,9 @@ func TestClosedConnectionMarksBrokerDown(t *testing.T) {
 	})
 }
 
-// TestSilentBrokerIsDownAfterSessionTimeout checks that the store treats a broker that sends
-// nothing for sessionTimeout as down, and closes its connection. So Run fails in a process that
-// hung and continues.
+// TestSilentBrokerIsDownAfterSessionTimeout checks that the store regards a broker that sends
+// nothing for sessionTimeout as down, and closes its connection. So Run fails in a process that was
+// suspended and continues.
 func TestSilentBrokerIsDownAfterSessionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store(t)
@@ -294,8 +295,8 @@ func TestSilentBrokerIsDownAfterSessionTimeout(t *testing.T) {
 	})
 }
 
-// TestRunReturnsWhileItsStoreHangs checks a store that does not read the request to unregister. Run
-// must still return within sessionTimeout.
+// TestRunReturnsWhileItsStoreHangs checks that Run returns within sessionTimeout even if the store
+// does not read the request to unregister.
 func TestRunReturnsWhileItsStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -355,8 +356,8 @@ func TestFramesHaveLimits(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame checks that any bytes are decoded to a message or an error, and that a decoded
-// message can be encoded again.
+// FuzzReadFrame checks that arbitrary bytes are decoded to a message or an error, and that a
+// decoded message can be encoded again.
 func FuzzReadFrame(f *testing.F) {
 	var frame bytes.Buffer
 	_ = writeFrame(&frame, request{ID: 7, Op: opServing, Served: []metadata.Served{{Partition: 1}}})

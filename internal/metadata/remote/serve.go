@@ -25,7 +25,7 @@ type Backend interface {
 
 // Serve answers one broker until the broker unregisters, its connection is closed, it sends nothing
 // for sessionTimeout after its first request, or ctx ends. Serve returns nil only if the broker has
-// unregistered. When Serve returns, the store treats the broker as down, and conn is closed.
+// unregistered. When Serve returns, the store regards the broker as down, and conn is closed.
 func Serve(ctx context.Context, conn net.Conn, broker int32, backend Backend) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{conn: conn, broker: broker, backend: backend, end: cancel,
@@ -52,17 +52,17 @@ type session struct {
 	running sync.WaitGroup
 	writing sync.Mutex
 
-	// Only read uses the next two fields. stop ends the store's Run and waits for its end. It is nil
-	// until the broker has registered.
+	// Only read uses the next two fields. stop ends the store's Run and waits until it has returned.
+	// It is nil until the broker has registered.
 	stop         func()
 	unregistered bool
 }
 
-// read receives requests. It executes them concurrently and in any order. A broker that needs an
-// order waits for the reply to the first request before it sends the next one.
+// read receives requests. It executes them concurrently and in any order. A broker that depends on
+// an order waits for the reply to one request before it sends the next.
 //
 // The first request has no deadline, because the broker is not registered yet, and a new process
-// may need long to start on a busy machine. If the process exits, its socket closes.
+// may take long to start on a busy machine. If the process exits, its socket closes.
 func (s *session) read(ctx context.Context) error {
 	for {
 		var r request
@@ -115,7 +115,7 @@ func (s *session) run(ctx context.Context, r request) {
 		err := s.backend.Run(ctx, *r.Self, func(image *metadata.Image) {
 			if first {
 				first = false
-				_ = s.write(reply{ID: r.ID}) // if this fails, read fails too
+				_ = s.write(reply{ID: r.ID}) // if the write fails, read fails too
 			}
 			select {
 			case <-newest:

@@ -22,8 +22,8 @@ const (
 	requestBytesMax = 32 << 20
 	// heartbeatInterval is the time between a broker's heartbeats.
 	heartbeatInterval = time.Second
-	// sessionTimeout is how long the store waits for a message from a broker. On Kubernetes, a
-	// broker's Lease is valid for the same time.
+	// sessionTimeout is how long the store waits for a message from a broker. It equals the duration
+	// of a broker's Lease on Kubernetes.
 	sessionTimeout = 6 * time.Second
 	// requestsMax is the maximum number of concurrent requests of one broker.
 	requestsMax = 64
@@ -86,7 +86,7 @@ type reply struct {
 	Image *metadata.Image `json:"image,omitempty"` // image without its indexes
 	Topic *metadata.Topic `json:"topic,omitempty"`
 	Error string          `json:"error,omitempty"`
-	// Kind is the index of the error's kind in kinds, plus 1; 0 if it is no known kind.
+	// Kind is the error's index in kinds plus 1, or 0 if the error is of no known kind.
 	Kind  int    `json:"kind,omitempty"`
 	Parts []part `json:"parts,omitempty"`
 }
@@ -99,8 +99,8 @@ type part struct {
 	PartitionEpoch int64 `json:"partitionEpoch,omitempty"`
 }
 
-// kinds contains the errors that callers distinguish. Both ends run the same binary, so the indexes
-// agree.
+// kinds contains the errors that callers distinguish. Both ends run the same binary, so they use
+// the same indexes.
 var kinds = []error{
 	metadata.ErrTopicExists, metadata.ErrTopicNotFound, metadata.ErrInvalidTopicName,
 	metadata.ErrInvalidPartitions,
@@ -177,7 +177,7 @@ func readFrame(r io.Reader, bytesMax int, message any) error {
 	if size > int64(bytesMax) {
 		return fmt.Errorf("message of %d bytes exceeds the limit of %d", size, bytesMax)
 	}
-	// The buffer grows with the bytes that arrive, and not by the announced length.
+	// The buffer grows as bytes arrive. It is not allocated with the announced length.
 	var content bytes.Buffer
 	if n, err := io.CopyN(&content, r, size); err != nil {
 		return fmt.Errorf("read message of %d bytes: ended after %d: %w", size, n, err)

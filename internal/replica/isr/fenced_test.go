@@ -8,11 +8,11 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestFencedMemberCountsUntilItsRemovalIsRecorded checks a member that, according to the image, has
-// restarted after a crash. The image's ISR may be old: the member may have been elected before it
-// crashed. The leader must propose the removal at once, although the member was recently caught up.
-// The high watermark must wait for the member until the removal is recorded. If another replica was
-// elected, the removal must fail.
+// TestFencedMemberCountsUntilItsRemovalIsRecorded checks how the leader handles an ISR member that,
+// according to the image, has restarted after a crash. The leader must propose the removal at once,
+// although the member was recently caught up. The high watermark must wait for the member until the
+// removal is recorded, because the image may be old: the member may have been elected before it
+// crashed. If another replica was elected, the removal must fail.
 func TestFencedMemberCountsUntilItsRemovalIsRecorded(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for outcome, want := range map[Outcome]int64{Recorded: 20, Conflict: 10, Unknown: 10} {
@@ -39,9 +39,9 @@ func TestFencedMemberCountsUntilItsRemovalIsRecorded(t *testing.T) {
 	}
 }
 
-// TestFencedMemberThatHasFetchedIsRenewed checks a restarted member whose first fetch arrives
-// before the image that shows the restart. The leader must record the member with its new broker
-// epoch, because a member with a fenced epoch could not be elected.
+// TestFencedMemberThatHasFetchedIsRenewed checks that the leader records a restarted member with
+// its new broker epoch if the member's first fetch arrives before the image that shows the restart.
+// A member with a fenced epoch could not be elected.
 func TestFencedMemberThatHasFetchedIsRenewed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s, isr := New(1, 0, 10*time.Second), []int32{1, 2}
@@ -59,9 +59,8 @@ func TestFencedMemberThatHasFetchedIsRenewed(t *testing.T) {
 	}
 }
 
-// TestReplicaRemovedDuringAnUpdate applies an image that removes a replica while an update with
-// this replica is in flight. The outcome of the update must not make the high watermark wait for
-// the removed replica.
+// TestReplicaRemovedDuringAnUpdate checks that the high watermark does not wait for a replica that
+// an image removes while an update with this replica is in flight, whatever the update's outcome.
 func TestReplicaRemovedDuringAnUpdate(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for _, outcome := range []Outcome{Recorded, Unknown} {

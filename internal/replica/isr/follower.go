@@ -25,7 +25,7 @@ type Fetch struct {
 	Session Session
 }
 
-// follower contains the leader's knowledge of another replica.
+// follower contains what the leader knows about another replica.
 type follower struct {
 	liveEpoch  int64 // current epoch of the broker; see Replica.LiveEpoch
 	fetchEpoch int64 // broker epoch of the last fetch in this leader epoch; -1 before the first fetch
@@ -44,11 +44,10 @@ type follower struct {
 	// partition in each fetch. At session.LastFetch() the follower's log still had the end offset
 	// durableEnd.
 	session Session
-	// sessionLeft is set from the time when the session no longer contains the partition until the
-	// next fetch.
+	// sessionLeft is set after the partition was removed from the session, until the next fetch.
 	sessionLeft bool
-	// removedAt is the time at which the leader last accepted the removal of the follower by another
-	// writer; zero: never.
+	// removedAt is the time at which the leader last accepted that another writer had removed the
+	// follower; zero: never.
 	removedAt time.Time
 	// exitedEpoch is the broker epoch of a process that has probably exited, and that has not fetched
 	// since; -1 if there is none.
@@ -63,8 +62,8 @@ type follower struct {
 func (f *follower) isAlive() bool { return f.liveEpoch >= 0 && f.exitedEpoch != f.liveEpoch }
 
 // fetches reports whether the follower fetches the partition, as far as the leader knows. A
-// follower whose log has stopped does not: it removes itself from the ISR (ADR 0350), and the
-// partition from its session. So a fetch that arrived before the removal proves nothing.
+// follower whose log has stopped does not: it removes itself from the ISR (ADR 0350), and removes
+// the partition from its session. So a fetch that arrived before the removal proves nothing.
 func (f *follower) fetches() bool {
 	last := f.lastFetch
 	if f.session != nil {
@@ -77,8 +76,8 @@ func (f *follower) fetches() bool {
 // diverge below fetch.DurableEnd. leaderEnd is the leader's log end offset.
 //
 // If ok is false, nothing has changed: the follower is not a known replica, has an older broker
-// epoch than in its last fetch, or has a log of another replica incarnation. The result first
-// reports whether this is the broker epoch's first fetch in the leader epoch.
+// epoch than in its last fetch, or has a log of another replica incarnation. first reports whether
+// this is the first fetch of this broker epoch in the leader epoch.
 func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok bool) {
 	f := s.followers[fetch.From.Broker]
 	if f == nil || fetch.From.Epoch < f.fetchEpoch || fetch.From.ReplicaIncarnation != f.incarnation {
@@ -99,9 +98,9 @@ func (s *State) Fetched(fetch Fetch, leaderEnd int64, now time.Time) (first, ok 
 }
 
 // SetLogEnd stores the leader's log end offset. A follower that had the whole log until now may
-// have omitted the partition from the later fetches of its session. Such a follower was caught up
-// at its session's last fetch. The caller calls SetLogEnd shortly after the log has grown. If a
-// follower fetches in between, its lag is underestimated by that short time.
+// have omitted the partition from the later fetches of its session, so it was caught up at its
+// session's last fetch. The caller calls SetLogEnd shortly after the log has grown. If a follower
+// fetches in between, its lag is underestimated by that short time.
 func (s *State) SetLogEnd(leaderEnd int64) {
 	if leaderEnd == s.logEnd {
 		return
@@ -123,9 +122,9 @@ func (f *follower) creditSession(leaderEnd int64) {
 	}
 }
 
-// SessionClosed must be called when a follower's session no longer contains the partition. The
-// session's later fetches do not concern the partition. The follower joins the ISR only after it
-// has fetched the partition again.
+// SessionClosed must be called when a follower's session no longer contains the partition, because
+// the session's later fetches do not concern the partition. The follower joins the ISR only after
+// it has fetched the partition again.
 func (s *State) SessionClosed(broker int32, session Session) {
 	if f := s.followers[broker]; f != nil && f.session == session {
 		f.creditSession(s.logEnd)
@@ -133,9 +132,9 @@ func (s *State) SessionClosed(broker int32, session Session) {
 	}
 }
 
-// ProcessExited processes a sign that a broker's process has exited, before an image shows the
-// exit. The sign is only a hint: Propose removes the follower from the ISR, and adds it again after
-// its next fetch. ProcessExited reports whether the sign is new.
+// ProcessExited processes a hint that a broker's process has exited, before an image shows the
+// exit. Propose then removes the follower from the ISR; after its next fetch, Propose adds it
+// again. ProcessExited reports whether the hint is new.
 func (s *State) ProcessExited(member metadata.InSync) bool {
 	f := s.followers[member.Broker]
 	if f == nil || f.liveEpoch != member.Epoch || f.exitedEpoch == member.Epoch {

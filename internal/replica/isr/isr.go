@@ -28,14 +28,14 @@ type State struct {
 	// partitionEpoch is the lowest partition epoch at which the ISR in recorded can have been
 	// recorded.
 	partitionEpoch int64
-	// inMetadata is the ISR in the last metadata image. It is only a hint, because images may be
-	// stale. metadataEpoch is the partition epoch in that image.
+	// inMetadata is the ISR in the last metadata image, and metadataEpoch is the partition epoch in
+	// that image. The ISR is only a hint, because images may be stale.
 	inMetadata    []int32
 	metadataEpoch int64
-	// metadataStaleUntil is the time until which a metadata image is treated as stale if its ISR
-	// differs from the recorded ISR.
+	// metadataStaleUntil is the time until which an image is regarded as stale if its ISR differs from
+	// the recorded ISR.
 	metadataStaleUntil time.Time
-	// lastUpdateConflicted is set after an update has conflicted. Then recorded is probably wrong, and
+	// lastUpdateConflicted is set if the last update conflicted. Then recorded is probably wrong, and
 	// inMetadata may be right.
 	lastUpdateConflicted bool
 	inFlight             *update // nil if no update is in flight
@@ -62,15 +62,14 @@ type Replica struct {
 	// RecordedEpoch is the broker epoch with which the replica is in the ISR. It is -1 if the replica
 	// is not in the ISR, or if the epoch is unknown.
 	RecordedEpoch int64
-	// Broker epochs below FencedBelow are fenced: their processes have exited, and no later process
-	// has taken their place in the ISR that the image contains. If FencedBelow is 0, no epoch is
-	// fenced.
+	// FencedBelow is the lowest broker epoch that is not fenced; 0 if none is fenced. The processes
+	// with lower epochs have exited, and no later process has taken their place in the image's ISR.
 	FencedBelow int64
 }
 
-// New returns the state at the start of a leader epoch, without replicas, which the first call of
-// ApplyImage adds. It assumes that the ISR's members are caught up at that time, because they have
-// every acknowledged record. So a member has lagMax for its first fetch.
+// New returns the state at the start of a leader epoch. It contains no replicas; the first call of
+// ApplyImage adds them. New assumes that the ISR's members are caught up at that time, because they
+// have every acknowledged record. So each member has lagMax for its first fetch.
 func New(self int32, epochStart int64, lagMax time.Duration) *State {
 	return &State{self: self, epochStart: epochStart, logEnd: epochStart, lagMax: lagMax,
 		followers: map[int32]*follower{}, recordedEpochs: map[int32]int64{}}
@@ -104,8 +103,8 @@ func (s *State) Recorded() []int32 { return s.recorded }
 // IsRecorded reports whether a broker is in the recorded ISR.
 func (s *State) IsRecorded(broker int32) bool { return slices.Contains(s.recorded, broker) }
 
-// ApplyImage processes a metadata image of this leader epoch. It receives the replicas, and the ISR
-// that was recorded when the image was made.
+// ApplyImage processes a metadata image of this leader epoch: its replicas, and the ISR that was
+// recorded when the image was made.
 //
 // The first image sets the recorded ISR. A later image may be older than one of the leader's own
 // updates. It is certainly newer only if its partition epoch is above that of the leader's last
@@ -156,16 +155,15 @@ func (s *State) ApplyImage(replicas []Replica, isr []int32, partitionEpoch int64
 	}
 }
 
-// acceptRemovals makes the last image's ISR the recorded one, if the image is newer than the
-// leader's last update and shows only removals. If a broker fails, the operator removes it from the
-// ISRs in the writes that elect other leaders, so the leader does not have to write again. A
+// acceptRemovals adopts the last image's ISR as the recorded ISR if the image is newer than the
+// leader's last update and only removes members. If a broker fails, the operator removes it from
+// the ISRs in the writes that elect other leaders, so the leader does not have to write again. A
 // broker removes itself when its log has stopped.
 //
 // This is safe because only the leader adds members in its leader epoch. So the recorded ISR is a
-// subset of the image's ISR, unless an update of the leader has since added a member. The last
-// recorded update has added none, because the image's partition epoch is higher. An update in
-// flight, or an update that ended without an answer, may have added members; these stay in the
-// maximal ISR.
+// subset of the image's ISR, unless one of the leader's updates has since added a member. The last
+// recorded update has not, because the image's partition epoch is higher. An update in flight, or
+// an update that ended without an answer, may have added members; these stay in the maximal ISR.
 func (s *State) acceptRemovals(now time.Time) {
 	if s.metadataEpoch <= s.partitionEpoch ||
 		slices.ContainsFunc(s.inMetadata, func(id int32) bool { return !s.IsRecorded(id) }) {
@@ -239,16 +237,15 @@ func (s *State) HighWatermark(ownEnd, leaderEnd int64, now time.Time) int64 {
 	}
 	for _, id := range maximal {
 		if id != s.self && s.followers[id] == nil {
-			// A proposed member is no longer a replica: wait for the outcome of the update.
+			// A proposed member is no longer a replica. Wait for the outcome of the update.
 			return -1
 		}
 	}
 	return smallest
 }
 
-// LowestLogStart returns the lowest log start offset over the maximal ISR. The parameter own is the
-// leader's log start offset. A replica that joins the ISR later has no lower log start offset: see
-// Propose.
+// LowestLogStart returns the lowest log start offset over the maximal ISR. own is the leader's log
+// start offset. A replica that joins the ISR later has no lower log start offset: see Propose.
 func (s *State) LowestLogStart(own int64) int64 {
 	maximal := s.maximal()
 	for id, f := range s.followers {
@@ -259,9 +256,8 @@ func (s *State) LowestLogStart(own int64) int64 {
 	return own
 }
 
-// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas. The parameter
-// own is the leader's tombstone-clean offset. The result is 0 while a replica has not reported its
-// offset.
+// TombstoneCleanOffset returns the smallest tombstone-clean offset over all replicas. own is the
+// leader's tombstone-clean offset. The result is 0 while a replica has not reported its offset.
 func (s *State) TombstoneCleanOffset(own int64) int64 {
 	for _, f := range s.followers {
 		own = min(own, f.tombstoneClean)

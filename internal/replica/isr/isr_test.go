@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestNewIncarnationResetsTheFollower checks that the leader discards the state that a replica has
-// reported when the replica gets a new incarnation id.
+// TestNewIncarnationResetsTheFollower checks that the leader discards the state reported by a
+// replica when the replica gets a new incarnation id.
 func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(1, 0, 10*time.Second)
@@ -39,8 +39,8 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	fetch("another", false)
 	fetch("", false)
 
-	// Broker 3 has a new incarnation. The leader has not received the image in between, whose ISR did
-	// not contain broker 3.
+	// Broker 3 has a new incarnation. The leader has missed the image in between, whose ISR did not
+	// contain broker 3.
 	image("again", 1, 2)
 	if waits := s.TombstonesWaitFor(5); !slices.Contains(waits, 3) {
 		t.Errorf("a tombstone at offset 5 waits for %v, want also the new incarnation", waits)
@@ -60,8 +60,8 @@ func TestNewIncarnationResetsTheFollower(t *testing.T) {
 	s.Settle(Recorded, 0, now)
 }
 
-// TestFollowerWithDeletedRecordsDoesNotJoin checks a follower that still has records that the
-// leader has deleted. It must join the ISR only after it has deleted them too.
+// TestFollowerWithDeletedRecordsDoesNotJoin checks that a follower that still has records that the
+// leader has deleted joins the ISR only after it has deleted them too.
 func TestFollowerWithDeletedRecordsDoesNotJoin(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := New(1, 0, time.Second)
@@ -102,9 +102,10 @@ func TestSessionFetchKeepsFollowerCaughtUp(t *testing.T) {
 	}
 }
 
-// TestStoppedFollowerDoesNotReturn checks a follower that has the whole log, ceases to fetch the
-// partition, and leaves the ISR by a report to the metadata store. Until it fetches again, the
-// leader must not add it again, and the high watermark must not wait for it.
+// TestStoppedFollowerDoesNotReturn checks that a follower whose log has stopped is not added to the
+// ISR again, and that the high watermark does not wait for it, until it fetches again. The follower
+// has the whole log, stops fetching the partition, and is removed from the ISR because of its
+// report to the metadata store.
 func TestStoppedFollowerDoesNotReturn(t *testing.T) {
 	second := func(n int) time.Time { return time.Unix(int64(1000+n), 0) }
 	for name, test := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 
 var runs = flag.Int("isr.runs", 2000, "number of runs of the ISR model")
 
-// model tests a leader's State under failures. Images are late, answers are lost, writes arrive
+// model tests a leader's State under failures: images are late, answers are lost, writes arrive
 // late, and followers crash and return without their last records. The model knows the recorded ISR
 // and each log's real end offset.
 type model struct {
@@ -32,7 +32,7 @@ type model struct {
 	images   []modelImage // images that were built but not delivered yet, oldest first
 	nodes    map[int32]*modelNode
 	answer   *lateAnswer // answer to the update in flight; nil if there is none
-	tracing  bool        // true if only one seed is run
+	tracing  bool        // true if the test runs a single seed
 	trace    []string
 }
 
@@ -61,12 +61,12 @@ type modelNode struct {
 	epoch      int64
 	cleanEpoch int64 // previous broker epoch if it ended in a controlled shutdown, otherwise -1
 	end        int64
-	stopped    bool // the log has stopped, until the next start
+	stopped    bool // true from the time when the log stops until the next start
 }
 
 // canBeElected reports whether a node can be elected as the member that is recorded with a broker
-// epoch. The node must be up and have all records of the recorded epoch: its present epoch is the
-// recorded one, or follows the recorded one after a controlled shutdown.
+// epoch. The node must be up and have all records of the recorded epoch: its current epoch is the
+// recorded one, or follows it after a controlled shutdown.
 func (n *modelNode) canBeElected(recordedEpoch int64) bool {
 	return n.up && (n.epoch == recordedEpoch || n.cleanEpoch == recordedEpoch)
 }
@@ -121,7 +121,7 @@ func (m *model) makeImage() {
 	m.images = append(m.images, image)
 }
 
-// deliverImage delivers one of the waiting images, chosen at random, and drops the older ones.
+// deliverImage delivers a random one of the waiting images, and drops the older ones.
 func (m *model) deliverImage() {
 	if len(m.images) == 0 {
 		return
@@ -151,7 +151,7 @@ func (m *model) step() {
 	case 0, 1:
 		m.end += int64(m.random.IntN(5))
 	case 2, 3, 4:
-		if n.up && !n.stopped { // the follower appends; its next fetch reports that
+		if n.up && !n.stopped { // the follower appends; its next fetch reports the new log end
 			n.end = min(m.end, n.end+int64(m.random.IntN(8)))
 		}
 	case 5, 6:
@@ -168,7 +168,7 @@ func (m *model) step() {
 		m.operator()
 	case 11:
 		m.deliverLateWrite()
-	case 12: // a true or false sign that the process has exited
+	case 12: // a hint, right or wrong, that the process has exited
 		m.state.ProcessExited(metadata.InSync{Broker: id, Epoch: n.epoch})
 		m.tracef("process of %d seems to have exited in epoch %d", id, n.epoch)
 	case 13:
@@ -203,8 +203,8 @@ func (m *model) stopOrStart(id int32, n *modelNode) {
 	m.tracef("start of %d in epoch %d after a controlled shutdown in %d", id, n.epoch, n.cleanEpoch)
 }
 
-// operator makes one change, as the operator would. It removes a follower that is down or has
-// restarted, or it updates the recorded epoch of a follower that has restarted after a controlled
+// operator makes one change that the operator would make. It removes a follower that is down or has
+// restarted, or updates the recorded epoch of a follower that has restarted after a controlled
 // shutdown.
 func (m *model) operator() {
 	for id, epoch := range m.recorded {
@@ -224,8 +224,8 @@ func (m *model) operator() {
 	}
 }
 
-// report removes a follower from the recorded ISR because its log has stopped, as the report of its
-// broker does. The leader remains a member.
+// report removes a follower from the recorded ISR because its log has stopped, as its broker's
+// report does. The leader remains a member.
 func (m *model) report(id int32, n *modelNode) (removed bool) {
 	if epoch, in := m.recorded[id]; !in || !n.up || !n.stopped || n.epoch != epoch {
 		return false
@@ -250,8 +250,8 @@ func (m *model) deliverLateWrite() {
 	}
 }
 
-// write records a set as the ISR. A write that changes nothing does not change the version, as in
-// the API server.
+// write records a set as the ISR. As in the API server, a write that changes nothing does not
+// change the version.
 func (m *model) write(to []metadata.InSync) {
 	recorded := map[int32]int64{}
 	for _, member := range to {
@@ -264,7 +264,7 @@ func (m *model) write(to []metadata.InSync) {
 }
 
 // deliverAnswer delivers the answer to the update in flight. If the answer is too late, the leader
-// no longer waits for it.
+// has stopped waiting, and the outcome is Unknown.
 func (m *model) deliverAnswer() {
 	if m.answer == nil {
 		return
@@ -361,7 +361,7 @@ func (m *model) recover(t *testing.T, seed uint64) {
 	m.expect(t, seed, []int32{1, 2, 3, 4})
 }
 
-// settle passes some seconds in which all followers are up and fetching, unless their log is
+// settle lets some seconds pass, in which all followers are up and fetch unless their log has
 // stopped, metadata images are delivered, and ISR updates are answered. It returns how often a
 // follower with a stopped log was removed from the ISR.
 func (m *model) settle(seconds int) (reports int) {
@@ -413,7 +413,7 @@ func (m *model) expect(t *testing.T, seed uint64, isr []int32) {
 	}
 }
 
-// TestModel checks that no broker can be elected that lacks a record below the high watermark,
+// TestModel checks that no broker that lacks a record below the high watermark can be elected,
 // although images, answers and writes may be late or lost. After the failures end, all replicas
 // must join the ISR.
 func TestModel(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// RetryDelay is how long Propose waits after a conflict, so that an image can show the cause, or
+// RetryDelay is how long Propose waits after a conflict, so that an image can show its cause, or
 // after an update without an answer. The delay grows with each further conflict, up to
 // retryDelayMax.
 const (
@@ -15,11 +15,11 @@ const (
 	retryDelayMax = 4 * time.Second
 )
 
-// pendingMax is the maximum time after which an update that ended without an answer may still
-// arrive. No store or network delays a request for so long after its sender has abandoned it.
+// pendingMax is the longest time for which an update that ended without an answer can still arrive.
+// No store or network delays a request for so long after its sender has abandoned it.
 const pendingMax = 30 * time.Second
 
-// imageDelay is the maximum time for which images may be older than a recorded update.
+// imageDelay is the maximum delay between a recorded update and an image that contains it.
 const imageDelay = 2 * time.Second
 
 // update is a change of the ISR from one set to another.
@@ -53,12 +53,12 @@ const (
 	Unknown // no answer was received: the update may be recorded, now or later
 )
 
-// Propose returns the ISR update that the leader must send now. The result from is the set that the
-// update assumes to be recorded, and to is the proposed ISR. ok is false if no update is necessary,
-// or if the update must wait. The parameter own is the leader's broker epoch, or -1 if the leader
-// must not propose. After each update the caller must call Settle or Withdraw.
+// Propose returns the ISR update that the leader must send now. from is the set that the update
+// assumes to be recorded, and to is the proposed ISR. ok is false if no update is necessary, or if
+// the update must wait. own is the leader's broker epoch, or -1 if the leader must not propose.
+// After each update the caller must call Settle or Withdraw.
 //
-// The update contains a member only with a broker epoch that has fetched everything below the high
+// Each member in the update has a broker epoch in which it has fetched everything below the high
 // watermark. A broker that restarted without its last records has a new epoch and must not be
 // mistaken for its earlier process (KIP-903). So an update waits until every remaining member has
 // fetched. A follower that still has records that the leader has deleted must not join: a client
@@ -106,8 +106,8 @@ func (s *State) Propose(own int64, log Extent, now time.Time) (from []int32, to 
 }
 
 // assumed returns the set that the next update assumes to be recorded. The first attempt assumes
-// the leader's own set, or the image's ISR if images contradict the leader. After each conflict,
-// another set that may be recorded is assumed.
+// the leader's own set, or the image's ISR if images contradict the leader. After each conflict, it
+// assumes the next of the sets that may be recorded.
 func (s *State) assumed(contradicted bool) []int32 {
 	sets := [][]int32{s.recorded}
 	for _, p := range s.pendingUpdates {
@@ -127,8 +127,8 @@ func (s *State) assumed(contradicted bool) []int32 {
 // Withdraw discards the proposed update, which was not sent.
 func (s *State) Withdraw() { s.inFlight = nil }
 
-// Settle processes the outcome of the update in flight. The parameter partitionEpoch is the
-// partition epoch after a recorded update.
+// Settle processes the outcome of the update in flight. partitionEpoch is the partition epoch after
+// an update that was recorded.
 //
 // A recorded update replaces every set that was recorded before. An earlier update that arrives
 // later fails, because the version of the resource has changed. Only an update that changed nothing

@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	// SessionsMax is the maximum number of sessions in a Cache. The corresponding setting of Kafka is
-	// max.incremental.fetch.session.cache.slots, with the same default.
+	// SessionsMax is the maximum number of sessions in a Cache, like Kafka's
+	// max.incremental.fetch.session.cache.slots, and with the same default.
 	SessionsMax = 1000
-	// PartitionsMax is the maximum number of partitions in all sessions together; that many need about
-	// 40 MB. Kafka has no such limit, although a client can name partitions that do not exist.
+	// PartitionsMax is the maximum number of partitions in all sessions together, which need about 40
+	// MB. Kafka has no such limit, although a client can name partitions that do not exist.
 	PartitionsMax = 100_000
-	// evictionAge is the age, or the time without use, that a session must have reached before another
-	// session may replace it. The corresponding setting of Kafka is
-	// min.incremental.fetch.session.eviction.ms.
+	// evictionAge is how old, or how long unused, a session must be before another session may replace
+	// it. The corresponding setting of Kafka is min.incremental.fetch.session.eviction.ms.
 	evictionAge = 2 * time.Minute
 )
 
@@ -39,15 +38,14 @@ type slot[S comparable] struct {
 	size     int // number of partitions at the last fetch
 }
 
-// Add adds a session. The parameter size is the session's number of partitions, and follower is nil
-// for a consumer's session. The function open creates the session for a new random id. ok is false
-// if there is no room.
+// Add adds a session of size partitions, which open creates for a new random id. follower is nil
+// for a consumer's session. ok is false if there is no room.
 //
-// If the cache is full, Add evicts a session that was unused for evictionAge. If there is no such
-// session, it considers the lowest-ranking session that is older than evictionAge, and evicts it if
-// the new session has a higher rank. Smaller sessions have a lower rank, and every consumer's
-// session has a lower rank than every follower's session. A follower's new session can evict a
-// consumer's session of any age.
+// If the cache is full, Add evicts a session that has been unused for evictionAge. If there is
+// none, it evicts the lowest-ranking session that is older than evictionAge, provided that the new
+// session has a higher rank. Smaller sessions have a lower rank, and every consumer's session has a
+// lower rank than every follower's session. A follower's new session can evict a consumer's session
+// of any age.
 func (c *Cache[S]) Add(follower *metadata.InSync, size int, now time.Time,
 	open func(id int32) S) (opened S, evicted []S, ok bool) {
 	for len(c.slots) >= SessionsMax || c.partitions+size > PartitionsMax {
@@ -75,7 +73,7 @@ func (c *Cache[S]) Add(follower *metadata.InSync, size int, now time.Time,
 	return added.session, evicted, true
 }
 
-// evictable returns the session to evict for a new one, or nil.
+// evictable returns the session to evict in favour of a new one, or nil.
 func (c *Cache[S]) evictable(follower bool, size int, now time.Time) *slot[S] {
 	var unused, smallest *slot[S]
 	for _, s := range c.slots {
@@ -130,9 +128,9 @@ func (c *Cache[S]) Get(id int32) (session S) {
 	return session
 }
 
-// Use updates a session's time of use and size at a fetch. The parameter size is the session's
-// present number of partitions. Use reports whether the cache has room for these partitions. It
-// ignores a session that is no longer in the cache.
+// Use updates the time at which a session was last used, and its number of partitions. It reports
+// whether the cache has room for these partitions. It ignores a session that is no longer in the
+// cache.
 func (c *Cache[S]) Use(id int32, session S, size int, now time.Time) bool {
 	s := c.slots[id]
 	if s == nil || s.session != session {

@@ -70,8 +70,8 @@ func (f *Follower[P]) All() iter.Seq2[Key, P] { return maps.All(f.sent) }
 // Len returns the number of partitions in the session.
 func (f *Follower[P]) Len() int { return len(f.sent) }
 
-// Succeeded processes a response. The parameter session is the session id in the response. If it is
-// 0, the leader has no room for a session, or has just closed it.
+// Succeeded processes a response. session is the session id in the response; if it is 0, the leader
+// has no room for a session, or has just closed it.
 func (f *Follower[P]) Succeeded(session int32) {
 	f.forgotten = f.forgotten[:0]
 	switch {
@@ -86,8 +86,8 @@ func (f *Follower[P]) Succeeded(session int32) {
 	}
 }
 
-// Failed must be called if a response is missing: it is unknown whether the fetch arrived. The next
-// fetch closes the session and starts another one.
+// Failed must be called if no response was received, because then it is unknown whether the fetch
+// arrived. The next fetch closes the session and starts another one.
 func (f *Follower[P]) Failed() { f.id.Epoch = New }
 
 // Abandon must be called when the leader changes. The next fetch then starts a session at the new

@@ -11,18 +11,18 @@ import (
 var (
 	ErrNotFound = errors.New("fetch session not found")
 	ErrEpoch    = errors.New("invalid fetch session epoch")
-	// ErrTopicIDs means that some fetches of a session name topics by id, and others by name. All must
+	// ErrTopicIDs means that a session's fetches name topics partly by id and partly by name. All must
 	// use the same.
 	ErrTopicIDs = errors.New("fetch session mixes topic ids and topic names")
 )
 
-// ID identifies a fetch session and one of its fetches. If the field ID is 0, there is no session.
-// Epoch New requests a new session, and epoch None requests none. Both fetches name every
-// partition, and close the session with the given ID. A fetch with any other epoch names only the
-// partitions that have changed since the session's previous fetch.
+// ID identifies a fetch session and one of its fetches. The session id 0 means that there is no
+// session. A fetch with epoch New requests a new session, and one with epoch None requests none.
+// Both name every partition, and close the session with the given id. A fetch with any other epoch
+// names only the partitions that have changed since the session's previous fetch.
 type ID struct{ ID, Epoch int32 }
 
-// New and None are epochs that are not the number of a fetch in a session.
+// New and None are special epochs, which do not number a fetch within a session.
 const (
 	New  int32 = 0
 	None int32 = -1

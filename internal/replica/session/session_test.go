@@ -50,8 +50,8 @@ func TestDirtyListKeepsOrderAndDropsRemoved(t *testing.T) {
 	}
 }
 
-// TestFollowerMatchesItsLeader checks the invariant of Follower against a leader that applies every
-// request that it receives, while requests and responses get lost and the leader closes sessions.
+// TestFollowerMatchesItsLeader checks the invariant of Follower while requests and responses are
+// lost and the leader closes sessions. The simulated leader applies every request that it receives.
 func TestFollowerMatchesItsLeader(t *testing.T) {
 	for s := range seed.Sequence(t, 200) {
 		random := rand.New(rand.NewPCG(s, 0))

@@ -121,7 +121,7 @@ func (c *client) update(ctx context.Context, set *v1alpha1.PartitionSet,
 
 var key = partitionset.Key{Topic: "orders"}
 
-// raise returns a change that raises a partition's leader epoch by one, from its present value.
+// raise returns a change that increments a partition's leader epoch.
 func raise(key partitionset.Key, decided *int32) Change {
 	return func(s *partitionset.Set) error {
 		state := partitionset.State{Partition: placement.Partition{Leader: placement.NoLeader,
@@ -136,9 +136,10 @@ func raise(key partitionset.Key, decided *int32) Change {
 	}
 }
 
-// TestNoChangeIsLost lets several writers raise the leader epochs of the partitions in one set,
-// while answers are lost and writes arrive late. Each stored epoch must equal the number of raises
-// that were stored: no raise is lost, and each is based on the stored epoch.
+// TestNoChangeIsLost checks that no change is lost while several writers increment the leader
+// epochs of the partitions in one set, answers are lost and writes arrive late. Each stored epoch
+// must equal the number of increments that were stored: each increment is based on the stored
+// epoch.
 func TestNoChangeIsLost(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,8 +189,8 @@ func TestNoChangeIsLost(t *testing.T) {
 	}
 }
 
-// TestChangesShareWrites checks that changes that are requested while a write is in progress share
-// the next write.
+// TestChangesShareWrites checks that changes requested while a write is in progress share the next
+// write.
 func TestChangesShareWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(1)
@@ -211,8 +212,8 @@ func TestChangesShareWrites(t *testing.T) {
 	})
 }
 
-// TestRefusalIsDecidedOnTheStoredVersion checks that a change that is refused on the watched
-// version is decided again on the stored version.
+// TestRefusalIsDecidedOnTheStoredVersion checks that a change that was refused on the basis of the
+// watched version is decided again on the stored version.
 func TestRefusalIsDecidedOnTheStoredVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(2)
@@ -238,10 +239,10 @@ func TestRefusalIsDecidedOnTheStoredVersion(t *testing.T) {
 	})
 }
 
-// TestNothingToChangeIsConfirmedByTheStoredVersion checks a leader that does not know whether its
-// last ISR change was made, and proposes an ISR again to find out. If that ISR is in the watched
-// version, which may be old, there seems to be nothing to write. The watched version must not
-// confirm the ISR.
+// TestNothingToChangeIsConfirmedByTheStoredVersion checks that the watched version, which may be
+// old, does not confirm a proposed ISR. A leader that does not know whether its last ISR change was
+// made proposes an ISR again to find out. If the watched version contains that ISR, there only
+// seems to be nothing to write.
 func TestNothingToChangeIsConfirmedByTheStoredVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(5)
@@ -294,8 +295,8 @@ func (b *blocked) UpdateStatus(ctx context.Context,
 	return b.client.UpdateStatus(ctx, set)
 }
 
-// TestCanceledChangeIsNotWritten checks that a waiting change whose caller has stopped waiting is
-// not made, and that a write ends if no caller waits for it any longer.
+// TestCanceledChangeIsNotWritten checks that a waiting change is not made once its caller has
+// stopped waiting, and that a write is cancelled if no caller waits for it any longer.
 func TestCanceledChangeIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(3)
@@ -329,7 +330,7 @@ func TestCanceledChangeIsNotWritten(t *testing.T) {
 }
 
 // TestUrgentSetsAreWrittenFirst checks, with one write at a time, that sets with urgent changes are
-// written before sets whose changes were requested earlier.
+// written before sets with earlier changes.
 func TestUrgentSetsAreWrittenFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(4)
@@ -355,9 +356,8 @@ func TestUrgentSetsAreWrittenFirst(t *testing.T) {
 	})
 }
 
-// TestConflictIsDecidedOnTheWatchedVersion lets another writer change the set, and the watch
-// deliver that version before the write is repeated. The writer must read nothing from the API
-// server.
+// TestConflictIsDecidedOnTheWatchedVersion checks that the writer reads nothing from the API server
+// after a conflict if the watch delivers the other writer's version before the write is repeated.
 func TestConflictIsDecidedOnTheWatchedVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(5)
@@ -375,7 +375,7 @@ func TestConflictIsDecidedOnTheWatchedVersion(t *testing.T) {
 	})
 }
 
-// watching is a client whose watch delivers the first version, and from then on the present
+// watching is a client whose watch delivers the first version, and from then on the current
 // version.
 type watching struct {
 	client
@@ -393,8 +393,8 @@ func (w *watching) Get(ctx context.Context, set string) (*v1alpha1.PartitionSet,
 	return w.client.Get(ctx, set)
 }
 
-// TestPauseDoesNotDelayOtherSets allows one write at a time, while the write of set 0 conflicts
-// repeatedly. The write of set 1 must not wait for the pauses of set 0.
+// TestPauseDoesNotDelayOtherSets checks, with one write at a time, that the write of set 1 does not
+// wait for the pauses of set 0, whose write conflicts repeatedly.
 func TestPauseDoesNotDelayOtherSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writer := New(conflicting{&client{server: newServer(7)}}, Options{Concurrent: 1})
@@ -439,9 +439,9 @@ func (c conflicting) Get(_ context.Context, set string) (*v1alpha1.PartitionSet,
 	return c.Latest(set), nil
 }
 
-// TestRefusalIsReportedAfterAFailure checks a change that refuses the watched version, while the
-// write of another change fails. The caller must get the refusal, which may state that the outcome
-// is unknown, and not a conflict.
+// TestRefusalIsReportedAfterAFailure checks what the caller of a refused change receives if the
+// change was refused on the watched version, and the write of another change fails. The caller must
+// receive the refusal, which may state that the outcome is unknown, and not a conflict.
 func TestRefusalIsReportedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &blocked{&client{server: newServer(8)}, make(chan string, 10), make(chan struct{})}
@@ -455,7 +455,7 @@ func TestRefusalIsReportedAfterAFailure(t *testing.T) {
 }
 
 // TestManyWritersWriteFewSetsAtOnce checks that each of 20 writers may write three sets at the same
-// time, and each of 1,000 writers only one.
+// time, and each of 1,000 writers only one set.
 func TestManyWritersWriteFewSetsAtOnce(t *testing.T) {
 	for writers, want := range map[int]int{0: 8, 1: 8, 3: 8, 20: 3, 1000: 1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -4,8 +4,8 @@
 // All changes of a set that are requested while a write of this set is in progress are part of the
 // next write (group commit). A change is a function that modifies the decoded set. If another
 // writer has changed the set in between, the writer reads the set and calls the function again. So
-// every change is decided on the version that it replaces. After a conflict a writer waits for a
-// random time. The maximum of this time is the duration of the write, and doubles with each further
+// every change is decided on the basis of the version that it replaces. After a conflict a writer
+// waits for a random time. Its maximum is the duration of the write, and doubles with each further
 // conflict. The more brokers a cluster has, the fewer sets each of them writes at once (ADR 0255,
 // test/sim/scale).
 //

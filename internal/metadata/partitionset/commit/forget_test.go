@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// TestSetThatDoesNotExistIsForgotten checks that the writer stores nothing about a set that no
+// TestSetThatDoesNotExistIsForgotten checks that the writer keeps no state about a set that no
 // longer exists. A change that is being written at that time must still be settled. If the set is
 // created again, a later change must be made as usual.
 func TestSetThatDoesNotExistIsForgotten(t *testing.T) {

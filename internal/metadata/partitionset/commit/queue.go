@@ -28,15 +28,15 @@ type API interface {
 	// exist.
 	Get(ctx context.Context, set string) (*v1alpha1.PartitionSet, error)
 	// UpdateSpec and UpdateStatus replace the spec or the status if the stored resourceVersion equals
-	// the argument's, and return the result. The error wraps ErrConflict or ErrNotFound if nothing was
-	// written. After any other error the outcome is unknown.
+	// the argument's, and return the result. An error that wraps ErrConflict or ErrNotFound means that
+	// nothing was written. After any other error the outcome is unknown.
 	UpdateSpec(ctx context.Context, set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error)
 	UpdateStatus(ctx context.Context, set *v1alpha1.PartitionSet) (*v1alpha1.PartitionSet, error)
 }
 
-// Change changes a set. It is called for each version of the set on which the change is decided,
-// and never concurrently with other changes of the set. If it returns an error, the change is
-// refused; Change must then leave the set unchanged.
+// Change changes a set. It is called for each version of the set on whose basis the change is
+// decided, and never concurrently with other changes of the set. If it returns an error, the change
+// is refused; it must then leave the set unchanged.
 type Change func(*partitionset.Set) error
 
 // Options contains the options of a Writer.
@@ -46,11 +46,11 @@ type Options struct {
 	// Concurrent is the maximum number of sets that are written at the same time; default 8.
 	Concurrent int
 	// Writers returns the number of processes that write the sets. If Writers is nil, there are few.
-	// If there are many, each writes fewer sets at the same time, so that the requests of all
+	// The more there are, the fewer sets each writes at the same time, so that the requests of all
 	// processes do not wait in the API server for longer than Timeout.
 	Writers func() int
 	// TrustWatch makes a change succeed if it has no effect on the watched version, although the
-	// stored version may differ. This saves a read for a caller that repeats its changes for each
+	// stored version may differ. This avoids a read for a caller that repeats its changes for each
 	// version that the watch delivers.
 	TrustWatch bool
 }
@@ -75,7 +75,7 @@ const (
 	status
 )
 
-// queue contains a set's pending changes, and the writer's knowledge of the set.
+// queue contains a set's pending changes, and what the writer knows about the set.
 type queue struct {
 	set     string
 	pending []*request
@@ -93,7 +93,7 @@ type request struct {
 	part   part
 	urgent bool
 	change Change
-	// error from the last version that refused the change; nil after a version accepted it
+	// error with which the last version refused the change; nil after a version accepted it
 	refusal error
 	settled chan error // channel for the result, with a buffer of one
 }
@@ -127,7 +127,7 @@ func (w *Writer) ChangeSpecs(ctx context.Context, set string, changes []Change) 
 //
 //   - nil: the change is stored, or there was nothing to change on the stored version (with
 //     Options.TrustWatch: on the watched version).
-//   - the error of the change: it was refused on the stored version.
+//   - the error of the change: the change was refused on the basis of the stored version.
 //   - an error that wraps ErrConflict or ErrNotFound: nothing was written.
 //   - any other error, such as ctx's error: the outcome is unknown.
 func (w *Writer) ChangeStatuses(ctx context.Context, set string, urgent bool,
@@ -171,7 +171,7 @@ func (w *Writer) add(set string, requests []*request) {
 	w.dispatchLocked()
 }
 
-// Forget removes the state of a set that does not exist. Pending changes are still settled.
+// Forget removes the state of a set that no longer exists. Pending changes are still settled.
 func (w *Writer) Forget(set string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

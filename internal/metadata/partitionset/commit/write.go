@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata/partitionset"
 )
 
-// attempts is the maximum number of attempts to write a batch while other writers change the set.
+// attempts is the maximum number of times that a batch is written while other writers change the
+// set.
 const attempts = 10
 
 // The pause after a conflict is random. Its maximum is the duration of the write, but at least
@@ -41,7 +42,7 @@ func (w *Writer) write(q *queue, batch []*request) {
 	}
 }
 
-// whileWanted returns a context that ends when the contexts of all requests have ended.
+// whileWanted returns a context that ends once the contexts of all requests have ended.
 func whileWanted(requests []*request) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wanted atomic.Int64
@@ -62,7 +63,7 @@ func whileWanted(requests []*request) (context.Context, context.CancelFunc) {
 	}
 }
 
-// writePart makes changes of one part of a set, and settles each of them.
+// writePart makes changes to one part of a set, and settles each of them.
 func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*request) {
 	base, live := q.own.latest(w.api.Latest(q.set)), false
 	conflicts := 0
@@ -80,8 +81,8 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 		if changed(set, part) {
 			err = w.update(ctx, q, part, base, set)
 		} else if !live && (!w.options.TrustWatch || attempt > 0) && len(applied) > 0 {
-			// There is nothing to write on this version, but the stored version may differ. Only a
-			// compare-and-swap or a read can confirm that the set is in the state that the callers request.
+			// This version needs no write, but the stored version may differ. Only a compare-and-swap or a
+			// read can confirm that the set is in the state that the callers request.
 			pending, base = slices.Concat(applied, refused), nil
 			continue
 		}
@@ -111,8 +112,8 @@ func (w *Writer) writePart(ctx context.Context, q *queue, part part, pending []*
 }
 
 // afterConflict returns the version that the watch has delivered since a conflict, which costs the
-// API server nothing. It returns nil if the stored version must be read. Once a version was read,
-// the next version must be read too, because the watch may deliver an older version.
+// API server nothing. It returns nil if the stored version must be read. Once a version has been
+// read, the next version must be read too, because the watch may deliver an older version.
 func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
 	live bool) *v1alpha1.PartitionSet {
 	watched := q.own.latest(w.api.Latest(q.set))
@@ -124,8 +125,8 @@ func (w *Writer) afterConflict(q *queue, base *v1alpha1.PartitionSet,
 
 // pause waits for a random time after consecutive conflicts. took is the duration of the last
 // write. When one of a hundred brokers fails, tens of leaders write the same set. Without the
-// pause, each of them would repeat its write after each write of another leader, and an API server
-// with a long queue would mostly respond with conflicts. Other sets can be written during the
+// pause, each of them would repeat its write after every write of another leader, and an API server
+// with a long queue would respond mostly with conflicts. Other sets can be written during the
 // pause.
 func (w *Writer) pause(ctx context.Context, conflicts int, took time.Duration) {
 	w.count(-1)
@@ -139,8 +140,8 @@ func (w *Writer) pause(ctx context.Context, conflicts int, took time.Duration) {
 	}
 }
 
-// count changes the number of sets that are being written. A set that continues after a pause does
-// not wait for other sets.
+// count adds change to the number of sets that are being written. A set that continues after a
+// pause does not wait for other sets.
 func (w *Writer) count(change int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,7 +196,7 @@ func (w *Writer) get(ctx context.Context, q *queue) (*v1alpha1.PartitionSet, err
 	return set, nil
 }
 
-// update writes one part of the set as a replacement of base.
+// update writes one part of the set in place of the version base.
 func (w *Writer) update(ctx context.Context, q *queue, part part, base *v1alpha1.PartitionSet,
 	set *partitionset.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
@@ -222,21 +223,21 @@ func settle(requests []*request, err error) {
 	}
 }
 
-// settleUndecided settles changes that were not part of a write. If a version has refused a change,
-// the change gets the error of the refusal, which may state that the outcome of an earlier attempt
-// is unknown.
+// settleUndecided settles changes that were not part of a write. A change that a version has
+// refused gets the error of the refusal, which may state that the outcome of an earlier attempt is
+// unknown.
 func settleUndecided(requests []*request, err error) {
 	for _, r := range requests {
 		r.settled <- cmp.Or(r.refusal, err)
 	}
 }
 
-// ownVersions contains the result of the writer's last write of a set, until the watch delivers the
-// result or a later version. Without it, each write would conflict with the writer's own previous
-// write.
+// ownVersions contains the result of the writer's last write of a set, until the watch delivers
+// that result or a later version. Without it, each write would conflict with the writer's own
+// previous write.
 type ownVersions struct {
 	result *v1alpha1.PartitionSet
-	older  map[string]bool // set of resourceVersions that the result has replaced
+	older  map[string]bool // resourceVersions that the result has replaced
 }
 
 // record stores the result of a write.
@@ -249,8 +250,8 @@ func (o *ownVersions) record(base, result *v1alpha1.PartitionSet) {
 }
 
 // latest returns the later of two versions: the watched one, which may be nil, and the writer's own
-// result. No other writer's version is between a version in older and the result, because each
-// write is a compare-and-swap.
+// result. Between a version in older and the result there is no version of another writer, because
+// each write is a compare-and-swap.
 func (o *ownVersions) latest(watched *v1alpha1.PartitionSet) *v1alpha1.PartitionSet {
 	if o.result != nil && watched != nil && o.older[watched.ResourceVersion] &&
 		o.result.UID == watched.UID {
