@@ -35,7 +35,8 @@ func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	}
 	id, err := parseClusterID(content)
 	if err != nil {
-		return "", fmt.Errorf("read cluster id from %s: %w", file, err)
+		return "", fmt.Errorf("read cluster id from %s: %w; stop the broker, and copy the file from "+
+			"another broker of the cluster", file, err)
 	}
 	return id, nil
 }

@@ -88,6 +88,14 @@ func newTrio(t *testing.T, changes ...func(*v1alpha1.Topic)) *trio {
 // stopped.
 func (c *trio) start(id int, graceful bool) {
 	c.t.Helper()
+	if err := c.tryStart(id, graceful); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// tryStart does the same as start, but returns an error if the broker does not start.
+func (c *trio) tryStart(id int, graceful bool) error {
+	c.t.Helper()
 	opts := Options{
 		NodeID: int32(id), DataDir: "/data", Listen: c.listen[id], FS: c.disks[id],
 		Metadata: c.metadata,
@@ -98,7 +106,7 @@ func (c *trio) start(id int, graceful bool) {
 	}
 	b, err := New(opts)
 	if err != nil {
-		c.t.Fatal(err)
+		return err
 	}
 	b.shutdown.timeout = trioWait
 	c.brokers[id] = b
@@ -109,6 +117,7 @@ func (c *trio) start(id int, graceful bool) {
 		<-running.done
 		return running.err
 	})
+	return nil
 }
 
 func (c *trio) stop(id int) {

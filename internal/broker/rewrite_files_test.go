@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/scrub"
 	"heartwood.dev/heartwood/test/kit/await"
+	"heartwood.dev/heartwood/test/kit/seed"
 )
 
 // smallFilesOf returns the content of the files of a broker that belong to no segment, by path.
@@ -46,12 +49,16 @@ func (c *trio) smallFilesOf(id int) map[string][]byte {
 	return found
 }
 
-// flipFirst flips a bit of the first byte of a file.
-func (c *trio) flipFirst(id int, path string, content []byte) {
+// flipAt flips a bit at a position of a file. It restores the content if the position is -1.
+func (c *trio) flipAt(id int, path string, content []byte, position int) {
 	c.t.Helper()
+	changed := slices.Clone(content)
+	if position >= 0 {
+		changed[position] ^= 1
+	}
 	file, err := c.disks[id].OpenReadWrite(path)
 	if err == nil {
-		_, err = file.WriteAt([]byte{content[0] ^ 1}, 0)
+		_, err = file.WriteAt(changed, 0)
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
@@ -83,7 +90,7 @@ func TestSmallFilesAreRepaired(t *testing.T) {
 	})
 	before := c.smallFilesOf(id)
 	for path, content := range before {
-		c.flipFirst(id, path, content)
+		c.flipAt(id, path, content, 0)
 	}
 	if _, err := b.scrub.Request(""); err != nil {
 		t.Fatal(err)
@@ -137,4 +144,53 @@ func (c *trio) sameFiles(id int, before map[string][]byte, names []string) {
 			c.t.Errorf("%s: %q, want %q", path, after[path], before[path])
 		}
 	}
+}
+
+// TestBrokerStartsWithDamagedFiles flips a bit of each file of a stopped broker that belongs to no
+// segment, one after the other. The broker has the only replica of the topic, whose reclaim policy
+// is Delete. It starts and has all records, or it refuses to start with an error that names the
+// file and the remedy.
+func TestBrokerStartsWithDamagedFiles(t *testing.T) {
+	c := newTrio(t, func(topic *v1alpha1.Topic) {
+		topic.Spec.Replicas, topic.Spec.MinInSyncReplicas = new(int32(1)), new(int32(1))
+		topic.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+		topic.Spec.Segment = &v1alpha1.Segment{Size: resource.NewQuantity(1024, resource.BinarySI)}
+	})
+	c.produceKeyed(100)
+	id := int(c.rep().Leader)
+	want := c.brokers[id].store.Log(damagedPartition).LogEnd()
+	c.brokers[id].shutdown.timeout = time.Millisecond // no other broker can lead
+	refused := []string{"meta.properties", "cluster-id", "format-level"}
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
+	for round := range 20 {
+		for path, now := range c.smallFilesOf(id) {
+			position := random.IntN(len(now))
+			if round == 0 {
+				position = 0
+			}
+			c.stop(id)
+			content, exists := c.smallFilesOf(id)[path]
+			if !exists || len(content) <= position {
+				c.start(id, false)
+				continue
+			}
+			c.flipAt(id, path, content, position)
+			t.Logf("flip %s at %d", path, position)
+			if err := c.tryStart(id, false); err != nil {
+				name := filepath.Base(path)
+				if !slices.Contains(refused, name) || !strings.Contains(err.Error(), name) {
+					t.Fatalf("%s, position %d: %v", path, position, err)
+				}
+				c.flipAt(id, path, content, -1)
+				c.start(id, false)
+			}
+			c.await("the only replica", func() bool { return c.rep().Leader == int32(id) })
+			log := c.brokers[id].store.Log(damagedPartition)
+			if log == nil || log.LogEnd() != want || log.LogStart() != 0 {
+				t.Fatalf("%s, position %d: log %v, offline %v", path, position, log,
+					c.brokers[id].store.Offline())
+			}
+		}
+	}
+	c.produceKeyed(10)
 }

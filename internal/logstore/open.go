@@ -123,7 +123,8 @@ func (s *Store) load() (err error) {
 		s.opts.workers(openWorkers)); err != nil {
 		return err
 	}
-	if s.directoryID, s.meta, err = datadir.LoadMeta(s.opts.FS, s.opts.Dir); err != nil {
+	if s.directoryID, s.meta, err = datadir.LoadMeta(s.opts.FS, s.opts.Dir,
+		s.opts.Logger); err != nil {
 		return err
 	}
 	s.noteMissing(checkpoints, ids)
@@ -238,15 +239,12 @@ func (s *Store) openLog(id PartitionID, from start) {
 func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.State, err error) {
 	dir := filepath.Join(s.opts.Dir, id.String())
 	known = from.saved
-	topic, err := datadir.ReadTopicID(s.opts.FS, dir)
+	logger := s.opts.Logger.With("partition", id)
+	topic, retain, err := datadir.LoadIdentity(s.opts.FS, dir, logger)
 	if err != nil {
 		return nil, known, err
 	}
-	retain, err := datadir.ReadPolicy(s.opts.FS, dir)
-	if err != nil {
-		return nil, known, err
-	}
-	released, wasRetained, err := datadir.ReadRetained(s.opts.FS, dir)
+	released, wasRetained, err := datadir.LoadRetained(s.opts.FS, dir, logger)
 	if err != nil {
 		return nil, known, err
 	}
@@ -257,6 +255,12 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.
 		known = known.Merge(released.Saved)
 		from.clean = from.clean && released.Clean
 	}
+	if end := from.closed.End(); from.clean && from.current && end >= 0 {
+		within, damaged := known.Within(end)
+		if known = within; damaged {
+			logger.Warn("offsets above the log end ignored; a checkpoint is damaged", "logEnd", end)
+		}
+	}
 	log = newLog(s.environment(), id, topic, dir, newConfig(unconfigured(), retain))
 	in := recovery.Input{ID: id, FS: s.opts.FS, Dir: dir, Logger: s.opts.Logger,
 		Segments: log.env.segments, Active: log.config.Load().indexes(log.env.segments),
@@ -266,7 +270,8 @@ func (s *Store) recover(id PartitionID, from start) (log *Log, known checkpoint.
 	if err != nil {
 		return nil, known, err
 	}
-	if err := recordLoss(log.notes, from, in, found); err != nil {
+	if err := recovery.RecordLoss(log.notes, in, found, recovery.Evidence{
+		Missing: from.missing, Clean: in.Clean && !from.offline}, from.current); err != nil {
 		log.discard()
 		return nil, known, err
 	}
@@ -318,31 +323,6 @@ func (s *Store) RaiseFormatLevel(level int32) error {
 // ErrForeign is wrapped by the error of Open and OpenOffline if another program has written a file
 // in a format that this program does not support.
 var ErrForeign = recovery.ErrForeign
-
-// recordLoss durably stores that the recovered log has lost records. It is called before the
-// checkpoints are written again, because new checkpoints describe the log without the lost records.
-func recordLoss(notes *datadir.Notes, from start, in recovery.Input, found recovery.Found) error {
-	known := recovery.Evidence{Missing: from.missing, Clean: in.Clean && !from.offline,
-		RecoveryPoint: in.Saved.RecoveryPoint, HighWatermark: in.Saved.HighWatermark}
-	if from.current {
-		known.Segments = in.Closed.Ranges
-		for _, sum := range in.Closed.Segments {
-			known.Segments = append(known.Segments, checkpoint.Range{Base: sum.Base,
-				Next: sum.Next})
-		}
-	}
-	base, next := make([]int64, len(found.Handles)), make([]int64, len(found.Handles))
-	for i, h := range found.Handles {
-		base[i], next[i] = h.Base(), h.NextOffset()
-	}
-	if cause := recovery.LossOf(known, base, next, found.End); cause != "" {
-		in.Logger.Error("log has lost records that were on the disk", "partition", in.ID,
-			"cause", cause, "logStart", found.LogStart, "logEnd", found.End,
-			"recoveryPoint", in.Saved.RecoveryPoint, "highWatermark", in.Saved.HighWatermark)
-		return notes.SetLoss(cause)
-	}
-	return notes.Load()
-}
 
 // noteMissing stores the checkpointed state of each log that the checkpoints list but that has no
 // directory, so that later checkpoints still list it. A log whose release was interrupted is not

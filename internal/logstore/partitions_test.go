@@ -173,7 +173,6 @@ func testNewestIsReopened(t *testing.T) {
 // treated as lost data.
 func TestOfflineLogCanBeReleased(t *testing.T) {
 	mem := stopped(t, false)
-	damage(t, mem, datadir.PartitionFile, flip(0))
 	if err := mem.Remove(filepath.Join(dataDir, checkpoint.RecoveryPointFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -181,10 +180,13 @@ func TestOfflineLogCanBeReleased(t *testing.T) {
 		""); err != nil {
 		t.Fatal(err)
 	}
-	store := openStore(t, mem)
+	fault := vfs.NewFault(mem)
+	fault.Inject(vfs.Rule{Op: vfs.OpReadFile, Name: checkpoint.EpochsFile})
+	store := openStore(t, fault)
 	if store.Offline()[partition] == nil {
 		t.Fatal("not offline")
 	}
+	fault.Clear()
 	if err := store.Release(partition, true); err != nil {
 		t.Fatal(err)
 	}
@@ -338,8 +340,8 @@ func TestUnreadableDirectoryDoesNotAffectOthers(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, "bad-0", datadir.PartitionFile),
-		[]byte("version: 9\n")); err != nil {
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(dataDir, "bad-0", checkpoint.EpochsFile),
+		[]byte("9\n{}\n")); err != nil {
 		t.Fatal(err)
 	}
 	if err := fsys.MkdirAll(filepath.Join(dataDir, "lost+found")); err != nil {
@@ -351,7 +353,7 @@ func TestUnreadableDirectoryDoesNotAffectOthers(t *testing.T) {
 			t.Errorf("read %v", got)
 		}
 		if err := store.Offline()[bad]; !errors.Is(err, ErrStorage) || !errors.Is(err,
-			datadir.ErrMalformed) {
+			checkpoint.ErrVersion) {
 			t.Errorf("offline: %v", err)
 		}
 		if _, err := store.Create(bad, topicOne, settings(nil), true); !errors.Is(err, ErrStorage) {

@@ -45,6 +45,21 @@ func (f SmallFiles) Rewrite(name string) error {
 	return l.notes.Rewrite(name)
 }
 
+// SetTopicID replaces a topic id that is unknown or wrong because its file is damaged.
+func (f SmallFiles) SetTopicID(topic TopicID) error {
+	l := f.Log
+	l.maintain.Lock()
+	defer l.maintain.Unlock()
+	if err := f.stopped(); err != nil {
+		return err
+	}
+	if err := datadir.WriteTopicID(l.env.fs, l.dir, topic); err != nil {
+		return fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	l.topic.Store(&topic)
+	return nil
+}
+
 // rewriteSnapshot recomputes a damaged producer snapshot; see repair.Snapshot.
 func (f SmallFiles) rewriteSnapshot(offset int64) error {
 	l := f.Log

@@ -226,6 +226,7 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 	for _, ap := range assigned {
 		topics[ap.id] = ap.topic.ID
 	}
+	faults := a.restoreTopicIDs(assigned)
 	// Change the roles before closing the logs, so that a request that finds its log closed returns
 	// the new role's refusal.
 	for id, p := range old {
@@ -243,7 +244,7 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 		if slices.Contains(img.Unresolved, metadata.ID(log.TopicID())) {
 			continue // the topic exists; a later image contains it
 		}
-		retain := log.Retain() || a.isOtherCluster(img)
+		retain := log.Retain() || a.isOtherCluster(img) || log.TopicID() == logstore.TopicID{}
 		if topic := img.TopicByID(metadata.ID(log.TopicID())); topic != nil {
 			if _, seen := old[id]; !seen && mayPrecedeAssignment(topic, log) {
 				continue // a later image will assign the partition, or show a later leader epoch
@@ -263,9 +264,31 @@ func (a *applier) release(img *metadata.Image, old map[PartitionID]*partition,
 		})
 	}
 	if err := a.set.store.ReleaseAll(removals); err != nil {
-		return []error{err}
+		faults = append(faults, err)
 	}
-	return nil
+	return faults
+}
+
+// restoreTopicIDs replaces topic ids that are wrong or unknown because partition.metadata is
+// damaged. Otherwise the log would be released, and removed under reclaim policy Delete. The
+// replica incarnation id proves that the log belongs to the partition of this image: no other
+// partition or topic has the same id.
+func (a *applier) restoreTopicIDs(assigned []assignedPartition) (faults []error) {
+	for _, ap := range assigned {
+		log := a.set.store.Log(ap.id)
+		want := ap.partition.ReplicaIncarnation(a.set.node)
+		if log == nil || metadata.ID(log.TopicID()) == ap.topic.ID || want == "" {
+			continue
+		}
+		if has, err := log.Notes().ReplicaIncarnation(); err != nil || has != want {
+			continue
+		}
+		a.set.logger.Warn("damaged topic id of a log replaced by that of the metadata", "partition",
+			ap.id, "found", log.TopicID(), "topicID", ap.topic.ID)
+		faults = append(faults,
+			logstore.SmallFiles{Log: log}.SetTopicID(logstore.TopicID(ap.topic.ID)))
+	}
+	return slices.DeleteFunc(faults, func(err error) bool { return err == nil })
 }
 
 // isServedElsewhere reports whether another broker leads a reassigned partition, in this log's

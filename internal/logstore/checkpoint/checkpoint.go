@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,6 +95,19 @@ func decodeLines(content []byte) ([][]string, error) {
 		fields = append(fields, strings.Fields(line))
 	}
 	return fields, nil
+}
+
+// RestoreVersion decodes the content of a file that decode has rejected with ErrVersion, under the
+// assumption that one bit of the version has flipped. It fails with ErrVersion unless the rest of
+// the file is valid in version 0. The caller ensures that no other program has written the file.
+func RestoreVersion[T any](content []byte, decode func([]byte) (T, error)) (T, error) {
+	if text, ok := bytes.CutPrefix(content[1:], []byte{'\n'}); ok &&
+		bits.OnesCount8(content[0]^'0') == 1 {
+		if value, err := decode(append([]byte("0\n"), text...)); err == nil {
+			return value, nil
+		}
+	}
+	return decode(content)
 }
 
 // parsePartition parses the two fields that identify a partition.

@@ -205,3 +205,15 @@ func parseNumbers(texts []string) (numbers []int64, err error) {
 	}
 	return numbers, nil
 }
+
+// End returns the end offset of the log, or -1 if no segment is listed.
+func (c ClosedLog) End() int64 {
+	end := int64(UnknownOffset)
+	for _, sum := range c.Segments {
+		end = max(end, sum.Next)
+	}
+	for _, r := range c.Ranges {
+		end = max(end, r.Next)
+	}
+	return end
+}

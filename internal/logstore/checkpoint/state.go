@@ -35,3 +35,16 @@ func (s State) Merge(other State) State {
 
 // UnknownOffset represents an offset that no checkpoint contains for a partition.
 const UnknownOffset = -1
+
+// Within returns the state without offsets above the end of a log that was closed cleanly. Such an
+// offset is a damaged digit in a checkpoint. changed reports whether there was one.
+func (s State) Within(end int64) (within State, changed bool) {
+	within = s
+	within.RecoveryPoint = min(s.RecoveryPoint, end)
+	within.HighWatermark = min(s.HighWatermark, end)
+	if s.LogStart > end {
+		within.LogStart = 0
+	}
+	return within, within.RecoveryPoint != s.RecoveryPoint ||
+		within.HighWatermark != s.HighWatermark || within.LogStart != s.LogStart
+}

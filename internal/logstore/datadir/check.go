@@ -90,22 +90,23 @@ func checkPolicy(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// checkMeta is like LoadMeta, but does not create a missing id.
+// checkMeta is like LoadMeta, but changes nothing.
 func checkMeta(fsys vfs.FS, dir string) error {
 	content, err := fsys.ReadFile(filepath.Join(dir, MetaFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err == nil {
+		_, err = checkSeal(content)
+	}
+	if err == nil {
+		_, _, err = completeMeta(content, false)
+	}
+	if errors.Is(err, errFlipped) {
+		err = fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", MetaFile, err)
-	}
-	values := fields(content, "=")
-	if version := values["version"]; version != "1" {
-		return fmt.Errorf("read %s: %w: version %q, want 1", MetaFile, ErrMalformed, version)
-	}
-	if text, ok := values["directory.id"]; ok {
-		_, err = parseID(text)
-		return err
 	}
 	return nil
 }

@@ -155,6 +155,11 @@ func loadCheckpoint[V any](c *Checkpoints, all map[checkpoint.PartitionID]checkp
 	}
 	c.written[name] = string(content)
 	values, err := decode(content)
+	if errors.Is(err, checkpoint.ErrVersion) && usedByHeartwood(c.fs, c.dir) {
+		if values, err = checkpoint.RestoreVersion(content, decode); err == nil {
+			c.logger.Warn("checkpoint has a damaged version; its values are used", "file", name)
+		}
+	}
 	if errors.Is(err, checkpoint.ErrVersion) {
 		return fmt.Errorf("read %s: %w", name, err)
 	}

@@ -41,7 +41,8 @@ func readFormatLevel(fsys vfs.FS, dir string) (int32, error) {
 	level, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || !ended || level < version.FormatLevelFirst ||
 		text != strconv.FormatInt(level, 10) {
-		return 0, fmt.Errorf("read %s: %w: want one line with a number", FormatLevelFile, ErrMalformed)
+		return 0, fmt.Errorf("read %s: %w: want one line with a number; stop the broker, and copy "+
+			"the file from another broker of the cluster", FormatLevelFile, ErrMalformed)
 	}
 	return int32(level), nil
 }

@@ -1,12 +1,14 @@
 package datadir
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -113,37 +115,77 @@ func fields(content []byte, separator string) map[string]string {
 }
 
 // LoadMeta reads the directory id from meta.properties, or creates the file with a new id. It also
-// returns the content of the file.
-// It keeps other properties, such as a Kafka broker's, because a Kafka broker must be able to use
-// the directory again. An unknown version or a malformed id is an error, because a new id would
-// make the disk look like a different disk.
-func LoadMeta(fsys vfs.FS, dir string) (id TopicID, content []byte, err error) {
-	name := filepath.Join(dir, MetaFile)
-	content, err = fsys.ReadFile(name)
+// returns the content of the file. It keeps other properties, such as a Kafka broker's, because a
+// Kafka broker must be able to use the directory again. An unknown version, a malformed id, and a
+// directory of Heartwood without an id are errors, because a new id would make the disk look like a
+// different disk.
+func LoadMeta(fsys vfs.FS, dir string, logger *slog.Logger) (id TopicID, content []byte,
+	err error) {
+	stored, err := fsys.ReadFile(filepath.Join(dir, MetaFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return TopicID{}, nil, fmt.Errorf("read %s: %w", MetaFile, err)
 	}
-	values := fields(content, "=")
-	if version, ok := values["version"]; ok && version != "1" {
-		return TopicID{}, nil, fmt.Errorf("read %s: %w: version %q, want 1", MetaFile, ErrMalformed,
-			version)
+	content, err = checkSeal(stored)
+	if errors.Is(err, errFlipped) {
+		logger.Warn("flipped bit in a file of the data directory corrected", "file", MetaFile)
+		err = nil
 	}
-	if text, ok := values["directory.id"]; ok {
-		id, err := parseID(text)
-		if err != nil {
-			return TopicID{}, nil, fmt.Errorf("read %s: %w", MetaFile, err)
-		}
+	if err == nil {
+		id, content, err = completeMeta(content, usedByHeartwood(fsys, dir))
+	}
+	if err != nil {
+		return TopicID{}, nil, fmt.Errorf("read %s: %w; the id of this directory is in the "+
+			"registration of the broker (annotation of its Lease, field directory): stop the broker, "+
+			"and write the lines version=1 and directory.id=ID to the file", MetaFile, err)
+	}
+	if bytes.Equal(content, stored) {
 		return id, content, nil
 	}
-	id = NewID()
+	return id, content, WriteMeta(fsys, dir, content)
+}
+
+// completeMeta returns the directory id in the content of meta.properties. It adds what is missing:
+// the version, the id, and the seal.
+func completeMeta(content []byte, used bool) (id TopicID, complete []byte, err error) {
+	values := fields(content, "=")
+	version, versioned := values["version"]
+	text, hasID := values["directory.id"]
+	switch {
+	case versioned && version != "1":
+		return id, nil, fmt.Errorf("%w: version %q, want 1", ErrMalformed, version)
+	case hasID:
+		id, err = parseID(text)
+	case used:
+		err = fmt.Errorf("%w: the directory.id is missing", ErrMalformed)
+	default:
+		id = NewID()
+	}
+	if err != nil {
+		return id, nil, err
+	}
+	if matchesSeal(content) && versioned && hasID {
+		return id, content, nil
+	}
+	if i := bytes.LastIndex(content, []byte("\n"+sealPrefix)); i >= 0 {
+		content = content[:i+1] // an outdated seal
+	}
 	if len(content) > 0 && content[len(content)-1] != '\n' {
 		content = append(content, '\n')
 	}
-	if _, ok := values["version"]; !ok {
+	if !versioned {
 		content = append(content, "version=1\n"...)
 	}
-	content = append(content, "directory.id="+id.String()+"\n"...)
-	return id, content, WriteMeta(fsys, dir, content)
+	if !hasID {
+		content = append(content, "directory.id="+id.String()+"\n"...)
+	}
+	return id, seal(content), nil
+}
+
+// usedByHeartwood reports whether Heartwood has written checkpoints to a data directory: Kafka does
+// not write this one.
+func usedByHeartwood(fsys vfs.FS, dir string) bool {
+	_, err := fsys.Stat(filepath.Join(dir, checkpoint.CleaningFile))
+	return err == nil
 }
 
 // WriteMeta durably writes meta.properties.

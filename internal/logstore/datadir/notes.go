@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -36,9 +37,11 @@ func NewNotes(fsys vfs.FS, dir string) *Notes {
 	return &Notes{fs: fsys, dir: dir, content: map[string][]byte{}}
 }
 
-// Load reads all files of a log that is opened. If the recovery of the log has just found a loss,
-// Load is called afterwards.
-func (n *Notes) Load() error {
+// Load reads all files of a log that is opened. It replaces malformed files.
+func (n *Notes) Load(logger *slog.Logger) error {
+	if err := n.replaceDamaged(logger); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, file := range noteFiles {

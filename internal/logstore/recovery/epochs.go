@@ -22,6 +22,13 @@ func (r *recovery) loadEpochs() error {
 	}
 	if err == nil && len(content) > 0 { // Apache Kafka creates empty files
 		r.epochs, err = checkpoint.DecodeEpochs(content)
+		if errors.Is(err, checkpoint.ErrVersion) { // CheckForeign has refused files of other programs
+			r.epochs, err = checkpoint.RestoreVersion(content, checkpoint.DecodeEpochs)
+			if err == nil {
+				r.Logger.Warn("leader epochs have a damaged version; their values are used",
+					"partition", r.ID)
+			}
+		}
 		if errors.Is(err, checkpoint.ErrVersion) {
 			return fmt.Errorf("read %s: %w", checkpoint.EpochsFile, err)
 		}

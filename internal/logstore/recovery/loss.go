@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
+	"heartwood.dev/heartwood/internal/logstore/datadir"
 )
 
 // Evidence is the information about a log that is being opened, from the checkpoint files and from
@@ -52,4 +53,34 @@ func LossOf(known Evidence, base, next []int64, end int64) string {
 		}
 	}
 	return ""
+}
+
+// RecordLoss durably stores that the recovered log has lost records. It is called before the
+// checkpoints are written again, because new checkpoints describe the log without the lost records.
+//
+// The caller sets Missing and Clean of known. current is true if the last clean shutdown wrote
+// in.Closed.
+func RecordLoss(notes *datadir.Notes, in Input, found Found, known Evidence, current bool) error {
+	known.RecoveryPoint, known.HighWatermark = in.Saved.RecoveryPoint, in.Saved.HighWatermark
+	if current {
+		known.Segments = in.Closed.Ranges
+		for _, sum := range in.Closed.Segments {
+			known.Segments = append(known.Segments, checkpoint.Range{Base: sum.Base,
+				Next: sum.Next})
+		}
+	}
+	base, next := make([]int64, len(found.Handles)), make([]int64, len(found.Handles))
+	for i, h := range found.Handles {
+		base[i], next[i] = h.Base(), h.NextOffset()
+	}
+	if err := notes.Load(in.Logger.With("partition", in.ID)); err != nil {
+		return err
+	}
+	if cause := LossOf(known, base, next, found.End); cause != "" {
+		in.Logger.Error("log has lost records that were on the disk", "partition", in.ID,
+			"cause", cause, "logStart", found.LogStart, "logEnd", found.End,
+			"recoveryPoint", in.Saved.RecoveryPoint, "highWatermark", in.Saved.HighWatermark)
+		return notes.SetLoss(cause)
+	}
+	return nil
 }
