@@ -181,10 +181,13 @@ func completeMeta(content []byte, used bool) (id TopicID, complete []byte, err e
 	return id, seal(content), nil
 }
 
-// usedByHeartwood reports whether Heartwood has written checkpoints to a data directory: Kafka does
-// not write this one.
+// clusterIDFile is a file that each broker of Heartwood writes once it knows its cluster. Neither
+// Kafka nor `heartwood log clean` writes it.
+const clusterIDFile = "cluster-id"
+
+// usedByHeartwood reports whether a broker of Heartwood has used a data directory.
 func usedByHeartwood(fsys vfs.FS, dir string) bool {
-	_, err := fsys.Stat(filepath.Join(dir, checkpoint.CleaningFile))
+	_, err := fsys.Stat(filepath.Join(dir, clusterIDFile))
 	return err == nil
 }
 
