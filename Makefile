@@ -147,6 +147,12 @@ compat: build ## Run the installed Kafka clients and tools against the built bin
 	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \
 		go test -tags compat -count=1 -timeout 40m -v ./test/compat
 
+# FLIPS (200) and TRUNCATIONS (40) set the number of damaged places, HEARTWOOD_SEED the seed.
+.PHONY: flips
+flips: build ## Damage files at rest of a running cluster; everything must be repaired.
+	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \
+		go test -tags flips -count=1 -timeout 60m -v ./test/flips
+
 # Needs Debian's package chromium, or another Chromium or Chrome: apt-get install
 # --no-install-recommends chromium. PICTURES=1 writes the pictures of the documents.
 BROWSER_RUN ?= .
