@@ -19,12 +19,25 @@ type Scrub struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Ki')) >= 0",message="write at least 1Ki bytes a second, such as 20Mi; interval: \"Off\" turns the scrub off"
 	Rate *resource.Quantity `json:"rate,omitempty"`
-	// VerifyReads makes each broker verify the checksum of a stored batch before it sends the batch
-	// for the first time after its start, unless the scrub has verified the batch before. A read of a
-	// damaged batch then fails, and the batch is repaired from another replica. Default true.
+	// VerifyReads determines when a broker verifies the checksum of a stored batch before it sends
+	// the batch. Once: before the first read after the start of the broker, unless the scrub has
+	// verified the batch or the broker has written it since its start. Always: before each read,
+	// except reads of the active segment. Never: only in segments in which damage was found. A read
+	// of a damaged batch fails, and the batch is repaired from another replica. Default Once.
 	// +optional
-	VerifyReads *bool `json:"verifyReads,omitempty"`
+	VerifyReads VerifyReads `json:"verifyReads,omitempty"`
 }
+
+// VerifyReads is a value of Scrub.VerifyReads.
+// +kubebuilder:validation:Enum=Once;Always;Never
+type VerifyReads string
+
+// These are the values of Scrub.VerifyReads.
+const (
+	VerifyOnce   VerifyReads = "Once"
+	VerifyAlways VerifyReads = "Always"
+	VerifyNever  VerifyReads = "Never"
+)
 
 // ScrubOff is the value of Scrub.Interval that turns the scrub off.
 const ScrubOff = "Off"

@@ -94,7 +94,7 @@ func (b *Broker) apply(image *metadata.Image) error {
 	}
 	b.scrub.Configure(scrub.Settings{Interval: image.Scrub.Interval,
 		BytesRate: image.Scrub.BytesRate})
-	b.store.SetVerifyReads(image.Scrub.VerifyReads)
+	b.store.SetVerification(verification[image.Scrub.VerifyReads])
 	b.scrub.Annotate(image.ScrubNow.Topic, image.ScrubNow.Value)
 	b.volumes.configure(image)
 	b.level.Set(image.Metrics.AllOfPartitions)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heartwood.dev/heartwood/api/report"
+	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/broker/cleannow"
 	"heartwood.dev/heartwood/internal/broker/damage"
 	"heartwood.dev/heartwood/internal/broker/httpport"
@@ -53,6 +54,12 @@ func (b *Broker) newScrub(passes *passlog.Log) *scrub.Scrubber {
 			_, _ = b.cleaner.CleanNow(log.ID())
 		},
 	})
+}
+
+// verification maps the values of spec.scrub.verifyReads.
+var verification = map[v1alpha1.VerifyReads]logstore.Verification{
+	v1alpha1.VerifyOnce: logstore.VerifyOnce, v1alpha1.VerifyAlways: logstore.VerifyAlways,
+	v1alpha1.VerifyNever: logstore.VerifyNever,
 }
 
 // damageRead is called when a read has found damage in a segment.

@@ -210,7 +210,8 @@ var layers = map[string][]string{
 		"internal/handler/data", "internal/metadata", "internal/outage", "internal/replica",
 		"internal/wire"},
 	"internal/broker/damage": {"internal/handler/data", "internal/logstore",
-		"internal/logstore/inspect", "internal/logstore/repair", "internal/metadata", "internal/wire"},
+		"internal/logstore/inspect", "internal/logstore/repair", "internal/logstore/segment",
+		"internal/metadata", "internal/wire"},
 	"internal/broker": {
 		"internal/broker/cleannow", "internal/broker/damage", "internal/broker/grouplag",
 		"internal/broker/hanging",

@@ -136,7 +136,7 @@ var lineLimits = map[string]int{
 	"controllers/logcluster/replace": 900,
 	"controllers/logcluster/roll":    900,
 	"controllers/logcluster/status":  900,
-	"internal/logstore":              4700,
+	"internal/logstore":              4750,
 	"internal/logstore/collector":    1500,
 	"internal/logstore/compaction":   1200,
 	"internal/logstore/datadir":      1500,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"heartwood.dev/heartwood/internal/logstore/reader"
 	"heartwood.dev/heartwood/internal/logstore/repair"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
@@ -33,22 +34,38 @@ func (s AtRest) ReplaceRecords(ctx context.Context, source repair.Source) error 
 	if hw := l.HighWatermark(); s.handle.NextOffset() > hw {
 		return fmt.Errorf("%w: the segment is above the high watermark %d", repair.ErrSource, hw)
 	}
+	if !l.compaction.Rewriting.TryLock() {
+		return fmt.Errorf("%w: a pass runs", segmentlist.ErrChanged)
+	}
+	defer l.compaction.Rewriting.Unlock()
 	truncations := l.truncations.Load()
 	return repair.Records{Segment: s.repair(), Source: source, LogStart: l.LogStart(),
 		Cleaned:   s.Base < l.compaction.Progress.FirstDirtyIn(l.LogStart(), l.LogEnd()),
-		Compacted: l.Settings().Compact,
+		Compacted: l.Settings().Compact || l.compaction.Sidecars.Salt.Load() != nil,
 		Swap: func(damaged, replacement []*segment.Segment) error {
 			return l.replaceIn(truncations, damaged, replacement)
 		},
 	}.Replace(ctx)
 }
 
-// SetVerifyReads sets whether reads verify the checksums of batches that an earlier process has
-// written, unless this process has verified them before.
-func (s *Store) SetVerifyReads(verify bool) { s.verifyReads.Store(verify) }
+// Verification determines which batches reads verify.
+type Verification = reader.Verification
+
+// These are the values of Verification.
+const (
+	VerifyOnce   = reader.VerifyOnce
+	VerifyAlways = reader.VerifyAlways
+	VerifyNever  = reader.VerifyNever
+)
+
+// SetVerification sets which batches reads verify; VerifyOnce before the first call.
+func (s *Store) SetVerification(v Verification) { s.verification.Store(int32(v)) }
 
 // MarkVerified records that the caller has verified the checksum of each batch of the segment.
 func (s AtRest) MarkVerified() { s.handle.SetVerified() }
+
+// Damaged reports whether damage was found in the segment's batches.
+func (s AtRest) Damaged() bool { return s.handle.Damaged.Load() }
 
 // MarkDamaged makes readers verify each batch of the segment before they return it.
 func (s AtRest) MarkDamaged() { s.handle.Damaged.Store(true) }

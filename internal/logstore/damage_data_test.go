@@ -2,11 +2,13 @@ package logstore
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
@@ -14,8 +16,8 @@ import (
 // TestDamagedDataIsReportedWithItsLocation changes a byte of a sealed segment, below the recovery
 // point, while the log is in use. A read of the damaged batch fails with an error that contains the
 // batch's location. Later batches can be read, appends succeed, and other partitions are not
-// affected. The next start rejects the log and reports the location, because it must not remove
-// synced records.
+// affected. The next start opens the log, with the same results, and a pass refuses to rewrite the
+// damaged segment, because its records can be repaired.
 func TestDamagedDataIsReportedWithItsLocation(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		w := newWorld(t, clean)
@@ -50,8 +52,20 @@ func TestDamagedDataIsReportedWithItsLocation(t *testing.T) {
 			t.Fatal(err)
 		}
 		store = openStore(t, w.mem)
-		wantLocation(t, store.Offline()[partition], partition.String(), "00000000000000000010.log",
-			"position 0")
+		log = createLog(t, store,
+			settings(func(s *topicconfig.Settings) { s.Delete, s.Compact = true, true }))
+		_, err = log.Read(10, log.LogEnd(), 4096, true)
+		wantLocation(t, err, "read at offset 10", path)
+		log.AdvanceHighWatermark(log.LogEnd())
+		if after := readKeys(t, log, 20); len(after) < 10 || after[len(after)-1] != fmt.Sprintf(
+			"%d=more", log.LogEnd()-1) {
+			t.Errorf("clean %v: read behind the damaged segment: %v", clean, after)
+		}
+		c := log.Compaction()
+		if _, err := c.Pass(t.Context(), compaction.PassOptions{Settings: c.Settings(),
+			MemoryBytes: 1 << 20}); !errors.Is(err, ErrStorage) {
+			t.Errorf("clean %v: a pass over the damaged segment: %v", clean, err)
+		}
 		if !slices.Equal(readKeys(t, store.Log(other), 0), expectKeys(0, 3)) {
 			t.Errorf("clean %v: another partition was harmed by the start", clean)
 		}

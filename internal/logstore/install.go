@@ -28,8 +28,9 @@ func newLog(env environment, id PartitionID, topic TopicID, dir string, config *
 	l.disk.Log = durability.Env{ID: id, Logger: env.logger, List: &l.list, Offsets: &l.offsets,
 		Snapshots: &l.snapshots, Fault: &l.fault, Truncations: &l.truncations,
 		Maintain: &l.maintain, Mu: &l.mu.Mutex}
-	l.reader = reader.Reader{List: &l.list, Offsets: &l.offsets, Dir: dir, Verify: env.verifyReads,
-		Damaged: func(h *segmentlist.Handle) { env.damaged(id, h.Base()) }}
+	l.reader = reader.Reader{List: &l.list, Offsets: &l.offsets, Dir: dir,
+		Verification: env.verification,
+		Damaged:      func(h *segmentlist.Handle) { env.damaged(id, h.Base()) }}
 	view := compactionView{l}
 	l.compaction.Init(view.environment(), view.sidecarSource(), &l.maintain, &l.mu.Mutex)
 	l.offsets.Restore(0, 0, 0, &l.mu.producers)

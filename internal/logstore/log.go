@@ -150,8 +150,8 @@ type environment struct {
 	reserved   *atomic.Bool           // Store.reserved
 	refusal    *atomic.Pointer[error] // Store.refusal
 
-	verifyReads *atomic.Bool                     // Store.verifyReads
-	damaged     func(id PartitionID, base int64) // Options.Damaged
+	verification *atomic.Int32                    // Store.verification
+	damaged      func(id PartitionID, base int64) // Options.Damaged
 }
 
 // config is a log's settings, with the values derived from them. It is immutable: appends read it

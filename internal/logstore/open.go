@@ -293,7 +293,7 @@ func (s *Store) environment() environment {
 		failed:          s.logFailed,
 		saveCheckpoints: s.save, compress: s.compressed.At, commit: s.commits.request,
 		flushBytes: s.opts.FlushBytes, reserved: &s.reserved, refusal: &s.refusal,
-		verifyReads: &s.verifyReads, damaged: s.opts.Damaged,
+		verification: &s.verification, damaged: s.opts.Damaged,
 	}
 }
 

@@ -96,9 +96,9 @@ type Store struct {
 	reserved atomic.Bool           // argument of SetReserved
 	refusal  atomic.Pointer[error] // argument of SetRefusal
 
-	verifyReads atomic.Bool  // argument of SetVerifyReads
-	cleanEpoch  int64        // result of CleanEpoch
-	epoch       atomic.Int64 // argument of SetBrokerEpoch, -1 before the first call
+	verification atomic.Int32 // argument of SetVerification
+	cleanEpoch   int64        // result of CleanEpoch
+	epoch        atomic.Int64 // argument of SetBrokerEpoch, -1 before the first call
 
 	changes sync.Mutex // one Create, Release or Close at a time
 	saving  struct {

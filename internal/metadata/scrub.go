@@ -8,11 +8,9 @@ import (
 
 // Scrub configures how brokers check their data at rest.
 type Scrub struct {
-	Interval  time.Duration // time between two checks of the same data; 0 disables the scrub
-	BytesRate int64         // maximum rate in bytes per second
-	// VerifyReads is true if fetches verify the checksums of batches that were written before the
-	// start of the broker.
-	VerifyReads bool
+	Interval    time.Duration // time between two checks of the same data; 0 disables the scrub
+	BytesRate   int64         // maximum rate in bytes per second
+	VerifyReads v1alpha1.VerifyReads
 }
 
 // ScrubRequest is the request in the annotation heartwood.dev/scrub-now.
@@ -45,7 +43,7 @@ const (
 // range, which the API server rejects, count as not set.
 func ResolveScrub(cluster *v1alpha1.LogCluster) Scrub {
 	resolved := Scrub{Interval: scrubIntervalDefault, BytesRate: scrubBytesRateDefault,
-		VerifyReads: true}
+		VerifyReads: v1alpha1.VerifyOnce}
 	if cluster == nil || cluster.Spec.Scrub == nil {
 		return resolved
 	}
@@ -56,8 +54,8 @@ func ResolveScrub(cluster *v1alpha1.LogCluster) Scrub {
 	if spec.Interval == v1alpha1.ScrubOff {
 		resolved.Interval = 0
 	}
-	if spec.VerifyReads != nil {
-		resolved.VerifyReads = *spec.VerifyReads
+	if v := spec.VerifyReads; v == v1alpha1.VerifyAlways || v == v1alpha1.VerifyNever {
+		resolved.VerifyReads = v
 	}
 	if spec.Rate != nil && spec.Rate.Value() > 0 {
 		resolved.BytesRate = spec.Rate.Value()

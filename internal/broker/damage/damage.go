@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"heartwood.dev/heartwood/internal/handler/data"
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/repair"
+	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/internal/wire"
 )
@@ -46,7 +48,14 @@ func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logsto
 	}
 	image := r.Image()
 	err := fmt.Errorf("%w: no other replica is in sync", repair.ErrSource)
-	for _, from := range othersInSync(image, log.ID(), r.NodeID) {
+	others := othersInSync(image, log.ID(), r.NodeID)
+	if slices.ContainsFunc(places, func(place inspect.Damage) bool {
+		return strings.HasSuffix(place.File, segment.TxnIndexExtension)
+	}) {
+		err, others = fmt.Errorf("%w: its transaction index is damaged, too",
+			repair.ErrUnknownContent), nil
+	}
+	for _, from := range others {
 		err = r.replaceFrom(ctx, from, image.Topic(log.ID().Topic), log.ID().Index, damaged)
 		if !errors.Is(err, repair.ErrSource) {
 			break
@@ -80,20 +89,18 @@ type recordSource struct {
 }
 
 // Read implements repair.Source.
-func (s recordSource) Read(ctx context.Context, offset int64) (repair.Read, error) {
+func (s recordSource) Read(ctx context.Context, offset int64) (batches []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	body, err := s.peer.Do(ctx, data.RecordsCall(s.topic, s.partition, offset, bytesMax))
-	var batches []byte
-	var highWatermark int64
 	if err == nil {
-		batches, highWatermark, err = data.DecodeRecords(body)
+		batches, err = data.DecodeRecords(body)
 	}
 	if err != nil {
-		return repair.Read{}, fmt.Errorf("%w: read offset %d from broker %d: %w", repair.ErrSource,
-			offset, s.broker, err)
+		return nil, fmt.Errorf("%w: read offset %d from broker %d: %w", repair.ErrSource, offset,
+			s.broker, err)
 	}
-	return repair.Read{Batches: batches, HighWatermark: highWatermark}, nil
+	return batches, nil
 }
 
 // othersInSync returns the brokers that are up, in the partition's ISR and not fenced there, except

@@ -32,25 +32,24 @@ func RecordsCall(topic metadata.ID, partition int32, offset int64, bytesMax int3
 // errNoPartition means that the response does not contain the requested partition.
 var errNoPartition = errors.New("the response does not contain the partition")
 
-// DecodeRecords returns the batches and the high watermark in the response to a RecordsCall. The
-// batches alias body.
-func DecodeRecords(body []byte) (batches []byte, highWatermark int64, err error) {
+// DecodeRecords returns the batches in the response to a RecordsCall, which alias body.
+func DecodeRecords(body []byte) ([]byte, error) {
 	if err := fetchResponseShape.Check(followerFetchVersion, true, body); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	answer := kmsg.FetchResponse{Version: followerFetchVersion}
 	if err := answer.ReadFrom(body); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if answer.ErrorCode != 0 {
-		return nil, 0, peerError(answer.ErrorCode)
+		return nil, peerError(answer.ErrorCode)
 	}
 	if len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != 1 {
-		return nil, 0, errNoPartition
+		return nil, errNoPartition
 	}
 	p := &answer.Topics[0].Partitions[0]
 	if p.ErrorCode != 0 {
-		return nil, 0, peerError(p.ErrorCode)
+		return nil, peerError(p.ErrorCode)
 	}
-	return p.RecordBatches, p.HighWatermark, nil
+	return p.RecordBatches, nil
 }

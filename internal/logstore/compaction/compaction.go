@@ -31,6 +31,9 @@ type Compaction struct {
 	Dead DeadFiles
 	// pass describes the running pass; nil while no pass has replaced segments.
 	pass atomic.Pointer[runningPass]
+	// Rewriting is held while a pass or a repair rewrites segments: both write files with the suffix
+	// .cleaned.
+	Rewriting sync.Mutex
 	// Sidecars manages the log's key sidecars.
 	Sidecars sidecars.Set
 	// quarantined is true while the cleaner skips the log because a pass failed. Only the metrics

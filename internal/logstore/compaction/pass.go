@@ -3,6 +3,7 @@ package compaction
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"heartwood.dev/heartwood/internal/logstore/clean"
@@ -62,6 +63,13 @@ func (c *Compaction) Pass(ctx context.Context, opts PassOptions) (clean.Stats, e
 	if err := ctx.Err(); err != nil {
 		return clean.Stats{CleanedTo: c.Progress.FirstDirty()}, err
 	}
+	if !opts.DryRun {
+		if !c.Rewriting.TryLock() {
+			return clean.Stats{CleanedTo: c.Progress.FirstDirty()},
+				fmt.Errorf("%w: a segment is being repaired", segmentlist.ErrChanged)
+		}
+		defer c.Rewriting.Unlock()
+	}
 	defer c.Sidecars.Trim()
 	defer c.pass.Store(nil)
 	stats, basis, err := c.passOnce(ctx, opts)
@@ -100,6 +108,10 @@ func (c *Compaction) passOnce(ctx context.Context, opts PassOptions) (clean.Stat
 	defer v.Release()
 	basis := progress.Basis{Truncations: v.Truncations,
 		LogStart: deletedBelow(v, c.env.SavedStart())}
+	if v.damaged != nil { // a rewrite would remove the damaged batches, which can be repaired
+		return clean.Stats{CleanedTo: v.FirstDirty}, basis, fmt.Errorf("%w: segment %d is damaged",
+			segmentlist.ErrStorage, v.damaged.Base())
+	}
 	if len(v.Segments) == 0 { // the log was closed or truncated meanwhile
 		return clean.Stats{CleanedTo: v.FirstDirty}, basis, nil
 	}
@@ -247,6 +259,7 @@ type View struct {
 	producers map[int64]clean.Producer
 	aborted   []segment.AbortedTxn // aborted transactions that begin below Bound and end above it
 	Release   func()
+	damaged   *segment.Segment // a segment in which damage was found; nil if there is none
 }
 
 // View returns a view of the log for a pass or an estimate. The View holds references to its
@@ -270,6 +283,9 @@ func (c *Compaction) View(now time.Time) View {
 	v.Segments, v.producers = segmentlist.Segments(cleanable), c.env.Producers()
 	for _, h := range cleanable {
 		h.Acquire()
+		if h.Damaged.Load() {
+			v.damaged = h.Segment
+		}
 	}
 	v.Release = func() {
 		for _, h := range cleanable {

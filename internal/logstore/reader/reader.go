@@ -25,12 +25,22 @@ type Reader struct {
 	List    *segmentlist.Current
 	Offsets *offsets.Offsets
 	Dir     string // directory of the log
-	// Verify is true if reads verify the batches above Handle.VerifiedEnd before they return them; nil
-	// means false. The batches of a damaged segment are always verified.
-	Verify *atomic.Bool
-	// Damaged is called when a read finds the first damage in a segment. It may be nil.
+	// Verification contains a Verification; nil stands for VerifyNever.
+	Verification *atomic.Int32
+	// Damaged is called when a read finds the first damage in a segment; nil: nothing is called.
 	Damaged func(h *segmentlist.Handle)
 }
+
+// Verification determines which batches a read verifies before it returns them. Batches of a
+// segment in which damage was found are always verified.
+type Verification int32
+
+// These are the values of Verification.
+const (
+	VerifyOnce   Verification = iota // batches above Handle.VerifiedEnd
+	VerifyAlways                     // all batches except those of the active segment
+	VerifyNever
+)
 
 // ErrOffsetOutOfRange is returned if the offset is below the log start or above the limit of the
 // read.
@@ -56,6 +66,8 @@ type Slice struct {
 	Aborted []segment.AbortedTxn
 
 	held *segmentlist.Handle
+	// cutEnd is the end offset of the slice if it ends in front of a damaged batch; 0 if not.
+	cutEnd int64
 }
 
 // Release must be called once for each Slice that a read returned without an error.
@@ -112,6 +124,7 @@ type readRequest struct {
 	bytesMax      int
 	wholeFirst    bool // true to return a first batch that is larger than bytesMax
 	empties       bool // true to return a first batch without a record at or above offset
+	sealed        bool // the segment of the first batch is not the active one
 }
 
 // ReadCommitted reads for read_committed consumers. It returns batches below the last stable
@@ -145,11 +158,15 @@ func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 	// The slice ends at the first batch after it, or at the end of the segment. A concurrent append
 	// can only raise this offset.
 	end := s.held.NextOffset()
-	switch next, err := s.held.HeaderAt(s.Position + int64(s.Length)); {
-	case err == nil:
-		end = next.BaseOffset()
-	case !errors.Is(err, io.EOF):
-		return err
+	if s.cutEnd > 0 {
+		end = s.cutEnd
+	} else {
+		switch next, err := s.held.HeaderAt(s.Position + int64(s.Length)); {
+		case err == nil:
+			end = next.BaseOffset()
+		case !errors.Is(err, io.EOF):
+			return err
+		}
 	}
 	end = min(end, limit)
 	for _, h := range list.Handles[list.Floor(offset):] {
@@ -162,7 +179,7 @@ func (s *Slice) findAborted(list *segmentlist.List, offset, limit int64) error {
 	return nil
 }
 
-// readFrom is like Read, but reads from a list to which the caller holds a reference. The request's
+// readFrom does the same as Read, on a list to which the caller holds a reference. The request's
 // limit is at most the log end that was loaded before the list.
 func (r Reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, error) {
 	// The log end is loaded again after the list, because a truncation lowers the log end before it
@@ -179,6 +196,7 @@ func (r Reader) readFrom(list *segmentlist.List, request readRequest) (*Slice, e
 	}
 	first, found, err := firstBatch(list, offset, limit, request.empties)
 	if err == nil && found {
+		request.sealed = first.Handle != list.Active()
 		err = slice.fill(r, first, limit, request)
 	}
 	if err != nil && r.List.Load() == nil {
@@ -209,14 +227,19 @@ func firstBatch(list *segmentlist.List, offset, limit int64, empties bool) (firs
 		if err != nil {
 			return segmentlist.Batch{}, false, err
 		}
-		for {
+		for end := int64(-1); ; {
 			header, err := h.HeaderAt(position)
 			if errors.Is(err, io.EOF) {
+				if h.Damaged.Load() && end < h.NextOffset() && offset < h.NextOffset() {
+					return segmentlist.Batch{}, false, fmt.Errorf("%w: segment %d lacks batches",
+						record.ErrCorrupt, h.Base())
+				}
 				break // continue with the next segment
 			}
 			if err != nil {
 				return segmentlist.Batch{}, false, err
 			}
+			end = header.LastOffset() + 1
 			if header.LastOffset() >= limit {
 				return first, found, nil
 			}
@@ -277,11 +300,13 @@ func (s *Slice) fill(r Reader, first segmentlist.Batch, limit int64, request rea
 	if err != nil {
 		return err
 	}
-	whole, err := r.undamagedEnd(first, end)
+	whole, cutEnd, err := r.undamagedEnd(first, end, request.sealed)
 	if err != nil {
 		return err
 	}
-	end, truncated = whole, truncated || whole < end
+	if whole < end {
+		end, truncated, s.cutEnd = whole, true, cutEnd
+	}
 	file, err := first.Handle.File().Pin()
 	if err != nil {
 		return err
@@ -310,43 +335,60 @@ func rangeEnd(first segmentlist.Batch, limit, bytesMax int64) (end int64, trunca
 	return end, false, nil
 }
 
-// undamagedEnd returns the end of the batches that a read may return: the batches from first on, up
-// to the position end. If they have to be verified, the result is the start of the first damaged
-// batch. undamagedEnd fails if first itself is damaged.
-func (r Reader) undamagedEnd(first segmentlist.Batch, end int64) (int64, error) {
+// undamagedEnd returns the end of the batches from first on, at most the position end, that a read
+// may return, and the offset at which they end. If they have to be verified, they end before the
+// first damaged batch. It fails if this is the first one.
+func (r Reader) undamagedEnd(first segmentlist.Batch, end int64, sealed bool) (whole,
+	offset int64, err error) {
 	h := first.Handle
-	if !h.Damaged.Load() && (r.Verify == nil || !r.Verify.Load() || end <= h.VerifiedEnd()) {
-		return end, nil
+	if !h.Damaged.Load() && !r.verifies(h, end, sealed) {
+		return end, 0, nil
 	}
-	whole, err := verify(first, end)
+	whole, offset, err = verify(first, end)
 	if err == nil && whole == end {
 		h.Verified(first.Header.Position, end)
-		return end, nil
+		return end, offset, nil
 	}
 	if !h.Damaged.Swap(true) && r.Damaged != nil {
 		r.Damaged(h)
 	}
-	return whole, err
+	return whole, offset, err
 }
 
-// verify returns the end of the valid batches from first on, up to the position end: their
-// checksums are correct and their offsets ascend. It fails if first is damaged or cannot be read.
-func verify(first segmentlist.Batch, end int64) (whole int64, err error) {
+// verifies reports whether a read up to the position end of a segment verifies batches.
+func (r Reader) verifies(h *segmentlist.Handle, end int64, sealed bool) bool {
+	if r.Verification == nil {
+		return false
+	}
+	switch Verification(r.Verification.Load()) {
+	case VerifyOnce:
+		return end > h.VerifiedEnd()
+	case VerifyAlways:
+		return sealed || end > h.VerifiedEnd()
+	}
+	return false
+}
+
+// verify returns the end of the batches from first on, at most the position end, whose checksums
+// are correct and whose offsets ascend, and the offset at which they end. It fails if the first one
+// is damaged or cannot be read. The checksum does not cover the base offset and the leader epoch of
+// a batch: the scrub compares them with the key sidecar and the neighbours of the batch.
+func verify(first segmentlist.Batch, end int64) (whole, offset int64, err error) {
 	for batch := first; ; {
 		if err := batch.CheckCRC(); err != nil {
 			if batch.Header.Position > first.Header.Position {
-				return batch.Header.Position, nil
+				return batch.Header.Position, offset, nil
 			}
-			return 0, err
+			return 0, 0, err
 		}
+		offset = batch.Header.LastOffset() + 1
 		next := batch.Header.Position + int64(batch.Header.SizeBytes)
 		if next >= end {
-			return end, nil
+			return end, offset, nil
 		}
-		last := batch.Header.LastOffset()
 		if batch.Header, err = batch.Handle.HeaderAt(next); err != nil ||
-			batch.Header.BaseOffset() <= last {
-			return next, nil //nolint:nilerr // a read that begins there returns the error
+			batch.Header.BaseOffset() < offset {
+			return next, offset, nil //nolint:nilerr // a read that begins there returns the error
 		}
 	}
 }

@@ -27,9 +27,7 @@ func newVerifier(t *testing.T, fsys vfs.FS) (r Reader, h *segmentlist.Handle, re
 	list.Publish(handles)
 	o.Restore(0, 5, 5, &producer.State{})
 	reported = new(int)
-	verify := new(atomic.Bool)
-	verify.Store(true)
-	return Reader{List: &list, Offsets: &o, Dir: segmenttest.Path, Verify: verify,
+	return Reader{List: &list, Offsets: &o, Dir: segmenttest.Path, Verification: new(atomic.Int32),
 		Damaged: func(*segmentlist.Handle) { *reported++ }}, handles[0], reported
 }
 
@@ -86,7 +84,7 @@ func TestDamagedBatchesAreNotReturned(t *testing.T) {
 	if *reported != 1 || !h.Damaged.Load() {
 		t.Errorf("damage reported %d times; segment marked: %v", *reported, h.Damaged.Load())
 	}
-	r.Verify.Store(false)
+	r.Verification.Store(int32(VerifyNever))
 	if _, err := r.Read(2, 5, 1<<20, true); !errors.Is(err, record.ErrCorrupt) {
 		t.Errorf("read without verification of a segment that is marked as damaged: %v", err)
 	}
@@ -106,7 +104,7 @@ func TestBatchesAreVerifiedOnce(t *testing.T) {
 			}
 		},
 		"scrubbed": func(_ Reader, h *segmentlist.Handle) { h.SetVerified() },
-		"off":      func(r Reader, _ *segmentlist.Handle) { r.Verify.Store(false) },
+		"off":      func(r Reader, _ *segmentlist.Handle) { r.Verification.Store(int32(VerifyNever)) },
 	} {
 		fsys := vfs.NewMem()
 		r, h, reported := newVerifier(t, fsys)
@@ -129,4 +127,24 @@ func TestBatchesAreVerifiedOnce(t *testing.T) {
 	if _, err := r.Read(2, 5, 1<<20, true); !errors.Is(err, record.ErrCorrupt) {
 		t.Errorf("second read of a range that is not contiguous: %v", err)
 	}
+}
+
+// TestAlwaysVerifiesSealedSegments checks that VerifyAlways finds damage in batches that were
+// verified before, and does not verify the active segment.
+func TestAlwaysVerifiesSealedSegments(t *testing.T) {
+	fsys := vfs.NewMem()
+	r, h, reported := newVerifier(t, fsys)
+	h.SetVerified()
+	active := r.List.Handles()[1]
+	r.Verification.Store(int32(VerifyAlways))
+	flipBatch(t, fsys, h, 2)
+	flipBatch(t, fsys, active, 4)
+	if _, err := r.Read(2, 5, 1<<20, true); !errors.Is(err, record.ErrCorrupt) || *reported != 1 {
+		t.Errorf("read of a damaged batch: %v, %d reports", err, *reported)
+	}
+	slice, err := r.Read(4, 5, 1<<20, true)
+	if err != nil {
+		t.Fatalf("read of the active segment: %v", err)
+	}
+	slice.Release()
 }

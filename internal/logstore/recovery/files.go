@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -27,6 +28,26 @@ func (r *recovery) openSegment(base int64) (*segment.Segment, error) {
 			"segment", base)
 	}
 	return segment.Open(r.FS, r.Dir, base, r.Segments)
+}
+
+// openHandle opens a segment that an earlier process has written. If its data file is no sequence
+// of batches and other segments follow it, whose base offsets are later, the segment is opened as
+// far as it can be read. The scrub replaces its records by those of another replica; until then,
+// reads of the missing offsets fail.
+func (r *recovery) openHandle(base int64, later []int64) (*segmentlist.Handle, error) {
+	s, err := r.openSegment(base)
+	damaged := len(later) > 0 && errors.Is(err, record.ErrCorrupt)
+	if damaged {
+		r.Logger.Error("segment is damaged", "partition", r.ID, "segment", base, "error", err)
+		s, err = segment.OpenDamaged(r.FS, r.Dir, base, later[0], r.Segments)
+	}
+	if err != nil {
+		return nil, err
+	}
+	handle := r.dir.HandleOf(s)
+	handle.SetUnverified()
+	handle.Damaged.Store(damaged)
+	return handle, nil
 }
 
 // summaryOf returns the index of a segment's summary in Closed.Segments.

@@ -94,7 +94,7 @@ func (r *recovery) run() (err error) {
 			scanFrom--
 		}
 	}
-	if err := r.open(bases[:scanFrom]); err != nil {
+	if err := r.open(bases[:scanFrom], bases); err != nil {
 		return err
 	}
 	if err := r.verifyEpochs(); err != nil {
@@ -135,19 +135,17 @@ func (r *recovery) sealedTo(end int64) bool {
 // open opens segments that were closed cleanly or are below the recovery point. A crash cannot make
 // such segments overlap. If two segments overlap anyway, recovery cannot determine which segment is
 // correct. The log then stays offline and unchanged until an administrator repairs it.
-func (r *recovery) open(bases []int64) error {
-	for _, base := range bases {
-		s, err := r.openSegment(base)
+func (r *recovery) open(bases, all []int64) error {
+	for i, base := range bases {
+		handle, err := r.openHandle(base, all[i+1:])
 		if err != nil {
 			return err
 		}
 		if end := r.end(); end > base {
 			err := fmt.Errorf("%w: segment %d begins below the end of the segment before it, %d",
 				record.ErrCorrupt, base, end)
-			return errors.Join(err, s.Close())
+			return errors.Join(err, handle.Close())
 		}
-		handle := r.dir.HandleOf(s)
-		handle.SetUnverified()
 		r.handles = append(r.handles, handle)
 	}
 	return nil

@@ -4,20 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math"
+	"syscall"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/keys"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
+	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/logstore/swap"
 	"heartwood.dev/heartwood/internal/record"
 )
 
 // ErrUnknownContent is returned if it is unknown which records the damaged batches contained: the
 // segment was cleaned, and has no valid key sidecar. Another replica may still have records that
-// this one has removed together with their tombstones, so its records must not be copied without
-// further checks.
+// this one has removed together with their tombstones, so its records must not be copied alone.
 var ErrUnknownContent = errors.New("the content of the damaged batches is unknown")
 
 // Records replaces the data file of a segment at rest by one without its damaged batches, whose
@@ -25,9 +28,8 @@ var ErrUnknownContent = errors.New("the content of the damaged batches is unknow
 type Records struct {
 	Segment
 	Source Source
-	// Cleaned is set if the segment begins below the first dirty offset, so passes have removed
-	// records from it. Compacted is set if the topic is compacted. An unfinished pass may then have
-	// removed records even above the first dirty offset.
+	// Cleaned is set if the segment is below the first dirty offset, so that passes have removed
+	// records of it. Compacted is set if an unfinished pass may have removed some above it.
 	Cleaned, Compacted bool
 	// LogStart is the log start offset: damaged batches below it are dropped.
 	LogStart int64
@@ -92,10 +94,9 @@ func (r Records) write(ctx context.Context, out *segment.Segment) error {
 	return out.Seal()
 }
 
-// copyAborted adds to the new segment the aborted transactions whose markers it contains. If the
-// source has removed a marker, no replica has records of the transaction, because every replica
-// waits for the replicated cleaning progress before it removes a marker
-// (docs/replication-compacted.md).
+// copyAborted adds the aborted transactions to the new segment whose markers it contains. If the
+// source has removed a marker, no replica has records of the transaction: both wait for the
+// replicated cleaning progress (docs/replication-compacted.md).
 func (r Records) copyAborted(out *segment.Segment) error {
 	markers := map[int64]bool{}
 	if r.Handle.AbortedCount() > 0 {
@@ -131,19 +132,42 @@ func (r Records) copyAll(ctx context.Context, out *segment.Segment, from *cursor
 			return fmt.Errorf("%w: its batch of offsets %d to %d begins below the segment",
 				ErrSource, b.BaseOffset(), b.LastOffset())
 		}
-		if r.Compacted && b.Transactional() && !b.Control() {
-			return fmt.Errorf("%w: without a key sidecar, transactional batches are not copied alone",
-				ErrUnknownContent)
+		if err := r.copyable(b, offset); err != nil {
+			return err
 		}
 		if err := out.Append(b); err != nil {
-			return err
+			return full(err)
 		}
 		offset = b.NextOffset()
 	}
 	return nil
 }
 
-// guide describes what a segment should contain, and which of its batches are damaged.
+// copyable reports why a batch of the source cannot be copied without a key sidecar. offset is the
+// end of the batch before it.
+func (r Records) copyable(b record.Batch, offset int64) error {
+	switch {
+	case !r.Compacted:
+	case b.Transactional() && !b.Control():
+		return fmt.Errorf("%w: the transaction of the batch at offset %d may have been aborted",
+			ErrUnknownContent, b.BaseOffset())
+	case b.BaseOffset() > offset:
+		return fmt.Errorf("%w: the source has removed batches from offset %d on, and may have "+
+			"omitted some without records", ErrUnknownContent, offset)
+	}
+	return nil
+}
+
+// full adds ErrUnknownContent to the error of a segment that cannot contain the larger batches of
+// the source.
+func full(err error) error {
+	if errors.Is(err, segment.ErrFull) {
+		return fmt.Errorf("%w: %w", ErrUnknownContent, err)
+	}
+	return err
+}
+
+// guide is what a segment should contain, and which of its batches are damaged.
 type guide struct {
 	sidecar *keys.Reader
 	damaged map[int64]bool // positions of the batches that do not match the sidecar
@@ -159,11 +183,10 @@ const damagedRecordsMax = 1 << 20
 // there is no valid sidecar, or if not a single batch matches it: the sidecar may then belong to
 // other data.
 func (r Records) guide(ctx context.Context) (g guide, err error) {
-	// Do not verify the sidecar against checksums in the data file, because these checksums may be
-	// damaged themselves.
+	// The sidecar is not verified by checksums in the data file, which may be the damaged ones.
 	sidecar, err := r.Sidecars.Open(r.Handle, false)
 	if err != nil {
-		return g, fmt.Errorf("%w: %w", ErrUnknownContent, err)
+		return g, unusable(err)
 	}
 	g = guide{sidecar, map[int64]bool{}, map[uint32]keys.Hash{}}
 	if err = r.compare(ctx, g); err != nil {
@@ -172,19 +195,39 @@ func (r Records) guide(ctx context.Context) (g guide, err error) {
 	return g, nil
 }
 
+// unusable adds ErrUnknownContent to the error of a sidecar that does not exist or is damaged.
+// Other errors, as for a lack of file descriptors, are temporary.
+func unusable(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, sidecars.ErrNoKeys) || keys.Unusable(err) ||
+		isDamage(err) {
+		return fmt.Errorf("%w: %w", ErrUnknownContent, err)
+	}
+	return err
+}
+
+// isDamage reports whether an error shows that the content of a file is wrong or unreadable.
+func isDamage(err error) bool {
+	return errors.Is(err, record.ErrCorrupt) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EIO)
+}
+
 // compare adds to a guide the batches that do not match its sidecar, and the keys of their records.
 func (r Records) compare(ctx context.Context, g guide) error {
 	ordinals := map[uint32]bool{}
-	matches := 0
+	matches, end := 0, r.Handle.Base()
 	batches := g.sidecar.Batches()
 	for batches.Next() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		b := batches.Batch()
-		if _, err := r.own(b); err == nil {
+		end = b.LastOffset + 1
+		switch _, err := r.own(b); {
+		case err == nil:
 			matches++
 			continue
+		case !isDamage(err):
+			return err
 		}
 		g.damaged[b.Position] = true
 		for i := range b.Records {
@@ -196,8 +239,13 @@ func (r Records) compare(ctx context.Context, g guide) error {
 		}
 	}
 	err := batches.Err()
-	if err == nil && matches == 0 {
-		err = errors.New("no batch matches the key sidecar")
+	switch {
+	case err != nil:
+	case matches == 0:
+		return fmt.Errorf("%w: no batch matches the key sidecar", ErrUnknownContent)
+	case end != r.Handle.NextOffset(): // built from a segment that was opened as damaged
+		return fmt.Errorf("%w: the key sidecar ends at offset %d, want %d", ErrUnknownContent, end,
+			r.Handle.NextOffset())
 	}
 	if err == nil {
 		entries := g.sidecar.Entries(keys.AllHashes)
@@ -209,12 +257,12 @@ func (r Records) compare(ctx context.Context, g guide) error {
 		err = entries.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnknownContent, err)
+		return unusable(err)
 	}
 	return nil
 }
 
-// mend writes the batches that match the sidecar, and replacements for the others.
+// mend writes the batches that match the sidecar, and replacements of the other ones.
 func (r Records) mend(ctx context.Context, out *segment.Segment, from *cursor, g guide) error {
 	m := mender{guide: g, hasher: r.Sidecars.Salt.Load().Hasher(),
 		builder: record.NewBuilder(compress.None, compress.LevelDefault)}
@@ -235,9 +283,16 @@ func (r Records) mend(ctx context.Context, out *segment.Segment, from *cursor, g
 		if b.LastOffset < r.LogStart {
 			continue
 		}
-		got, found, err := from.next(ctx, b.BaseOffset, b.LastOffset+1)
-		if err == nil && found { // else the source has removed all records of the batch
-			err = m.append(out, b, got)
+		got, found, err := from.next(ctx, max(b.BaseOffset, r.LogStart), b.LastOffset+1)
+		switch {
+		case err != nil:
+		case found:
+			err = full(m.append(out, b, got))
+		case b.ProducerID >= 0:
+			// The source has removed the records, and may have omitted a batch without records, which
+			// contains the last sequence number of its producer.
+			err = fmt.Errorf("%w: the source has no records of the batch of producer %d at offset %d",
+				ErrUnknownContent, b.ProducerID, b.BaseOffset)
 		}
 		if err != nil {
 			return err
@@ -264,17 +319,18 @@ func (r Records) own(want keys.Batch) (record.Batch, error) {
 	return b, b.CheckCRC()
 }
 
-// mender writes replacements for damaged batches.
+// mender writes replacements of damaged batches.
 type mender struct {
 	guide
 	hasher  keys.Hasher
 	builder *record.Builder
 }
 
-// append writes the source's batch got in place of the damaged batch want.
+// append writes the batch got of the source in place of the damaged batch want.
 func (m *mender) append(out *segment.Segment, want keys.Batch, got record.Batch) error {
 	switch {
 	case got.BaseOffset() != want.BaseOffset || got.LastOffset() != want.LastOffset ||
+		got.LeaderEpoch() != want.LeaderEpoch || got.ProducerID() != want.ProducerID ||
 		got.Control() != (want.Marker != keys.NoMarker):
 		return fmt.Errorf("%w: its batch of offsets %d to %d differs from %d to %d", ErrSource,
 			got.BaseOffset(), got.LastOffset(), want.BaseOffset, want.LastOffset)
@@ -290,9 +346,8 @@ func (m *mender) append(out *segment.Segment, want keys.Batch, got record.Batch)
 		return err
 	case all:
 		return out.Append(got)
-	case len(kept) == 0:
-		return nil
 	}
+	// A batch without records remains: it contains the last sequence number of its producer.
 	m.builder.SetCodec(got.Codec(), compress.LevelDefault)
 	m.builder.Reset(record.IdentityOf(got))
 	err = got.Records(segmentlist.DecompressedBytesMax, func(rec *record.Record) error {
@@ -311,15 +366,15 @@ func (m *mender) append(out *segment.Segment, want keys.Batch, got record.Batch)
 	return out.AppendParts(parts)
 }
 
-// keyOf identifies the key of a record; the zero value represents a record without a key.
+// keyOf identifies the key of a record; the zero value stands for a record without a key.
 type keyOf struct {
 	hash  keys.Hash
 	keyed bool
 }
 
-// keep returns the offsets of the records in got that the damaged batch also contained, and whether
-// these are all records in got. The sidecar contains keys but no offsets. If several records in the
-// batch have the same key, cleaning has removed the earlier ones first.
+// keep returns the offsets of the records of got that the damaged batch also contained, and whether
+// these are all records of got. The sidecar contains the keys, not the offsets. If a batch contains
+// several records with one key, cleaning has removed the earlier ones first.
 func (m *mender) keep(want keys.Batch, got record.Batch) (kept map[int64]bool, all bool,
 	err error) {
 	left := map[keyOf]int{}
@@ -341,6 +396,10 @@ func (m *mender) keep(want keys.Batch, got record.Batch) (kept map[int64]bool, a
 		return nil
 	})
 	if err != nil {
+		if errors.Is(err, compress.ErrTooLarge) {
+			return nil, false, fmt.Errorf("%w: batch at offset %d: %w", ErrUnknownContent,
+				got.BaseOffset(), err)
+		}
 		return nil, false, fmt.Errorf("%w: batch at offset %d: %w", ErrSource, got.BaseOffset(), err)
 	}
 	kept = map[int64]bool{}

@@ -8,33 +8,28 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// Read is a part of another replica's log.
-type Read struct {
-	// Batches contains complete batches, ascending. The first one contains the requested offset or
-	// is the next one above it. Batches is empty if the replica has none below its high watermark.
-	Batches       []byte
-	HighWatermark int64
-}
-
 // Source reads the log of another in-sync replica.
 type Source interface {
-	// Read reads from an offset. The result is valid until the next call.
-	Read(ctx context.Context, offset int64) (Read, error)
+	// Read returns complete batches, ascending. The first one contains the requested offset or is
+	// the next one above it; it may omit batches without records. The result is empty if the replica
+	// has no such batch below its high watermark. The result is valid until the next call.
+	Read(ctx context.Context, offset int64) (batches []byte, err error)
 }
 
 // ErrSource is returned if another replica cannot replace the damaged batches: it does not have the
 // records yet, or its batches have other offsets.
 var ErrSource = errors.New("the other replica cannot replace the records")
 
-// cursor reads the batches of a Source and verifies their checksums. The offsets passed to
-// successive calls must ascend.
+// cursor reads batches of a Source and verifies their checksums. The offsets of successive calls
+// must ascend.
 type cursor struct {
 	source Source
 	rest   []byte // batches that were read and not returned yet
 }
 
-// next returns the first batch that ends at or above offset and begins below the offset end. found
-// is false if the replica has no such batch, because it has removed all records in this range. The
+// next returns the first batch that ends at or above offset, and begins below the offset end. If
+// the first batch at or above offset begins at or above end, found is false: the replica has
+// removed all records of the range. An empty response does not prove that, and is an error. The
 // batch is valid until the next call.
 func (c *cursor) next(ctx context.Context, offset, end int64) (b record.Batch, found bool,
 	err error) {
@@ -57,10 +52,7 @@ func (c *cursor) next(ctx context.Context, offset, end int64) (b record.Batch, f
 		if err != nil {
 			return nil, false, err
 		}
-		if len(got.Batches) == 0 && got.HighWatermark >= end {
-			return nil, false, nil
-		}
-		c.rest, read = got.Batches, true
+		c.rest, read = got, true
 	}
 }
 

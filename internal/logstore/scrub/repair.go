@@ -62,6 +62,10 @@ func (s *Scrubber) replace(ctx context.Context, log *logstore.Log, t Target,
 		return
 	}
 	sealed.MarkDamaged()
+	if s.opts.Cleaning(log) {
+		s.recheckLater(t, retryDelay)
+		return
+	}
 	err := s.opts.Replace(ctx, log, sealed, places)
 	switch {
 	case err == nil:
@@ -75,8 +79,8 @@ func (s *Scrubber) replace(ctx context.Context, log *logstore.Log, t Target,
 	}
 }
 
-// mended checks a target whose damaged files were replaced, and records the repair of the files
-// that are now intact. It returns false if damage remains.
+// mended checks a target whose damaged files were replaced, and records the repair of those that
+// are healthy. It returns false if damage remains.
 func (s *Scrubber) mended(t Target, files []string) bool {
 	left, err := s.check(t)
 	if err != nil {
@@ -125,12 +129,9 @@ func (s *Scrubber) visitAgain(ctx context.Context) (wait time.Duration) {
 	return wait
 }
 
-// waitsForPass reports whether the repair of a target's derived files has to wait for a pass that
-// is running in the target's log.
+// waitsForPass reports whether a target has files to repair while a pass runs in the target's log.
 func (s *Scrubber) waitsForPass(t Target) bool {
-	state := s.State()
-	index, known := state.damaged(t)
-	if !known || t.Base < 0 || t.Retained != "" || ofRecords(state.Damaged[index].Places) {
+	if _, known := s.State().damaged(t); !known || t.Base < 0 || t.Retained != "" {
 		return false
 	}
 	log := s.store.Log(t.id())

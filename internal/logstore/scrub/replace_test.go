@@ -28,17 +28,17 @@ import (
 // logSource is a replica on the same machine.
 type logSource struct{ *logstore.Log }
 
-func (s logSource) Read(_ context.Context, offset int64) (repair.Read, error) {
+func (s logSource) Read(_ context.Context, offset int64) ([]byte, error) {
 	slice, err := s.Log.Read(offset, s.HighWatermark(), 700, true)
 	if err != nil {
-		return repair.Read{}, fmt.Errorf("%w: %w", repair.ErrSource, err)
+		return nil, fmt.Errorf("%w: %w", repair.ErrSource, err)
 	}
 	defer slice.Release()
 	batches := make([]byte, slice.Length)
 	if slice.Length > 0 {
 		_, err = slice.File.ReadAt(batches, slice.Position)
 	}
-	return repair.Read{Batches: batches, HighWatermark: slice.HighWatermark}, err
+	return batches, err
 }
 
 // replicas are two logs of the same partition, which are cleaned independently.
@@ -73,7 +73,7 @@ func (r *replicas) replicate(t *testing.T) {
 	for follower.LogEnd() < leader.LogEnd() {
 		got, err := logSource{leader}.Read(t.Context(), follower.LogEnd())
 		if err == nil {
-			err = follower.AppendReplicated(got.Batches, time.Now())
+			err = follower.AppendReplicated(got, time.Now())
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -134,6 +134,31 @@ func content(t *testing.T, log *logstore.Log) map[int64]string {
 	return all
 }
 
+// lastBatches returns the last offset of the last batch of each producer, as a replica that copies
+// the log receives it.
+func lastBatches(t *testing.T, log *logstore.Log) map[int64]int64 {
+	t.Helper()
+	last := map[int64]int64{}
+	for offset := log.LogStart(); offset < log.LogEnd(); {
+		slice, err := log.ReadReplica(offset, 1<<20, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batches := storetest.Batches(t, slice.File, slice.Position, slice.Length)
+		slice.Release()
+		if len(batches) == 0 {
+			break
+		}
+		for _, b := range batches {
+			offset = b.NextOffset()
+			if b.ProducerID() >= 0 && !b.Control() {
+				last[b.ProducerID()] = b.LastOffset()
+			}
+		}
+	}
+	return last
+}
+
 // history appends random records, tombstones and transactions to both logs. It cleans each log
 // meanwhile, at different times, and stops the cleaners.
 func (r *replicas) history(t *testing.T, random *rand.Rand, compacted bool) {
@@ -146,6 +171,9 @@ func (r *replicas) history(t *testing.T, random *rand.Rand, compacted bool) {
 		switch kind := random.IntN(10); {
 		case kind == 0:
 			add(t, r.logs[0], b.Tombstones(t))
+		case kind == 1 && i%3 > 0: // a producer that writes rarely
+			b.Producer = 100 + int64(i)
+			add(t, r.logs[0], b.Bytes(t))
 		case kind < 4:
 			b.Producer, b.Sequence, b.Transactional = 8, sequence, true
 			sequence += int32(len(keys))
@@ -240,6 +268,7 @@ func replaceRandom(t *testing.T, random *rand.Rand, compacted bool) (result stri
 	})
 	sealed := resting[random.IntN(len(resting))]
 	before, wanted := content(t, log), content(t, source.Log)
+	producers := lastBatches(t, log)
 	damage(t, random, r.disks[own], filepath.Join(log.Dir(),
 		segment.Name(sealed.Base, segment.LogExtension, "")), sealed.SizeBytes)
 	err := sealed.ReplaceRecords(t.Context(), source)
@@ -255,6 +284,9 @@ func replaceRandom(t *testing.T, random *rand.Rand, compacted bool) (result stri
 	}
 	after := content(t, log)
 	checkReplaced(t, before, after, wanted)
+	if got := lastBatches(t, log); !maps.Equal(got, producers) {
+		t.Errorf("the last batches of producers are %v, want %v", got, producers)
+	}
 	crashed := open(t, r.disks[own].CrashClone()).create(t, tickets, settings)
 	crashed.AdvanceHighWatermark(crashed.LogEnd())
 	maps.DeleteFunc(after,

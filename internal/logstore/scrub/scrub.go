@@ -203,12 +203,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 			}
 			return 0
 		}}}
-	for _, d := range s.State().Damaged {
-		s.recheck = append(s.recheck, d.Target)
-		if sealed, exists := s.sealed(d.Target); exists && ofRecords(d.Places) {
-			sealed.MarkDamaged()
-		}
-	}
+	s.recheckKnown()
 	for ctx.Err() == nil {
 		s.takeSuspects()
 		var wait time.Duration
@@ -224,6 +219,25 @@ func (s *Scrubber) Run(ctx context.Context) {
 		s.wait(ctx, wait)
 	}
 	s.save(time.Now(), true)
+}
+
+// recheckKnown requests checks of the segments in which an earlier process, or the start of this
+// one, has found damage.
+func (s *Scrubber) recheckKnown() {
+	for _, d := range s.State().Damaged {
+		s.recheck = append(s.recheck, d.Target)
+		if sealed, exists := s.sealed(d.Target); exists && ofRecords(d.Places) {
+			sealed.MarkDamaged()
+		}
+	}
+	for _, log := range s.store.Logs() {
+		for _, sealed := range log.AtRest() {
+			if t := (Target{Topic: log.ID().Topic, Partition: log.ID().Index,
+				Base: sealed.Base}); sealed.Damaged() && !slices.Contains(s.recheck, t) {
+				s.recheck = append(s.recheck, t)
+			}
+		}
+	}
 }
 
 // wait waits for a duration, or until the settings change.
