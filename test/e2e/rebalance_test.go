@@ -26,6 +26,16 @@ const (
 // rebalance adds two brokers, cancels a drain, drains a broker with a middle id, and removes the
 // two brokers again, all under load.
 func (e *environment) rebalance(t *testing.T) {
+	defer func() {
+		if t.Failed() { // the later steps need the three brokers
+			e.kubectl(t, "annotate", "logcluster", logCluster, "--overwrite",
+				v1alpha1.AnnotationDrainAnyway+"=true", v1alpha1.AnnotationRebalance+"-")
+			e.patch(t, `{"spec":{"drain":null,"brokers":3}}`)
+			e.waitScaled(t, v1alpha1.ReasonScaled)
+			e.kubectl(t, "annotate", "logcluster", logCluster, v1alpha1.AnnotationDrainAnyway+"-")
+			e.kubectl(t, "delete", "topic", spread, "--ignore-not-found", "--timeout=120s")
+		}
+	}()
 	e.kubectl(t, "apply", "-f", "test/e2e/testdata/spread.yaml")
 	until(t, "partitions of spread assigned", func(ctx context.Context) string {
 		all, err := e.partitions(ctx, spread)
