@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ApiVersions (key 18), versions 0-4: returns the API keys with their version ranges from table.
+// ApiVersions (key 18), versions 0-4: returns the supported API keys and their version ranges, as
+// listed in table.
 //
 //	1  throttle time
 //	3  flexible, software name and version (KIP-511)
@@ -35,7 +36,7 @@ const groupFeatureLevel = 1
 // version 2 once all brokers support it, and version 0 before that.
 const transactionFeature = "transaction.version"
 
-// softwareName matches valid names and versions of client software (KIP-511).
+// transactionFeatureLevel is the highest level of transactionFeature that this broker supports.
 const transactionFeatureLevel = 2
 
 // softwareName matches the valid names and versions of client software (KIP-511).
@@ -44,8 +45,8 @@ var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9]
 // apiVersionsShape describes the request's fields (api.Shape).
 var apiVersionsShape = api.Shape{api.Text().From(3), api.Text().From(3)}
 
-// apiVersions checks the version first, because the body of a request with an unsupported version
-// cannot be decoded.
+// apiVersions checks the version before it decodes the body, because the body of an unsupported
+// version cannot be decoded.
 func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	if row := h.row(api.KeyAPIVersions); !row.serves(req.Version) {
 		err := fmt.Errorf("%w: ApiVersions %d", api.ErrUnsupportedVersion, req.Version)
@@ -54,7 +55,7 @@ func (h *Handler) apiVersions(ctx context.Context, req *wire.Request) (wire.Repl
 	return apiVersionsOf(h, ctx, req)
 }
 
-// apiVersionsOf responds to a request whose body can be decoded.
+// apiVersionsOf responds to a request in a supported version.
 var apiVersionsOf = api.Decoded(apiVersionsShape, (*Handler).apiVersionsDecoded)
 
 func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
@@ -83,8 +84,8 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	return api.Reply(response, result)
 }
 
-// addFeatures adds the features to the response. The finalized features' epoch increases with each
-// change of their levels, because the Java client ignores features whose epoch is not newer than
+// addFeatures adds the features to the response. The epoch of the finalized features increases with
+// each change of a level, because the Java client ignores features whose epoch is not newer than
 // the one that it knows.
 func (h *Handler) addFeatures(response *kmsg.ApiVersionsResponse) {
 	add := func(name string, least, most, finalized int16) {
@@ -103,14 +104,14 @@ func (h *Handler) addFeatures(response *kmsg.ApiVersionsResponse) {
 	response.FinalizedFeaturesEpoch = h.features.epochOf(version, time.Now())
 }
 
-// featureEpoch assigns an epoch to each level of transactionFeature. The epoch is the time in ms at
-// which this process first observed the level. So no epoch has to be stored: the epoch increases
-// after a restart of this broker, and also if the level falls because an older broker registers.
-// Kafka uses an offset in its metadata log as the epoch.
+// featureEpoch returns the epoch of the finalized features. The epoch is the time in ms at which
+// this process first observed the current level, so it need not be stored. It increases when the
+// broker restarts, and also when the level falls because an older broker registers. Kafka uses an
+// offset in its metadata log as the epoch.
 type featureEpoch struct {
 	mu    sync.Mutex
 	level int16
-	epoch int64 // 0: no level is known yet
+	epoch int64 // 0: no level observed yet
 }
 
 func (f *featureEpoch) epochOf(level int16, now time.Time) int64 {

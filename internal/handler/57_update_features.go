@@ -10,10 +10,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// UpdateFeatures (key 57), versions 0-2 (KIP-584): sets the levels of the cluster's features. Each
-// feature either has only one level, or the brokers determine its level. So a request succeeds only
-// if it sets every feature to its current level. Any other request changes nothing and gets
-// INVALID_UPDATE_VERSION, as in Kafka.
+// UpdateFeatures (key 57), versions 0-2 (KIP-584): sets the levels of the cluster's features.
+// Clients cannot change a level: a feature has only one level, or the brokers determine its level.
+// A request therefore succeeds only if it sets every feature to its current level. Any other
+// request changes nothing and gets INVALID_UPDATE_VERSION, as in Kafka.
 //
 //	1  upgrade type, validation without a change (KIP-778)
 //	2  one error for the whole request (KIP-1022)
@@ -50,7 +50,7 @@ func (h *Handler) updateFeatures(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// checkFeature returns nil if an update keeps its feature's level. Parameter current is the level
+// checkFeature returns nil if an update does not change its feature's level. current is the level
 // of transactionFeature.
 func checkFeature(version int16, update *kmsg.UpdateFeaturesRequestFeatureUpdate,
 	current int16) error {

@@ -20,8 +20,8 @@ type userStore struct {
 	scram map[string]*v1alpha1.ScramVerifiers
 }
 
-// withUsers returns a broker with authorization. Every client may do everything until the test sets
-// b.opts.Authorize.
+// withUsers returns a broker with authorization. It allows every operation to every client until
+// the test sets b.opts.Authorize.
 func withUsers(t *testing.T) (*broker, *userStore) {
 	b := newBroker(t)
 	s := &userStore{b: b, users: map[string]*v1alpha1.LogUser{},

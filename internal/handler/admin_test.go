@@ -316,8 +316,8 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 	}
 }
 
-// TestReadOnlyRejectsEveryWrite checks that every change by an admin request is rejected with
-// POLICY_VIOLATION if the LogCluster has adminApi: ReadOnly.
+// TestReadOnlyRejectsEveryWrite checks that every admin request that changes something is rejected
+// with POLICY_VIOLATION if the LogCluster sets adminApi: ReadOnly.
 func TestReadOnlyRejectsEveryWrite(t *testing.T) {
 	b := newBroker(t)
 	b.policy = metadata.AdminPolicy{ReadOnly: true, AutoCreate: true}
@@ -401,8 +401,8 @@ func TestInitProducerIDNeedsIDAndEpochTogether(t *testing.T) {
 }
 
 // TestAdminRequestsOfAPartitionWithoutReplicas sends admin requests for a partition without
-// replicas. An image contains such a partition if the partition's entry is missing although there
-// is an entry for a partition with a higher index.
+// replicas. A metadata image contains such a partition if it has an entry for a partition with a
+// higher index, but none for this one.
 func TestAdminRequestsOfAPartitionWithoutReplicas(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", func(t *metadata.Topic) {

@@ -14,8 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/handler/api"
 )
 
-// assigned returns a function that changes a topic in a CreateTopics request so that it assigns
-// replicas. As clients do, it sets the numbers of partitions and replicas to -1.
+// assigned returns a function that assigns replicas to a topic in a CreateTopics request. As
+// clients do, the function sets the numbers of partitions and replicas to -1.
 func assigned(replicas map[int32][]int32) func(*kmsg.CreateTopicsRequestTopic) {
 	return func(r *kmsg.CreateTopicsRequestTopic) {
 		r.NumPartitions, r.ReplicationFactor = -1, -1
@@ -122,8 +122,8 @@ func TestReplicasOfAddedPartitionsAreAssignedManually(t *testing.T) {
 	})
 }
 
-// TestLogNamesTheSettingThatCreatesTopics checks that a client that repeatedly requests a missing
-// topic causes only one log message per minute.
+// TestLogNamesTheSettingThatCreatesTopics checks that a request for a missing topic is logged with
+// the setting that would create it, at most once per minute.
 func TestLogNamesTheSettingThatCreatesTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -64,8 +64,8 @@ func commitRequestFor(topic string) *kmsg.OffsetCommitRequest {
 	return req
 }
 
-// sample is a request that uses resources. If every operation is denied, its response has the given
-// error or, without an error, omits the resources.
+// sample is a request that uses resources, and the error that its response must contain if all
+// operations are denied. If there is no error, the response must omit the resources.
 type sample struct {
 	version int16
 	request kmsg.Request
@@ -79,8 +79,8 @@ const (
 	txnDenied     = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 )
 
-// samples returns requests for every API with required operations. Together, they require every
-// operation that the table lists.
+// samples returns requests for all APIs with required operations. Together, the requests require
+// every operation in the table.
 func samples(t *testing.T, b *broker) []sample {
 	orders := b.image.Load().Topic("orders").ID
 	b.begin("mine", "orders")
@@ -317,10 +317,10 @@ func TestOnlyOpenAPIsRequireNoOperation(t *testing.T) {
 	}
 }
 
-// TestHandlersAuthorizeAllRequiredOperations sends every sample once with all operations allowed.
-// Then it sends the sample once for each required operation, with that operation denied. After a
-// denial, a handler must ask for the alternative: a client without CREATE on the cluster may have
-// CREATE on the topic.
+// TestHandlersAuthorizeAllRequiredOperations sends each sample once with all operations allowed,
+// and once for each required operation with only that operation denied. If an alternative operation
+// exists, the handler must then check it: for example CREATE on the topic if CREATE on the cluster
+// is denied.
 func TestHandlersAuthorizeAllRequiredOperations(t *testing.T) {
 	asked := map[int16]map[api.RequiredOperation]bool{}
 	for _, denied := range append([]api.RequiredOperation{{}}, allRequired()...) {
@@ -399,8 +399,8 @@ func TestDeniedRequestsHaveNoEffect(t *testing.T) {
 	}
 }
 
-// TestTopicIDsAreNotResolvedForOthers sends topic ids as a client that may not describe the topic.
-// The response must not contain the topic's name.
+// TestTopicIDsAreNotResolvedForOthers checks that a response does not contain a topic's name if the
+// client sent the topic's id and may not describe the topic.
 func TestTopicIDsAreNotResolvedForOthers(t *testing.T) {
 	b, a := withAuthorizer(t)
 	a.deny = func(action api.Action) bool { return action.RequiredOperation == api.DescribeTopic }
@@ -420,8 +420,8 @@ func TestTopicIDsAreNotResolvedForOthers(t *testing.T) {
 }
 
 // TestFetchSessionObeysRevokedACLs opens a fetch session for a topic, denies READ on topics, and
-// fetches again without naming the topic. The response must contain an authorization error and no
-// records for the topic.
+// continues the session without listing the topic. The response must contain an authorization error
+// and no records for the topic.
 func TestFetchSessionObeysRevokedACLs(t *testing.T) {
 	b, a := withAuthorizer(t)
 	first := fetchRequestFor("orders", 0)
@@ -440,8 +440,8 @@ func TestFetchSessionObeysRevokedACLs(t *testing.T) {
 	}
 }
 
-// TestDeniedFollowerFetchNamesTheTopics denies CLUSTER_ACTION and fetches as a follower. The
-// response must contain an error for each partition, under its topic's id.
+// TestDeniedFollowerFetchNamesTheTopics denies CLUSTER_ACTION to a follower. The response to its
+// fetch must contain an error for each partition, with the topic's id.
 func TestDeniedFollowerFetchNamesTheTopics(t *testing.T) {
 	b, a := withAuthorizer(t)
 	a.deny = func(action api.Action) bool { return action.RequiredOperation == api.ClusterAction }

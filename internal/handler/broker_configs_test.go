@@ -52,8 +52,7 @@ func (b *broker) describedBroker(version int16, name string) map[string]string {
 	return described
 }
 
-// TestBrokerSettingsHaveKafkasSources compares the responses with the responses of Kafka 4.3.1 to
-// the same requests.
+// TestBrokerSettingsHaveKafkasSources checks that the responses are the same as from Kafka 4.3.1.
 func TestBrokerSettingsHaveKafkasSources(t *testing.T) {
 	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
 		b.cluster = &v1alpha1.LogCluster{}
@@ -198,8 +197,9 @@ func TestBrokerSettingsAreReplaced(t *testing.T) {
 	})
 }
 
-// TestDescribedDefaultsAreInEffect compares the defaults in package brokerconfig with the defaults
-// in the code. Packages replica and logstore compare their own defaults.
+// TestDescribedDefaultsAreInEffect checks that the defaults in package brokerconfig equal the
+// defaults in the code. Tests of packages replica and logstore check the defaults of those
+// packages.
 func TestDescribedDefaultsAreInEffect(t *testing.T) {
 	groups := group.Config{}.WithDefaults()
 	for name, value := range map[string]int64{

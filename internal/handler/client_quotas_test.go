@@ -198,7 +198,8 @@ func TestReadOnlyRefusesQuotas(t *testing.T) {
 	}
 }
 
-// TestInvalidQuotaFiltersAreRefused checks that filters that Kafka refuses are refused.
+// TestInvalidQuotaFiltersAreRefused checks that the filters that Kafka refuses are refused here
+// too.
 func TestInvalidQuotaFiltersAreRefused(t *testing.T) {
 	b, _ := withUsers(t)
 	name := "alice"

@@ -9,8 +9,8 @@ import (
 )
 
 // TestCommittedEpochAboveThePartitionsIsLeftOut commits a leader epoch above the partition's leader
-// epoch, which is 2. Such epochs occur in offsets that were copied from another cluster. The epoch
-// must be returned as unknown, and the offset unchanged.
+// epoch, which is 2. Such epochs occur in offsets that were copied from another cluster.
+// OffsetFetch must return the epoch as unknown (-1), and the offset unchanged.
 func TestCommittedEpochAboveThePartitionsIsLeftOut(t *testing.T) {
 	everyVersion(t, api.KeyOffsetFetch, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b)

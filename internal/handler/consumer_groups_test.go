@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/handler/api"
 )
 
-// consume sends a heartbeat for a member of group "group", which uses the consumer protocol. With
-// epoch 0 the member joins, and subscribes to topic tickets.
+// consume sends a ConsumerGroupHeartbeat of a member of group "group". With epoch 0, the member
+// joins and subscribes to topic tickets.
 func (b *broker) consume(version int16, member string, epoch int32,
 	change func(*kmsg.ConsumerGroupHeartbeatRequest)) *kmsg.ConsumerGroupHeartbeatResponse {
 	b.t.Helper()
@@ -141,8 +141,8 @@ func TestConsumerGroupDescribeAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestClassicAPIsOfConsumerGroups sends classic protocol requests, in every version, for a group
-// that uses the consumer protocol.
+// TestClassicAPIsOfConsumerGroups checks the responses to requests of the classic protocol, in
+// every version, for a group that uses the consumer protocol.
 func TestClassicAPIsOfConsumerGroups(t *testing.T) {
 	everyVersion(t, api.KeyListGroups, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).consume(1, "a", 0, nil)

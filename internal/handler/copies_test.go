@@ -19,10 +19,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// copyTrace records the memory ranges into which sockets were read, and the ranges from which data
-// files were written. If a file is written from the same memory into which a socket was read, no
-// code has copied the bytes in between. Only the kernel has copied them, once for each of the two
-// system calls.
+// copyTrace records the memory ranges that were filled by reads from sockets, and those that were
+// written to data files. If a file is written from memory that a socket read has filled, only the
+// kernel has copied the bytes: once in each of the two system calls.
 type copyTrace struct {
 	mu            sync.Mutex
 	read, written []span
@@ -55,8 +54,8 @@ func (c *copyTrace) reset() {
 	c.read, c.written = nil, nil
 }
 
-// result returns the number of bytes written to files, and how many of them came from memory into
-// which no socket was read.
+// result returns the number of bytes written to files, and how many of these came from memory that
+// no socket read had filled.
 func (c *copyTrace) result() (written, elsewhere int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +100,7 @@ func (s tracedSocket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tracedDisk records the writes to data files in a trace. It is below all code of the log store.
+// tracedDisk records the writes to data files in a trace. All code of the log store is above it.
 type tracedDisk struct {
 	vfs.FS
 	trace *copyTrace
@@ -125,9 +124,10 @@ func (f tracedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// TestByteIsCopiedTwiceFromSocketToFile tests the whole data path of a produce request: a server of
-// package wire, the handler, replicas and logs. It sends compressed and uncompressed batches on one
-// connection. The requests are small, as large as a pooled buffer, or larger.
+// TestByteIsCopiedTwiceFromSocketToFile checks that the whole path of a produce request (package
+// wire, the handler, replicas and logs) copies no batch in user space. It sends compressed and
+// uncompressed batches on one connection, in requests that are smaller than, as large as, and
+// larger than a pooled buffer.
 func TestByteIsCopiedTwiceFromSocketToFile(t *testing.T) {
 	const partitions = 5
 	trace := &copyTrace{}
@@ -191,7 +191,7 @@ func serve(t *testing.T, opts wire.Options) {
 	server := wire.NewServer(opts)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(t.Context()) }()
-	// Serve returns, because the test's context ends before its cleanups run.
+	// Serve has been told to stop: a test's context is canceled before its cleanups run.
 	t.Cleanup(func() { must(t, <-served) })
 }
 

@@ -6,7 +6,7 @@
 //   - groups: consumer groups
 //   - transactions: producers and transactions
 //   - admin: topics, settings, users and the cluster
-//   - api: what all of them share, such as authorization, error codes and quotas
+//   - api: shared code, such as authorization, error codes and quotas
 //
 // table.go lists the APIs with their versions and required operations. This package itself handles
 // ApiVersions, UpdateFeatures and the refused APIs.

@@ -179,7 +179,7 @@ func TestFetchErrors(t *testing.T) {
 	}
 }
 
-// TestQuirk7FetchWaits checks that a fetch waits until a record is produced, or until its client
+// TestQuirk7FetchWaits checks that a fetch waits until a record is produced, or its client
 // disconnects.
 func TestQuirk7FetchWaits(t *testing.T) {
 	b := newBroker(t)
@@ -256,8 +256,8 @@ func withConfig(name string, value *string) func(*kmsg.CreateTopicsRequestTopic)
 	}
 }
 
-// TestMetadataCreatesNoTopicsByDefault checks that Metadata creates no topic, even if the request
-// allows it, unless the LogCluster allows it too.
+// TestMetadataCreatesNoTopicsByDefault checks that Metadata creates no topic, unless both the
+// request and the LogCluster allow it.
 func TestMetadataCreatesNoTopicsByDefault(t *testing.T) {
 	b := newBroker(t)
 	for name, want := range map[string]int16{"missing": 3, "bad name": 17} {

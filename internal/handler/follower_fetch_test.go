@@ -40,7 +40,7 @@ func (b *broker) sendFollowerFetch(t *testing.T,
 		t.Fatal("the version that brokers use is not flexible")
 	}
 	body := call.Append(nil)
-	scribble := func() { clear(body) } // the next request in this memory would also overwrite it
+	scribble := func() { clear(body) } // as the next request in the same buffer would
 	answer, err := b.Handle(t.Context(),
 		&wire.Request{Key: call.Key, Version: call.Version, Body: body, Release: scribble})
 	must(t, err)
@@ -108,8 +108,8 @@ func TestFollowerFetchResponses(t *testing.T) {
 }
 
 // TestFollowerFetchReadsTagsBeforeItsFrameIsReleased sends a fetch with a durable end offset in the
-// tags. The frame's memory is cleared when it is released. So the leader knows the durable end
-// offset only if it has read the tags before.
+// tags. The frame's memory is cleared when the frame is released, so the leader gets the durable
+// end offset only if it has read the tags before.
 func TestFollowerFetchReadsTagsBeforeItsFrameIsReleased(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic("a", replicated)

@@ -25,7 +25,8 @@ const (
 	groupSession    = "consumer.session.timeout.ms"
 )
 
-// describedConfigs returns the configs of a resource by name, each as "value source [synonyms]".
+// describedConfigs returns the configs of a resource, by config name, in the format "value source
+// [synonyms]".
 func (b *broker) describedConfigs(version int16, kind kmsg.ConfigResourceType,
 	name string, only ...string) (code int16, configs map[string]string) {
 	b.t.Helper()
@@ -71,8 +72,8 @@ func (b *broker) setGroup(name, config, value string) (int16, string) {
 	return b.alterConfig(groupResource, name, config, &value, kmsg.IncrementalAlterConfigOpSet)
 }
 
-// TestGroupConfigsAreDescribedAtEveryVersion checks that a config's source is the group, the
-// LogCluster or Kafka's default, with the same names as in Apache Kafka 4.3.1.
+// TestGroupConfigsAreDescribedAtEveryVersion checks that a config's source (the group, the
+// LogCluster or Kafka's default) is reported as in Apache Kafka 4.3.1.
 func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyDescribeConfigs, func(t *testing.T, b *broker, version int16) {
 		b.cluster = &v1alpha1.LogCluster{}
@@ -107,8 +108,8 @@ func TestGroupConfigsAreDescribedAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestGroupConfigsAreAltered checks that the same steps have the same results as in Apache Kafka
-// 4.3.1.
+// TestGroupConfigsAreAltered checks that a series of changes has the same results as in Apache
+// Kafka 4.3.1.
 func TestGroupConfigsAreAltered(t *testing.T) {
 	b := newBroker(t)
 	b.lazy = true // the response must wait until the metadata image contains the change
@@ -161,8 +162,8 @@ func TestGroupConfigsAreAltered(t *testing.T) {
 	}
 }
 
-// TestAlterConfigsReplacesGroupConfigs checks that AlterConfigs resets the configs that the request
-// does not contain. A request that only validates changes nothing.
+// TestAlterConfigsReplacesGroupConfigs checks that AlterConfigs resets the configs that are not in
+// the request, and that a request with validateOnly changes nothing.
 func TestAlterConfigsReplacesGroupConfigs(t *testing.T) {
 	everyVersion(t, api.KeyAlterConfigs, func(t *testing.T, b *broker, version int16) {
 		b.setGroup("g", groupInterval, "6000")
@@ -335,8 +336,9 @@ func TestListConfigResourcesAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestDescribeLogDirsOfChosenTopics checks that a null list means all topics and an empty list
-// means none. As in Kafka, the response omits topics and partitions that this broker does not hold.
+// TestDescribeLogDirsOfChosenTopics checks that a null list of topics means all topics, and an
+// empty list none. As in Kafka, the response omits topics and partitions that this broker does not
+// hold.
 func TestDescribeLogDirsOfChosenTopics(t *testing.T) {
 	everyVersion(t, api.KeyDescribeLogDirs, func(t *testing.T, b *broker, version int16) {
 		b.topic("orders", nil)

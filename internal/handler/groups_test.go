@@ -53,8 +53,8 @@ func joinRequest(member string) *kmsg.JoinGroupRequest {
 	return req
 }
 
-// join joins group "group" as its only member. From version 4 on, it joins first without a member
-// id, and then with the member id in the response.
+// join joins group "group" as its only member. From version 4 on, it first joins without a member
+// id, and then again with the member id from the response.
 func (b *broker) join(version int16) *kmsg.JoinGroupResponse {
 	b.t.Helper()
 	answer := ask[*kmsg.JoinGroupResponse](b, version, joinRequest(""))
@@ -231,7 +231,8 @@ func (b *broker) commit(version int16, topic string, partition int32, offset int
 	return ask[*kmsg.OffsetCommitResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
 }
 
-// fetched returns as text the committed offsets in two partitions of tickets, or in all partitions.
+// fetched returns the committed offsets in two partitions of tickets, or in all partitions, as
+// text.
 func (b *broker) fetched(version int16, all bool) (text string) {
 	b.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -379,8 +380,8 @@ func TestProduceToTheOffsetsTopicIsRejected(t *testing.T) {
 	}
 }
 
-// TestQuirk9StaticMemberRejoins: a static member joins, and joins again after a restart. It must
-// keep its partitions and its generation. Although it is the leader, it does not have to assign
+// TestQuirk9StaticMemberRejoins checks that a static member keeps its partitions and its generation
+// when it joins again after a restart. Although it is the leader, it does not have to assign
 // partitions again (KIP-345, KIP-814). Heartbeats from the old process are fenced.
 func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	b := coordinated(t, newBroker(t))
@@ -417,8 +418,8 @@ func TestQuirk9StaticMemberRejoins(t *testing.T) {
 	}
 }
 
-// TestNotCoordinator: a broker loses the leadership of the offsets topic. It must then reject group
-// requests, and return the new coordinator.
+// TestNotCoordinator checks that a broker that has lost the leadership of the offsets topic rejects
+// group requests and returns the new coordinator.
 func TestNotCoordinator(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	topic := b.image.Load().Topic(coordinator.OffsetsTopic)

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	NodeID int32
 	Image  func() *metadata.Image // returns the current metadata image; never nil
-	// Await waits until enough returns true for the current metadata image, or until ctx ends.
+	// Await waits until enough returns true for the current metadata image, or until ctx is done.
 	Await    func(ctx context.Context, enough func(*metadata.Image) bool)
 	Replicas *replica.Set
 	Groups   *coordinator.Groups
@@ -37,12 +37,10 @@ type Options struct {
 	// Authorize reports whether a client may perform an action. If it is nil, every client may
 	// perform every action.
 	Authorize func(api.Action) bool
-	// Explain returns the reason why an action was denied, for the audit log; nil: no reason is
-	// logged.
+	// Explain returns why an action was denied, for the audit log. If it is nil, no reason is logged.
 	Explain func(api.Action) string
-	// PlainPeers reports whether a listener's clients may act as brokers without authentication, i.e.
-	// fetch as followers and perform ClusterAction. If PlainPeers is nil, Authorize decides about
-	// both.
+	// PlainPeers reports whether clients of a listener may act as brokers without authentication, i.e.
+	// fetch as followers and perform ClusterAction. If it is nil, Authorize decides both.
 	PlainPeers func(listener string) bool
 	Users      metadata.UserAdmin
 	DataDir    string // data directory, for responses to admin clients
@@ -62,8 +60,8 @@ type Handler struct {
 	groups       *groups.Handler
 	transactions *transactions.Handler
 	admin        *admin.Handler
-	rows         []row // rows of table and refused, by key; a row without handle is not supported
-	// unlisted contains the keys in refused, which ApiVersions does not list.
+	rows         []row // rows of table and refused, by key; no handle: not supported
+	// unlisted contains the keys in refused. ApiVersions does not list these APIs.
 	unlisted map[int16]bool
 	quotas   api.Quotas
 	features featureEpoch
@@ -116,9 +114,9 @@ var errRefused = errors.New("request refused")
 
 // Handle implements wire.Handler.
 //
-// As in Kafka, a version outside the API's range closes the connection, because the response format
-// that the client expects is unknown. ApiVersions is the exception, because clients use it to learn
-// the versions: the broker responds to any version.
+// As in Kafka, a version outside the API's range closes the connection, because the broker does not
+// know the response format. The exception is ApiVersions: the broker responds to any version,
+// because clients use it to find out which versions are supported.
 func (h *Handler) Handle(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	a := h.row(req.Key)
 	if a == nil {
@@ -148,8 +146,8 @@ func (h *Handler) handleMetered(m *api.Meter, a *row, req *wire.Request) (wire.R
 	})
 }
 
-// row returns the table's row for an API key, or nil if the API is not supported. The key can be
-// any number.
+// row returns the table's row for an API key, or nil if the API is not supported. Any key is
+// allowed.
 func (h *Handler) row(key int16) *row {
 	if key < 0 || int(key) >= len(h.rows) || h.rows[key].handle == nil {
 		return nil

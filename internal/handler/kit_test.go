@@ -44,14 +44,14 @@ type broker struct {
 	producer int64
 	// transactional counts the producer ids given to transactional producers.
 	transactional atomic.Int64
-	// later contains image changes that take effect when a request waits. Changes are added while lazy
-	// is set; otherwise they take effect immediately.
+	// later contains image changes that take effect when a request waits. While lazy is false, changes
+	// take effect immediately instead.
 	later   []func()
 	lazy    bool
 	policy  metadata.AdminPolicy // overrides the policy in cluster
 	bounds  metadata.Groups      // settings of groups, which override those in cluster
 	cluster *v1alpha1.LogCluster // optional; admin requests change it
-	// specs contains the settings that admin requests have given to topics, by Kafka name.
+	// specs contains the topic settings set by admin requests, by topic name.
 	specs    map[string]v1alpha1.TopicSettings
 	listener string // listener of requests; "": metadata.DefaultListener
 	client   string // client id of requests
@@ -62,8 +62,8 @@ func newBroker(t testing.TB) *broker { return newBrokerOn(t, vfs.NewMem()) }
 
 func newBrokerOn(t testing.TB, disk vfs.FS) *broker { return newBrokerWith(t, disk, nil) }
 
-// newBrokerWith returns a broker that verifies transactions with a verifier. If verifier is nil, it
-// uses its own transaction coordinator.
+// newBrokerWith returns a broker that uses verifier to verify transactions. If verifier is nil, the
+// broker uses its own transaction coordinator.
 func newBrokerWith(t testing.TB, disk vfs.FS, verifier replica.Verifier) *broker {
 	b := &broker{disk: vfs.NewFault(disk), specs: map[string]v1alpha1.TopicSettings{}}
 	b.t, _ = t.(*testing.T)
@@ -150,8 +150,7 @@ func (b *broker) topic(name string, change func(*metadata.Topic)) *metadata.Topi
 	return topic
 }
 
-// await applies the changes in b.later one after the other, until enough returns true for the
-// metadata image.
+// await applies the changes in b.later one by one until enough returns true for the metadata image.
 func (b *broker) await(ctx context.Context, enough func(*metadata.Image) bool) {
 	for !enough(b.image.Load()) && ctx.Err() == nil && len(b.later) > 0 {
 		next := b.later[0]
@@ -193,8 +192,8 @@ func (b *broker) states() metadata.Brokers {
 	return metadata.Brokers{Up: up, Exists: func(id int32) bool { return id == 4 || up(id) }}
 }
 
-// grown returns a topic's partitions, followed by the partitions that a resource adds. An added
-// partition has its initial replicas or, without any, this broker.
+// grown returns a topic's partitions, followed by the partitions that a resource adds. The replicas
+// of an added partition are those assigned in the resource, or this broker.
 func (b *broker) grown(topic *metadata.Topic, resource *v1alpha1.Topic) []*metadata.Partition {
 	partitions := slices.Clip(topic.Partitions)
 	for i := int32(len(partitions)); i < resource.Spec.Partitions; i++ {
@@ -304,7 +303,7 @@ func (b *broker) ElectPreferred(_ context.Context, partitions []metadata.Partiti
 	return faults
 }
 
-// changed applies an image with the changed topics. If b.lazy is set, it does so only when a
+// changed applies an image with the changed topics. If b.lazy is set, it delays this until a
 // request waits for the image.
 func (b *broker) changed() error {
 	if b.lazy {
@@ -314,8 +313,9 @@ func (b *broker) changed() error {
 	return b.apply()
 }
 
-// ask encodes a request in the given version, handles it and returns the decoded response. When the
-// request's memory is released, it is overwritten, as by the next request in the same buffer.
+// ask encodes a request in the given version, handles it and returns the decoded response. After
+// the request's memory is released, it is overwritten, as the next request in the same buffer would
+// do.
 func ask[R kmsg.Response](b *broker, version int16, request kmsg.Request) R {
 	b.t.Helper()
 	request.SetVersion(version)
@@ -459,7 +459,7 @@ func fetchRequestFor(topic string, offset int64) *kmsg.FetchRequest {
 	return req
 }
 
-// fetch fetches partition 0 of a topic from an offset on, and returns the response for that
+// fetch fetches partition 0 of a topic, starting at an offset, and returns the response for that
 // partition.
 func (b *broker) fetch(version int16, topic string, offset int64) kmsg.FetchResponseTopicPartition {
 	b.t.Helper()

@@ -17,17 +17,16 @@ func elsewhere(topic *metadata.Topic) {
 	topic.Partitions[0].Leader, topic.Partitions[0].LeaderEpoch = 3, 7
 }
 
-// elsewhereOutOfSync is like elsewhere, but this broker is also out of sync. A produce request is
-// then refused immediately.
+// elsewhereOutOfSync is like elsewhere, but this broker is not in the ISR, so it refuses a produce
+// request immediately.
 func elsewhereOutOfSync(topic *metadata.Topic) {
 	elsewhere(topic)
 	topic.Partitions[0].ISR = []int32{3}
 }
 
-// TestQuirk7CurrentLeaderIsReturned checks that a response names the current leader if the client
-// sent its request to the wrong broker (KIP-951). Produce does so from version 10 on, and Fetch
-// from version 12 on. The response contains the leader's endpoint; in Fetch, only from version 16
-// on.
+// TestQuirk7CurrentLeaderIsReturned checks that the response to a request that was sent to the
+// wrong broker contains the current leader (KIP-951): in Produce from version 10 on, and in Fetch
+// from version 12 on. It must also contain the leader's endpoint, in Fetch from version 16 on.
 func TestQuirk7CurrentLeaderIsReturned(t *testing.T) {
 	everyVersion(t, api.KeyProduce, func(t *testing.T, b *broker, version int16) {
 		if version < 3 {
@@ -101,8 +100,8 @@ func TestNewerLeaderOfTheReplicaIsReturned(t *testing.T) {
 	}
 }
 
-// TestProduceWaitsForTheImageOfTheNewLeader sends a produce request to this broker before it has
-// the image in which it is the leader.
+// TestProduceWaitsForTheImageOfTheNewLeader checks that a produce request waits if it arrives
+// before the metadata image in which this broker is the leader.
 func TestProduceWaitsForTheImageOfTheNewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -124,8 +123,8 @@ func TestProduceWaitsForTheImageOfTheNewLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderOfTheWaitIsReturned elects broker 3 while requests wait. When the requests arrived,
-// broker 3 was not up.
+// TestLeaderOfTheWaitIsReturned checks that the response to a waiting request contains the leader
+// elected during the wait. When the request arrived, that broker was not up.
 func TestLeaderOfTheWaitIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -161,8 +160,8 @@ func TestLeaderOfTheWaitIsReturned(t *testing.T) {
 	})
 }
 
-// TestOffsetForLeaderEpoch checks an epoch's end offset in every version, and a fetch's diverging
-// epoch (KIP-320, KIP-595).
+// TestOffsetForLeaderEpoch checks the end offset of an epoch in every version, and the diverging
+// epoch in a fetch response (KIP-320, KIP-595).
 func TestOffsetForLeaderEpoch(t *testing.T) {
 	grown := func(b *broker) {
 		topic := b.topic("a", nil)

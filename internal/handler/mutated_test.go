@@ -50,7 +50,7 @@ func socketBroker(t testing.TB) (b *broker, path string) {
 	return b, path
 }
 
-// framed encodes a request in the same way as a client: size, header and body.
+// framed encodes a request as a client would: size, header and body.
 func framed(b *broker, request kmsg.Request) []byte {
 	frame := kbin.AppendInt16(make([]byte, 4), request.Key())
 	frame = kbin.AppendInt16(frame, request.GetVersion())
@@ -95,8 +95,8 @@ func captured(t testing.TB, b *broker) [][]byte {
 }
 
 // exchange sends bytes, closes the sending direction, and reads until the broker closes the
-// connection. Waiting requests end immediately, because their client has disconnected. exchange
-// returns the number of received bytes.
+// connection. Requests that wait end immediately, because the client has disconnected. exchange
+// returns the number of bytes received.
 func exchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
@@ -117,8 +117,8 @@ func exchange(t *testing.T, path string, frame []byte) int64 {
 	return n
 }
 
-// checkExchange is like exchange, but also limits the allocated memory. The limit does not apply to
-// requests that create topics or partitions.
+// checkExchange is like exchange, but also checks that memory allocation stays below the limit. The
+// limit does not apply to requests that create topics or partitions.
 func checkExchange(t *testing.T, path string, frame []byte) int64 {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -189,8 +189,8 @@ func TestMutatedRequestsAreHandled(t *testing.T) {
 	b.mustProduce("tickets", "after")
 }
 
-// FuzzMutatedRequests checks how the broker handles arbitrary bytes. It must respond or close the
-// connection, without a panic or a hang, and with limited memory.
+// FuzzMutatedRequests checks that the broker responds to arbitrary bytes or closes the connection,
+// without a panic or a hang, and with limited memory.
 func FuzzMutatedRequests(f *testing.F) {
 	b, path := socketBroker(f)
 	for i, frame := range captured(f, b) {

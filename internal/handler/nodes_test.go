@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// outListener is the name of a listener on which only broker 1 has an endpoint.
+// outListener is a listener on which only broker 1 has an endpoint.
 const outListener = "out"
 
 func TestMetadataNamesEndpointsOfTheListener(t *testing.T) {

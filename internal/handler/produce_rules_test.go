@@ -25,7 +25,7 @@ const (
 	batchRecords    = 61
 )
 
-// sealed returns a copy of a batch with a change and a correct checksum.
+// sealed returns a changed copy of a batch, with a correct checksum.
 func sealed(b []byte, change func([]byte)) []byte {
 	b = slices.Clone(b)
 	change(b)
@@ -57,7 +57,7 @@ func stamped(t *testing.T, codec compress.Codec, keys string, offsets ...time.Du
 	return built
 }
 
-// rules returns a broker with topics that have the settings for TestProduceRules.
+// rules returns a broker with the topics for TestProduceRules, which have different settings.
 func rules(t *testing.T) *broker {
 	b := newBroker(t)
 	set := func(name string, change func(*topicconfig.Settings)) {
@@ -74,9 +74,9 @@ func rules(t *testing.T) *broker {
 	return b
 }
 
-// ruleCase is a batch that violates one rule, or that just satisfies it.
+// ruleCase is a batch that violates one rule or only just satisfies it.
 type ruleCase struct {
-	rule    string // name of the rule and of the case
+	rule    string // name of the rule, and of the case
 	topic   string
 	version int16
 	records []byte
@@ -89,7 +89,8 @@ type ruleCase struct {
 func TestProduceRules(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
 	zstd := batch(t, compress.Zstd, "a")
-	// The record's length and its value's length each take one more byte than in an empty batch.
+	// The length fields of the record and of its value are each one byte longer than with an empty
+	// value.
 	exact := batch(t, compress.None, strings.Repeat("x", 200-len(batch(t, compress.None, ""))-2))
 	packed := batch(t, compress.Zstd, strings.Repeat("x", 5000))
 	cases := []ruleCase{
@@ -162,8 +163,8 @@ func TestProduceRules(t *testing.T) {
 	}
 }
 
-// TestProduceRulesInTheirOrder checks that if a batch violates several rules, the error is that of
-// the rule that is checked first. The exception is an invalid timestamp, whose error takes
+// TestProduceRulesInTheirOrder checks the order of the rules: if a batch violates several rules,
+// the response contains the error of the first one. An invalid timestamp is an exception: it takes
 // precedence over the errors of other records.
 func TestProduceRulesInTheirOrder(t *testing.T) {
 	good := batch(t, compress.None, "a", "b")
@@ -202,7 +203,7 @@ func TestProduceRulesInTheirOrder(t *testing.T) {
 	}
 }
 
-// check produces the batch and checks the whole response. Each case has its own broker, so the
+// check produces the batch and checks the whole response. Each case uses a new broker, so the
 // offset of a valid batch must be 0.
 func (c ruleCase) check(t *testing.T, b *broker) {
 	t.Helper()
@@ -265,8 +266,8 @@ func TestProduceNamesEachInvalidRecord(t *testing.T) {
 	}
 }
 
-// TestProduceRulesOfProducers checks the rules for producer epochs and sequence numbers, with one
-// batch after the other on the same broker.
+// TestProduceRulesOfProducers checks the rules for producer epochs and sequence numbers with a
+// series of batches on the same broker.
 func TestProduceRulesOfProducers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

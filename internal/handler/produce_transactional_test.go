@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// answers is a transaction coordinator that gives the same answer for each partition, and counts
+// answers is a transaction coordinator that returns the same result for each partition, and counts
 // the verifications.
 type answers struct {
 	err   error
@@ -30,8 +30,8 @@ func (a *answers) Verify(_ context.Context, q replica.Verification) []error {
 	return errs
 }
 
-// transactionalBroker returns a broker with topic "t" that verifies transactions with the returned
-// coordinator.
+// transactionalBroker returns a broker with topic "t", and the coordinator that it uses to verify
+// transactions.
 func transactionalBroker(t *testing.T) (*broker, *answers) {
 	a := &answers{}
 	b := newBrokerWith(t, vfs.NewMem(), a)
@@ -56,8 +56,8 @@ func (b *broker) transact(version, acks int16, id string, batch []byte) int16 {
 	return ask[*kmsg.ProduceResponse](b, version, req).Topics[0].Partitions[0].ErrorCode
 }
 
-// markProducer1 writes a marker for producer 1 to partition 0 of topic "t" and of a topic that does
-// not exist, and returns the error codes.
+// markProducer1 writes markers for producer 1 to partition 0 of topic "t" and of a missing topic.
+// It returns their error codes.
 func (b *broker) markProducer1(version int16, change func(*kmsg.WriteTxnMarkersRequestMarker)) (t,
 	missing int16) {
 	b.t.Helper()
@@ -79,8 +79,8 @@ func (b *broker) markProducer1(version int16, change func(*kmsg.WriteTxnMarkersR
 		answer.Markers[0].Topics[1].Partitions[0].ErrorCode
 }
 
-// TestVerificationErrorsByVersion checks that a client gets only verification errors that its
-// Produce version knows (KIP-890).
+// TestVerificationErrorsByVersion checks that clients get only verification errors that their
+// Produce version supports (KIP-890).
 func TestVerificationErrorsByVersion(t *testing.T) {
 	for _, test := range []struct {
 		answer  error
@@ -162,9 +162,10 @@ func TestWriteTxnMarkers(t *testing.T) {
 	})
 }
 
-// TestLateMarkerOfReplacedConnectionIsFenced: a coordinator's connection has broken, and it sends a
-// marker again over another connection. If the first marker arrives afterwards, it must not end the
-// next transaction. Below version 2, both transactions have the same epoch.
+// TestLateMarkerOfReplacedConnectionIsFenced checks that a late marker does not end the next
+// transaction. A coordinator sends the marker, loses its connection, and sends the marker again on
+// a new connection; then the first marker arrives. Below transaction version 2, both transactions
+// have the same epoch.
 func TestLateMarkerOfReplacedConnectionIsFenced(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	log := b.store.Log(logstore.PartitionID{Topic: "t"})

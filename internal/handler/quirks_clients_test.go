@@ -13,7 +13,7 @@ import (
 )
 
 // This file tests the quirks that determine which requests clients send. quirks_test.go tests the
-// others, except number 16, the order of responses, which internal/wire tests.
+// others. internal/wire tests number 16, the order of responses.
 
 // TestQuirk3OnlyImplementedFeaturesAreFinalized checks that no feature is finalized unless its APIs
 // are implemented. Clients rely on finalized features: with transaction.version 2, for example,
@@ -35,9 +35,9 @@ func TestQuirk3OnlyImplementedFeaturesAreFinalized(t *testing.T) {
 	}
 }
 
-// TestQuirk5UnknownTopicIDs: from version 13 on, requests identify topics only by id. The error
-// must be 100 if the id is unknown or zero, or if it belongs to a deleted topic whose name is in
-// use again.
+// TestQuirk5UnknownTopicIDs checks requests from version 13 on, which identify topics only by id.
+// The error must be 100 if the id is unknown or zero, or belongs to a deleted topic whose name is
+// in use again.
 func TestQuirk5UnknownTopicIDs(t *testing.T) {
 	b := newBroker(t)
 	old := b.topic("tickets", nil).ID
@@ -66,8 +66,8 @@ func TestQuirk5UnknownTopicIDs(t *testing.T) {
 	}
 }
 
-// askByID sends a request without changing its topic ids. In contrast, ask would replace them with
-// the ids of the topic names.
+// askByID sends a request without changing its topic ids. ask, in contrast, sets the ids from the
+// topic names.
 func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into kmsg.Response) {
 	t.Helper()
 	request.SetVersion(version)
@@ -78,9 +78,9 @@ func askByID(t *testing.T, b *broker, version int16, request kmsg.Request, into 
 	must(t, into.ReadFrom(replyBytes(t, answer)))
 }
 
-// TestQuirk9MemberIDsAndProtocolsAreChecked: from version 4 on, a new member gets error 79 with its
-// member id, and joins again (method join checks this). From version 5 on, a sync with another
-// protocol than the group's must be rejected with INCONSISTENT_GROUP_PROTOCOL.
+// TestQuirk9MemberIDsAndProtocolsAreChecked checks that a new member gets error 79 and its member
+// id from JoinGroup version 4 on (in method join), and that SyncGroup from version 5 on is rejected
+// with INCONSISTENT_GROUP_PROTOCOL if its protocol is not the group's.
 func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 	b := coordinated(t, newBroker(t))
 	joined := b.join(5)
@@ -98,7 +98,7 @@ func TestQuirk9MemberIDsAndProtocolsAreChecked(t *testing.T) {
 }
 
 // TestQuirk10ProducerIDs checks that a producer without a transactional id always gets a new
-// producer id, even if it sends its present id and epoch.
+// producer id, even if the request contains its current id and epoch.
 func TestQuirk10ProducerIDs(t *testing.T) {
 	b := newBroker(t)
 	var seen []int64
@@ -119,8 +119,8 @@ func TestQuirk10ProducerIDs(t *testing.T) {
 }
 
 // TestQuirk12SASLIsAdvertised checks that ApiVersions lists the SASL APIs on every listener, as in
-// Kafka. Without authentication, the response to them is ILLEGAL_SASL_STATE. So a client that is
-// configured to authenticate fails immediately and reports the reason.
+// Kafka. On a listener without authentication, the response to them is ILLEGAL_SASL_STATE, so a
+// client that is configured to authenticate fails immediately with a clear error.
 func TestQuirk12SASLIsAdvertised(t *testing.T) {
 	b := newBroker(t)
 	handshake := kmsg.NewPtrSASLHandshakeRequest()
@@ -136,7 +136,7 @@ func TestQuirk12SASLIsAdvertised(t *testing.T) {
 }
 
 // TestQuirk15TelemetryIsNotAdvertised checks that ApiVersions does not list the telemetry APIs,
-// because otherwise clients would send telemetry.
+// because clients would otherwise send telemetry.
 func TestQuirk15TelemetryIsNotAdvertised(t *testing.T) {
 	b := newBroker(t)
 	for _, key := range []int16{71, 72} {

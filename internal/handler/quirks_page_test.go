@@ -11,7 +11,7 @@ import (
 )
 
 // TestProtocolPageListsTheTestsOfQuirks checks that docs/protocol.md lists each TestQuirk function
-// in the row with its number, and no other names.
+// in the row of its quirk, and no other functions.
 func TestProtocolPageListsTheTestsOfQuirks(t *testing.T) {
 	text, err := os.ReadFile("../../docs/protocol.md")
 	must(t, err)

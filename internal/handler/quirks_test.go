@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// The tests in this file are named after the quirks in docs/protocol.md: requirements of clients
-// that go beyond Kafka's schemas. More such tests are in quirks_clients_test.go.
+// The tests in this file are named after the quirks in docs/protocol.md, i.e. behavior that clients
+// require in addition to Kafka's schemas. More such tests are in quirks_clients_test.go.
 
 // TestQuirk1APIVersionsOfAnUnknownVersion sends ApiVersions in unknown versions. The response must
 // have version 0, error 35 and the whole table, and a header without tags.
@@ -67,8 +67,8 @@ func TestQuirk2ProduceIsAdvertisedFrom0AndRejectedBelow3(t *testing.T) {
 	}
 }
 
-// TestQuirk4UnknownTagsAreSkipped checks that requests with unknown tags in every struct are
-// handled.
+// TestQuirk4UnknownTagsAreSkipped checks that the broker handles requests that contain unknown tags
+// in every struct.
 func TestQuirk4UnknownTagsAreSkipped(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -133,9 +133,9 @@ func TestQuirk5TopicsByID(t *testing.T) {
 	}
 }
 
-// TestQuirk6FetchSessions: a request with epoch 0 opens a session, and a request with epoch -1 uses
-// none. Both close the session whose id they contain. A request with another epoch continues a
-// session or is rejected.
+// TestQuirk6FetchSessions checks the session epochs: a request with epoch 0 opens a session, and
+// one with epoch -1 uses none; both close the session whose id they contain. Any other epoch
+// continues a session, or the request is rejected.
 func TestQuirk6FetchSessions(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -179,7 +179,7 @@ func TestQuirk6FetchSessions(t *testing.T) {
 		forget.ForgottenTopics = append(forget.ForgottenTopics, gone)
 		check(ask[*kmsg.FetchResponse](b, version, forget), 0, true, 0)
 		other := check(fetch(id, 0, true), 0, true, 1)
-		// The request for session other has closed this session.
+		// The request that opened session other has closed this session.
 		check(fetch(id, 4, false), 70, false, 0)
 		check(fetch(other, -1, true), 0, false, 1)
 		check(fetch(other, 1, false), 70, false, 0)
@@ -228,8 +228,8 @@ func TestQuirk7FirstBatchIsComplete(t *testing.T) {
 	}
 }
 
-// TestQuirk7ZstdOnlyFromFetch10: clients below Fetch 10 cannot read zstd. They must get the batches
-// before the first zstd batch, and an error for the zstd batch.
+// TestQuirk7ZstdOnlyFromFetch10 checks that clients below Fetch version 10, which cannot read zstd,
+// get only the batches before the first zstd batch, and an error if they fetch at the zstd batch.
 func TestQuirk7ZstdOnlyFromFetch10(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -405,8 +405,8 @@ func TestQuirk13DescribeConfigs(t *testing.T) {
 	})
 }
 
-// TestQuirk13TopicDefaultsByMinusOne checks that -1 selects the defaults in all versions, because
-// kafkajs sends it in version 3.
+// TestQuirk13TopicDefaultsByMinusOne checks that -1 stands for the defaults in all versions,
+// because kafkajs sends it in version 3.
 func TestQuirk13TopicDefaultsByMinusOne(t *testing.T) {
 	for version := int16(2); version <= 7; version++ {
 		b := newBroker(t)

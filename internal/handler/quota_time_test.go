@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// TestTimeoutIsNoWait checks that processing time is measured until a handler waits, and not only
-// until it sets a timeout for waiting.
+// TestTimeoutIsNoWait checks that the processing time does not end when a handler only sets a
+// timeout, but when it waits.
 func TestTimeoutIsNoWait(t *testing.T) {
 	m := &api.Meter{Context: t.Context(), Begun: time.Now()}
 	ctx, cancel := api.WithTimeout(m, time.Hour)
@@ -29,8 +29,8 @@ func TestTimeoutIsNoWait(t *testing.T) {
 	}
 }
 
-// TestProcessingTimeOfAdminRequestsIsCharged checks that a request that does not wait is charged
-// for its whole time.
+// TestProcessingTimeOfAdminRequestsIsCharged checks that a request that never waits is charged for
+// its whole duration.
 func TestProcessingTimeOfAdminRequestsIsCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"request_percentage": 1}})
 	raw := kmsg.NewPtrCreateTopicsRequest()

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// TestUnauthenticatedClientsHaveNoQuotas checks that ApiVersions before SASL is not charged to
-// ANONYMOUS.
+// TestUnauthenticatedClientsHaveNoQuotas checks that an ApiVersions request before authentication
+// is not charged to user ANONYMOUS.
 func TestUnauthenticatedClientsHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
 	req := &wire.Request{Key: api.KeyAPIVersions}
@@ -24,8 +24,8 @@ func TestUnauthenticatedClientsHaveNoQuotas(t *testing.T) {
 	}
 }
 
-// TestPlainPeersHaveNoQuotas checks that brokers without certificates, which are anonymous clients
-// on the listener for peers, are not charged.
+// TestPlainPeersHaveNoQuotas checks that requests of brokers without certificates, which are
+// anonymous clients on the listener for brokers, are not charged.
 func TestPlainPeersHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
 	b.configure(func(o *Options) {
@@ -49,9 +49,9 @@ func TestPlainPeersHaveNoQuotas(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfPlainPeersAreNotCharged: a broker without a certificate asks for producers as an
-// anonymous client. Its request must not be charged. Without the private field, the same request
-// counts as a client's request and is charged.
+// TestQuestionsOfPlainPeersAreNotCharged checks that a KnownProducersCall of a broker without a
+// certificate, which is an anonymous client, is not charged. Without the private field, the same
+// request is a client's request and is charged.
 func TestQuestionsOfPlainPeersAreNotCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"*": {"request_percentage": 1}})
 	b.configure(func(o *Options) {

@@ -20,8 +20,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// withQuotas returns a broker whose users have quotas. The quotas are by user and Kafka's name of
-// the quota. The broker already has the given topics.
+// withQuotas returns a broker whose users have quotas. quotas maps users to their quotas by Kafka
+// name. The broker has the given topics.
 func withQuotas(t testing.TB, quotas map[string]map[string]int64, topics ...string) *broker {
 	b := newBroker(t)
 	for _, name := range topics {
@@ -108,8 +108,8 @@ func TestProducerAboveItsQuotaIsThrottled(t *testing.T) {
 	for version := int16(3); version <= 13; version++ {
 		req := produceRequestFor("tickets", -1, batch(t, compress.None, large))
 		response, throttle := askAs[*kmsg.ProduceResponse](b, "alice", version, req)
-		// The quota is 10 bytes per second with a burst of 100 bytes, and the request has a little more
-		// than 1,000 bytes.
+		// The quota is 10 bytes per second with a burst of 100 bytes. The request has a little more than
+		// 1,000 bytes.
 		if throttle < 90*time.Second {
 			t.Errorf("version %d: throttle %v, want more than 90 s", version, throttle)
 		}
@@ -138,8 +138,8 @@ heartwood_broker_throttled_requests_total{quota="request"} 0
 	}
 }
 
-// TestProducerWithoutAcksIsThrottled checks that the connection of a producer without acks is
-// muted, because it gets no response with a throttle time.
+// TestProducerWithoutAcksIsThrottled checks that the connection of a producer with acks=0 is muted,
+// because there is no response that could contain a throttle time.
 func TestProducerWithoutAcksIsThrottled(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"producer_byte_rate": 10}}, "tickets")
 	req := produceRequestFor("tickets", 0, batch(t, compress.None, strings.Repeat("x", 1000)))
@@ -150,7 +150,7 @@ func TestProducerWithoutAcksIsThrottled(t *testing.T) {
 }
 
 // TestThrottleIsBoundedAndItsDebtIsNot checks that a single throttle is limited, so that a
-// connection is not occupied for hours. The debt remains and throttles the next request.
+// connection is not occupied for hours. The rest of the debt throttles the next request.
 func TestThrottleIsBoundedAndItsDebtIsNot(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"producer_byte_rate": 1}}, "tickets")
 	large := produceRequestFor("tickets", -1, batch(t, compress.None, strings.Repeat("x", 10_000)))
@@ -167,7 +167,7 @@ func TestThrottleIsBoundedAndItsDebtIsNot(t *testing.T) {
 }
 
 // TestLowQuotaIsEnforcedOnLargeRequests checks that a client that obeys the throttle times stays at
-// its quota, even if one request uses minutes of it.
+// its quota, even if one request is as large as the quota of several minutes.
 func TestLowQuotaIsEnforcedOnLargeRequests(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"producer_byte_rate": 100}}, "tickets")
 	req := produceRequestFor("tickets", -1, batch(t, compress.None, strings.Repeat("x", 20_000)))
@@ -177,9 +177,9 @@ func TestLowQuotaIsEnforcedOnLargeRequests(t *testing.T) {
 	}
 }
 
-// TestConsumerInDebtGetsNoRecords checks that the first response is sent whatever its size, so that
-// no batch is too large for a quota. After that, the consumer gets no records until the debt is
-// paid.
+// TestConsumerInDebtGetsNoRecords checks that the first response may exceed the quota, so that no
+// batch is too large to be fetched, and that the consumer then gets no records until it is within
+// the quota again.
 func TestConsumerInDebtGetsNoRecords(t *testing.T) {
 	for version := int16(4); version <= 18; version++ {
 		b := withQuotas(t, nil, "tickets")
@@ -206,8 +206,8 @@ func TestConsumerInDebtGetsNoRecords(t *testing.T) {
 	}
 }
 
-// TestSessionOfThrottledConsumerLosesNothing checks that a response without records belongs to the
-// fetch session like any other response.
+// TestSessionOfThrottledConsumerLosesNothing checks that a response without records, sent because
+// of the quota, does not break the fetch session.
 func TestSessionOfThrottledConsumerLosesNothing(t *testing.T) {
 	b := withQuotas(t, nil, "tickets")
 	b.mustProduce("tickets", strings.Repeat("x", 1000))
@@ -250,8 +250,8 @@ func TestFetchContainsAtMostTheBurst(t *testing.T) {
 	}
 }
 
-// TestBrokersHaveNoQuotas checks that followers are not charged: as ANONYMOUS on a plaintext
-// listener, and as brokers with a certificate.
+// TestBrokersHaveNoQuotas checks that followers are not charged, neither as ANONYMOUS on a
+// plaintext listener nor with a broker certificate.
 func TestBrokersHaveNoQuotas(t *testing.T) {
 	b := withQuotas(t, nil, "tickets")
 	b.mustProduce("tickets", strings.Repeat("x", 1000))
@@ -272,8 +272,8 @@ func TestBrokersHaveNoQuotas(t *testing.T) {
 	}
 }
 
-// TestProcessingTimeIsCharged uses the real clock. Its quota is so low that any processing time
-// exceeds it.
+// TestProcessingTimeIsCharged checks that processing time is charged. It uses the real clock, and a
+// quota so low that any request exceeds it.
 func TestProcessingTimeIsCharged(t *testing.T) {
 	b := withQuotas(t, map[string]map[string]int64{"alice": {"request_percentage": 1}})
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -288,7 +288,7 @@ func TestProcessingTimeIsCharged(t *testing.T) {
 	t.Error("the processing time of requests is not charged")
 }
 
-// TestWaitingIsNoProcessing checks that a meter stops when the request begins to wait.
+// TestWaitingIsNoProcessing checks that the processing time ends when the request begins to wait.
 func TestWaitingIsNoProcessing(t *testing.T) {
 	m := &api.Meter{Context: t.Context(), Begun: time.Now().Add(-time.Second)}
 	ctx, cancel := context.WithTimeout(m, time.Hour)
@@ -305,8 +305,8 @@ func TestWaitingIsNoProcessing(t *testing.T) {
 	}
 }
 
-// TestDefaultQuotaAppliesPerUserAndKind checks that the quotas of user "*" apply separately to each
-// user that has no quota of the same kind.
+// TestDefaultQuotaAppliesPerUserAndKind checks that each user without a quota of some kind has a
+// separate quota of that kind with the value of user "*".
 func TestDefaultQuotaAppliesPerUserAndKind(t *testing.T) {
 	security := (&metadata.Security{Quotas: map[string]map[string]int64{
 		"*":     {"producer_byte_rate": 1, "request_percentage": 200},
@@ -381,9 +381,9 @@ func mutation(key int16, partitions int32) kmsg.Request {
 	return req
 }
 
-// TestMutationsAboveTheQuota checks changes of partitions (KIP-599). Versions that have the error
-// are strict: they refuse a change while the user is in debt. Other versions are throttled after
-// the change.
+// TestMutationsAboveTheQuota checks changes of partitions (KIP-599). In versions with the error
+// THROTTLING_QUOTA_EXCEEDED, a change is refused while the user is over the quota. In other
+// versions, the user is throttled after the change.
 func TestMutationsAboveTheQuota(t *testing.T) {
 	for _, c := range []struct {
 		key, version int16
@@ -407,11 +407,11 @@ func TestMutationsAboveTheQuota(t *testing.T) {
 			(throttle > 0) == c.strict {
 			t.Errorf("%s version %d: %v, throttle %v", APIName(c.key), c.version, codes, throttle)
 		}
-		b.setQuotas(limits) // the image with the change has no users
+		b.setQuotas(limits) // the change has applied an image without users
 		if !c.strict {
 			continue
 		}
-		// The bucket contains 10 partitions, so 40 are missing.
+		// The bucket holds tokens for 10 partitions, so 40 are missing.
 		response, throttle = askAs[kmsg.Response](b, "alice", c.version, mutation(c.key, 60))
 		want := int16(89)
 		if c.key == api.KeyDeleteTopics {

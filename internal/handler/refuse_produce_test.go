@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/record"
 )
 
-// TestProduceIsRefusedOnAFullVolume checks that every version responds with NOT_ENOUGH_REPLICAS
-// (19), and that nothing is appended. Errors for which a retry does not help take precedence.
+// TestProduceIsRefusedOnAFullVolume checks that the response contains NOT_ENOUGH_REPLICAS (19) in
+// every version, and that nothing is appended. Errors that are not retriable take precedence.
 func TestProduceIsRefusedOnAFullVolume(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)
@@ -43,8 +43,8 @@ func TestProduceIsRefusedOnAFullVolume(t *testing.T) {
 }
 
 // TestRefusalHidesNoDuplicate checks that a retry of an appended batch is acknowledged with its
-// offset. All new batches of a producer get the same error, because a wrong sequence number is
-// fatal for some clients.
+// offset, and that all new batches of a producer get the same error. Some clients fail permanently
+// if they get an error about a sequence number instead.
 func TestRefusalHidesNoDuplicate(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

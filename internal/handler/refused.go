@@ -10,18 +10,19 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// A client may send requests of an API that ApiVersions does not list, because some clients assume
-// the versions of a Kafka release instead of asking. Kafka closes the connection after such a
-// request. The client then reports a network error, retries, and loses the other requests on the
-// connection.
+// Some clients assume the versions of a Kafka release instead of sending ApiVersions. They may
+// therefore send requests of an API that ApiVersions does not list. Kafka closes the connection
+// after such a request. The client then reports a network error, retries, and loses the other
+// requests on the connection.
 //
-// Therefore the broker responds to the APIs of all clients in the API's format, with an error. The
-// error is UNSUPPORTED_VERSION, which Kafka uses for an API whose feature is disabled, or the error
-// for the particular feature. Only an API without a row in table or refused closes the connection.
-// The format of such an API is unknown, or only brokers and controllers use it.
+// Therefore the broker responds to all APIs of clients in the API's format, with an error. The
+// error is UNSUPPORTED_VERSION, which Kafka uses for an API whose feature is disabled, or an error
+// specific to the feature. The connection is closed only after a request for an API without a row
+// in table or refused, because the API's format is unknown or because only brokers and controllers
+// use it.
 
-// refused lists the APIs to which the broker responds with an error, and that ApiVersions does not
-// list. When an API is implemented, it moves to table.
+// refused lists the APIs to whose requests the broker responds only with an error. ApiVersions does
+// not list them. An API that is implemented moves to table.
 var refused = []row{
 	{55, "DescribeQuorum", 0, 2, 0, nil, refuse(errNoQuorum)},
 	{64, "UnregisterBroker", 0, 0, 0, nil, refuse(errNoQuorum)},
@@ -52,8 +53,8 @@ var (
 	errNoQuorum        = api.Unsupported("no Raft quorum: Kubernetes stores the cluster's metadata")
 )
 
-// refuse returns the handleFunc for an API whose response has one error for the whole request. It
-// does not decode the body, because the response does not depend on it.
+// refuse returns the handleFunc for an API whose response has one error for the whole request. The
+// handleFunc does not decode the body, because the response does not depend on it.
 func refuse(err error) handleFunc {
 	return func(h *Handler, _ context.Context, req *wire.Request) (wire.Reply, error) {
 		request := kmsg.RequestForKey(req.Key)

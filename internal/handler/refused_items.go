@@ -10,8 +10,8 @@ import (
 )
 
 // The APIs in this file are refused (refused.go), and their responses contain an error for each
-// item in the request. Clients match the response's items with the request's items. A client that
-// finds no result for its item waits forever or reports success.
+// item in the request. Clients match the items in the response with those in the request. A client
+// that finds no result for an item waits forever or reports success.
 
 var (
 	shareGroupDescribeShape   = api.Shape{api.PlainArray(api.Text()), api.Fixed(1)}

@@ -49,7 +49,7 @@ func codesIn(v reflect.Value) (codes []int16) {
 }
 
 // refusals returns a request with one or two items for each refused API whose response has an error
-// per item. The other refused APIs need no items.
+// per item. Requests for the other refused APIs need no items.
 func refusals() map[int16]kmsg.Request {
 	scram := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
 	scram.Deletions = []kmsg.AlterUserSCRAMCredentialsRequestDeletion{{Name: "a"}}
@@ -70,8 +70,8 @@ func refusals() map[int16]kmsg.Request {
 	return requests
 }
 
-// TestRefusedAPIs sends a request for each refused API in each version. The response must contain
-// the error for each item in the request, in the version's format.
+// TestRefusedAPIs sends a request for each refused API in each version. The response must have the
+// version's format and contain the error, for each item in the request if it has items.
 func TestRefusedAPIs(t *testing.T) {
 	b := newBroker(t)
 	other := map[int16]int16{17: 34, 36: 34, api.KeyDescribeACLs: 54,
@@ -126,9 +126,9 @@ func TestRefusedAPIsAreNotServed(t *testing.T) {
 	}
 }
 
-// TestRefusedRequestsDoNotEndTheConnection: clients that do not ask for the versions send requests
-// that ApiVersions does not list, and pipeline other requests on the same connection. The broker
-// must respond to all requests in order.
+// TestRefusedRequestsDoNotEndTheConnection pipelines a request for an API that ApiVersions does not
+// list with other requests, as clients do that assume the versions. The broker must respond to all
+// requests in order.
 func TestRefusedRequestsDoNotEndTheConnection(t *testing.T) {
 	b, path := socketBroker(t)
 	b.mustProduce("tickets", "a")
@@ -172,8 +172,8 @@ func TestRefusedRequestsDoNotEndTheConnection(t *testing.T) {
 	}
 }
 
-// TestAlterReplicaLogDirs checks that a broker has one data directory, like a Kafka broker with one
-// entry in log.dirs.
+// TestAlterReplicaLogDirs checks that the responses are those of a Kafka broker with one entry in
+// log.dirs.
 func TestAlterReplicaLogDirs(t *testing.T) {
 	b := newBroker(t)
 	b.topic("tickets", nil)

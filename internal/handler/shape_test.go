@@ -69,7 +69,8 @@ var ignoresBody = map[int16]bool{17: true, 25: true, 26: true, 36: true,
 	48: true, 50: true, 55: true, 64: true, 66: true, 71: true, 72: true, 76: true, 78: true,
 	79: true, 80: true, 81: true, 88: true, 91: true, 92: true}
 
-// fill sets every field in a request to a random value, so that every field is encoded.
+// fill sets every field in a request to a random value, so that no field is omitted when the
+// request is encoded.
 func fill(random *rand.Rand, v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -112,8 +113,8 @@ func fill(random *rand.Rand, v reflect.Value, depth int) {
 	}
 }
 
-// TestShapesAgreeWithKmsg checks that the walk through a body that kmsg has encoded ends at the
-// body's last byte, and that every truncated body is rejected.
+// TestShapesAgreeWithKmsg checks that the shapes match bodies encoded by kmsg exactly, and that
+// every truncated body is rejected.
 func TestShapesAgreeWithKmsg(t *testing.T) {
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -148,8 +149,8 @@ func TestShapesAgreeWithKmsg(t *testing.T) {
 }
 
 // TestShapesNameByteFields checks that HasBlobs returns true for each API whose kmsg request has
-// byte fields. The frames of other APIs are released after decoding, and such fields would still
-// alias the frame.
+// byte fields. The frames of other APIs are released after decoding, although byte fields would
+// still alias them.
 func TestShapesNameByteFields(t *testing.T) {
 	for _, row := range slices.Concat(table, refused) {
 		if row.key == api.KeyProduce || ignoresBody[row.key] {
@@ -232,7 +233,7 @@ func TestBombsAreRejectedAtLittleCost(t *testing.T) {
 }
 
 // FuzzHandle checks that Handle returns a response or an error for any body, without a panic, a
-// hang or unlimited memory.
+// hang or unlimited memory use.
 func FuzzHandle(f *testing.F) {
 	b := newBroker(f)
 	b.topic("tickets", nil)

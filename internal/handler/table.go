@@ -27,15 +27,15 @@ const (
 // neverFlexible is the value of row.flexible for an API without flexible versions.
 const neverFlexible = math.MaxInt16
 
-// row is one row of the table. min and max are the first and last version that ApiVersions
-// advertises and that the handler supports.
+// row is one row of the table. min and max are the first and the last version that the handler
+// supports and ApiVersions advertises.
 type row struct {
 	key      int16
 	name     string
 	min, max int16
 	flexible int16 // first version whose request has header v2 and compact fields (KIP-482)
-	// required lists the operations that the handler authorizes. If it is empty, the handler responds
-	// to every client.
+	// required lists the operations that the handler authorizes. If it is empty, every client may use
+	// the API.
 	required []api.RequiredOperation
 	handle   handleFunc
 }
@@ -43,7 +43,7 @@ type row struct {
 // handleFunc handles one request for an API.
 type handleFunc func(*Handler, context.Context, *wire.Request) (wire.Reply, error)
 
-// in returns a handleFunc that passes requests to a part of the Handler.
+// in returns a handleFunc that passes requests to the method handle of a part of the Handler.
 func in[H any](part func(*Handler) H,
 	handle func(H, context.Context, *wire.Request) (wire.Reply, error)) handleFunc {
 	return func(h *Handler, ctx context.Context, req *wire.Request) (wire.Reply, error) {
@@ -121,8 +121,8 @@ var table = []row{
 		in(groupsHandler, api.Decoded(groups.ListGroupsShape, (*groups.Handler).ListGroups)),
 	},
 	// Package wire handles the SASL APIs during authentication. ApiVersions lists these APIs on every
-	// listener, as in Kafka. The handler responds to such requests only if they do not authenticate
-	// the client.
+	// listener, as in Kafka. The handler receives only SASL requests that cannot authenticate the
+	// client: SASL is not enabled on the listener, or authentication is complete.
 	{
 		api.KeySASLHandshake, "SaslHandshake", 0, 1, neverFlexible, nil,
 		refuse(api.ErrNoSASL),
@@ -220,8 +220,8 @@ var table = []row{
 		api.KeyCreatePartitions, "CreatePartitions", 0, 3, 2, requires(api.AlterTopic),
 		in(adminHandler, api.Decoded(admin.CreatePartitionsShape, (*admin.Handler).CreatePartitions)),
 	},
-	// On a connection without authentication, Kafka also responds with this error to the delegation
-	// token APIs (KIP-48).
+	// Kafka responds to the delegation token APIs (KIP-48) with this error, too, on a connection
+	// without authentication.
 	{
 		api.KeyCreateToken, "CreateDelegationToken", 1, 3, 2, nil,
 		refuse(api.ErrNoTokens),
@@ -339,7 +339,7 @@ func (a *row) frameMax() int {
 	return controlFrameMax
 }
 
-// byKey returns the rows of tables in a slice whose index is the API key.
+// byKey returns the rows of all tables in a slice indexed by API key.
 func byKey(tables ...[]row) []row {
 	rows := slices.Concat(tables...)
 	last := slices.MaxFunc(rows, func(a, b row) int { return cmp.Compare(a.key, b.key) })
@@ -359,8 +359,8 @@ func APIName(key int16) string {
 	return strconv.Itoa(int(key))
 }
 
-// names contains the names of the APIs, with the key as the index. It is precomputed because
-// APIName is called for every request.
+// names contains the names of the APIs, indexed by key. It is precomputed because APIName is called
+// for every request.
 var names = func() []string {
 	rows := byKey(refused, table)
 	all := make([]string, len(rows))

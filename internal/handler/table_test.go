@@ -68,8 +68,8 @@ func TestTableAgreesWithKafkasSchemas(t *testing.T) {
 	checkAgainst(t, schemas)
 }
 
-// TestTableAgreesWithTheJar compares the table with the schemas in Kafka's jar, if the jar exists
-// on this machine. So it detects whether the copy in testdata differs from Kafka.
+// TestTableAgreesWithTheJar compares the table with the schemas in Kafka's jar if the jar exists on
+// this machine, to detect differences between the copy in testdata and Kafka.
 func TestTableAgreesWithTheJar(t *testing.T) {
 	home, err := os.UserHomeDir()
 	must(t, err)

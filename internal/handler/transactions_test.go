@@ -68,7 +68,7 @@ func (b *broker) endTxnOf(version int16, id string, p transaction.Producer,
 }
 
 // TestTransactionAtEveryVersion checks a whole transaction: the coordinator verifies the batch, the
-// commit writes a marker, and the last stable offset moves past it.
+// commit writes a marker, and the last stable offset advances past the marker.
 func TestTransactionAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyEndTxn, func(t *testing.T, b *broker, version int16) {
 		b.topic("t", nil)
@@ -99,7 +99,7 @@ func TestTransactionAtEveryVersion(t *testing.T) {
 			want = transaction.Producer{ID: p.ID, Epoch: 1}
 		}
 		if version < 5 {
-			end.ProducerID, end.ProducerEpoch = -1, -1 // not contained in the response
+			end.ProducerID, end.ProducerEpoch = -1, -1 // the response does not contain them
 		}
 		if end.ErrorCode != 0 || end.ProducerID != want.ID || end.ProducerEpoch != want.Epoch {
 			t.Errorf("EndTxn: %+v, want producer %+v", end, want)
@@ -171,8 +171,8 @@ func (b *broker) initOnly(id string) transaction.Producer {
 	return transaction.Producer{ID: answer.ProducerID, Epoch: answer.ProducerEpoch}
 }
 
-// TestAddPartitionsOfBrokers checks the versions that brokers send. A request contains several
-// transactions, and each of them is verified or extended.
+// TestAddPartitionsOfBrokers checks the versions that brokers use. Such a request contains several
+// transactions, and either verifies them or adds partitions to them.
 func TestAddPartitionsOfBrokers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("t", nil)
@@ -261,8 +261,8 @@ func TestDescribeAndListTransactions(t *testing.T) {
 	}
 }
 
-// TestTransactionFeature is trap 26. Transaction version 2 is finalized when all brokers support
-// it. The epoch increases with each change, even when an old broker registers again.
+// TestTransactionFeature checks trap 26: transaction version 2 is finalized once all brokers
+// support it. The epoch increases with each change, also when an older broker registers again.
 func TestTransactionFeature(t *testing.T) {
 	b := newBroker(t)
 	features := func(versions ...int16) *kmsg.ApiVersionsResponse {

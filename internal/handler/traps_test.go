@@ -28,8 +28,8 @@ func (c waitContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestLongPollObeysRevokedACLs is trap 10 of docs/security.md: the right to read is revoked while a
-// fetch waits for records.
+// TestLongPollObeysRevokedACLs checks trap 10 of docs/security.md: READ is revoked while a fetch
+// waits for records.
 func TestLongPollObeysRevokedACLs(t *testing.T) {
 	b, _ := withAuthorizer(t)
 	var revoked atomic.Bool
@@ -58,8 +58,9 @@ func TestLongPollObeysRevokedACLs(t *testing.T) {
 	}
 }
 
-// TestLeadersOfDeniedTopicsAreNotNamed is trap 11. If a client may not use a topic, the response
-// must contain neither a leader hint nor an endpoint for it, although this broker does not lead it.
+// TestLeadersOfDeniedTopicsAreNotNamed checks trap 11: if a client may not use a topic, the
+// response contains neither a leader hint nor an endpoint for it, even if another broker is the
+// leader.
 func TestLeadersOfDeniedTopicsAreNotNamed(t *testing.T) {
 	b, a := withAuthorizer(t)
 	b.topic("elsewhere", func(topic *metadata.Topic) {
@@ -87,8 +88,8 @@ func TestLeadersOfDeniedTopicsAreNotNamed(t *testing.T) {
 	}
 }
 
-// TestTopicsAreNotCreatedWithoutTheRight is trap 12: a client that may describe and write to a
-// topic also needs the right to create it.
+// TestTopicsAreNotCreatedWithoutTheRight checks trap 12: a client that has DESCRIBE and WRITE on a
+// topic also needs CREATE to create it.
 func TestTopicsAreNotCreatedWithoutTheRight(t *testing.T) {
 	b, a := withAuthorizer(t)
 	b.policy.AutoCreate = true
@@ -109,7 +110,7 @@ func TestTopicsAreNotCreatedWithoutTheRight(t *testing.T) {
 	}
 }
 
-// TestInternalTopicsAreWrittenByBrokersOnly is trap 13: no right permits a client to write to
+// TestInternalTopicsAreWrittenByBrokersOnly checks trap 13: no ACL permits a client to write to
 // internal topics.
 func TestInternalTopicsAreWrittenByBrokersOnly(t *testing.T) {
 	b, _ := withAuthorizer(t) // allows everything
@@ -129,8 +130,9 @@ func TestInternalTopicsAreWrittenByBrokersOnly(t *testing.T) {
 	}
 }
 
-// TestTransactionalBatchNeedsItsRight is trap 14 (CVE-2018-17196). The right on the topic alone
-// does not suffice to append a transactional batch, whatever transactional id the request contains.
+// TestTransactionalBatchNeedsItsRight checks trap 14 (CVE-2018-17196): WRITE on the topic alone
+// does not permit a client to append a transactional batch, whatever transactional id the request
+// contains.
 func TestTransactionalBatchNeedsItsRight(t *testing.T) {
 	b, _ := transactionalBroker(t)
 	a := &authorizer{deny: func(action api.Action) bool {

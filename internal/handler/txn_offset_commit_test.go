@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// groupBroker returns a broker with topic "t" and a group coordinator that uses the returned
-// transaction coordinator.
+// groupBroker returns a broker with topic "t" and a group coordinator, and the transaction
+// coordinator that it uses.
 func groupBroker(t *testing.T) (*broker, *answers) {
 	a := &answers{}
 	b := newBrokerWith(t, vfs.NewMem(), a)
@@ -63,7 +63,7 @@ func (b *broker) fetchOffset(version int16, stable bool) (offset int64, code int
 	return part.Offset, part.ErrorCode
 }
 
-// markOffsets ends producer 1's transaction in all partitions of the offsets topic.
+// markOffsets writes a marker for producer 1 to all partitions of the offsets topic.
 func (b *broker) markOffsets(epoch int16) {
 	b.t.Helper()
 	marker := kmsg.NewWriteTxnMarkersRequestMarker()
@@ -119,8 +119,8 @@ func TestTxnOffsetCommit(t *testing.T) {
 	}
 }
 
-// TestTxnOffsetCommitErrorsByVersion checks that a client gets only verification errors that its
-// version knows (KIP-890).
+// TestTxnOffsetCommitErrorsByVersion checks that clients get only verification errors that their
+// version supports (KIP-890).
 func TestTxnOffsetCommitErrorsByVersion(t *testing.T) {
 	for _, test := range []struct {
 		answer  error

@@ -55,8 +55,8 @@ func TestProduceThenFetchAtEveryVersion(t *testing.T) {
 	})
 }
 
-// TestFetchEncoderAtEveryVersion checks that fetchEncoder encodes every field in every version, in
-// responses with several topics and partitions and with errors.
+// TestFetchEncoderAtEveryVersion checks that fetchEncoder encodes every field in every version. The
+// responses contain several topics, several partitions, and errors.
 func TestFetchEncoderAtEveryVersion(t *testing.T) {
 	everyVersion(t, api.KeyFetch, func(t *testing.T, b *broker, version int16) {
 		b.topic("a", nil)

@@ -46,8 +46,8 @@ func (f gatedFile) Sync() error {
 }
 
 // TestWaitingProducesHoldNoBudget sends many large produce requests to a server whose memory budget
-// is sufficient for one of them. All must be appended, and then wait for their acknowledgments at
-// the same time.
+// is only sufficient for one of them. All of them must be appended and wait for replication at the
+// same time.
 func TestWaitingProducesHoldNoBudget(t *testing.T) {
 	const requests, partitions = 12, 3
 	disk := gatedDisk{FS: vfs.NewMem(), wrote: make(chan struct{}, requests*partitions),

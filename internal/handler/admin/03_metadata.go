@@ -28,7 +28,7 @@ import (
 // A requested topic that does not exist is created, if the request allows it and the LogCluster
 // allows both auto-creation (autoCreateTopics) and changes by admin requests (adminApi).
 
-// MetadataShape describes the request's fields (api.Shape).
+// MetadataShape describes the fields of the request (api.Shape).
 var MetadataShape = api.Shape{api.Array(api.Fixed(16).From(10), api.Text()), api.Fixed(1).From(4),
 	api.Fixed(1).From(8).To(10), api.Fixed(1).From(8)}
 
@@ -70,8 +70,9 @@ func (h *Handler) Metadata(ctx context.Context, raw *wire.Request,
 
 // autoCreate creates the requested topics that do not exist, with the cluster's defaults, and waits
 // until they can be used. It does nothing if the request does not allow auto-creation; requests
-// below version 4 always allow it. If the cluster does not allow auto-creation, it only logs the
-// setting that would allow it. The response reports a topic that cannot be created as unknown.
+// below version 4 always allow it. If the cluster does not allow auto-creation, it only logs which
+// setting would allow it. The response contains UNKNOWN_TOPIC_OR_PARTITION for a topic that cannot
+// be created.
 func (h *Handler) autoCreate(ctx context.Context, raw *wire.Request,
 	req *kmsg.MetadataRequest) {
 	if req.Version >= 4 && !req.AllowAutoTopicCreation {
@@ -125,9 +126,9 @@ func (h *Handler) creatable(img *metadata.Image, raw *wire.Request,
 	return names
 }
 
-// controller returns the broker to which admin clients should send requests. Every broker can serve
-// them, so controller returns the first broker that is up and has an endpoint on the client's
-// listener.
+// controller returns the id of the broker to which admin clients should send requests. Every broker
+// can handle them, so controller returns the first broker that is up and has an endpoint on the
+// client's listener.
 func controller(img *metadata.Image, listener string) int32 {
 	all := api.Nodes(img, listener)
 	if len(all) == 0 {
@@ -144,8 +145,8 @@ type requestedTopic struct {
 	err    error
 }
 
-// requestedTopics returns the topics for a request, in the order of the request. If the request is
-// for all topics, they are sorted by name.
+// requestedTopics returns the topics for a response: the requested topics in the order of the
+// request, or all topics, sorted by name.
 func (h *Handler) requestedTopics(img *metadata.Image, raw *wire.Request,
 	req *kmsg.MetadataRequest) []requestedTopic {
 	var all []requestedTopic
@@ -193,8 +194,8 @@ func (h *Handler) authorizeDescribe(raw *wire.Request, requested *kmsg.MetadataR
 }
 
 // findTopic returns a requested topic. In version 12 and above, if the request contains an id,
-// findTopic ignores the name, because Java's consumer sends an empty name. An invalid name and an
-// unknown name cause different errors, because clients retry after the error for an unknown name.
+// findTopic ignores the name, because Java's consumer sends an empty name. The errors for an
+// invalid and an unknown name differ, because clients retry after the error for an unknown name.
 func findTopic(img *metadata.Image, version int16,
 	requested *kmsg.MetadataRequestTopic) (*metadata.Topic, error) {
 	byID := requested.TopicID != [16]byte{}

@@ -27,7 +27,7 @@ const (
 	imageWaitMax = 5 * time.Second
 )
 
-// CreateTopicsShape describes the request's fields (api.Shape).
+// CreateTopicsShape describes the fields of the request (api.Shape).
 var CreateTopicsShape = api.Shape{
 	api.Array(
 		api.Text(), api.Fixed(6),
@@ -37,8 +37,9 @@ var CreateTopicsShape = api.Shape{
 	api.Fixed(5),
 }
 
-// CreateTopics creates the topics one after the other. If one fails, the others remain. If a
-// request contains a name twice, both topics are rejected, because they may differ.
+// CreateTopics creates the topics one after the other. If one creation fails, the topics created
+// before remain. If a request contains a name twice, both topics are rejected, because they may
+// differ.
 func (h *Handler) CreateTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.CreateTopicsRequest) wire.Reply {
 	quotas := api.MeterOf(ctx)
@@ -84,8 +85,7 @@ func (h *Handler) CreateTopics(ctx context.Context, raw *wire.Request,
 }
 
 // awaitImage waits, after a change, until enough returns true for this broker's metadata image.
-// Clients use a new topic immediately, and without the wait they would get the error that it is
-// unknown.
+// Clients use a new topic immediately, and would otherwise get UNKNOWN_TOPIC_OR_PARTITION.
 func (h *Handler) awaitImage(ctx context.Context, enough func(*metadata.Image) bool) {
 	ctx, cancel := api.WithTimeout(ctx, imageWaitMax)
 	defer cancel()
@@ -137,14 +137,14 @@ func (h *Handler) createTopic(ctx context.Context, quotas *api.Meter, req *kmsg.
 	return h.createWithin(ctx, quotas, req.Version >= 6, topic)
 }
 
-// createWithin creates a topic within the client's quota. If strict is set, it fails while the
-// client exceeds the quota.
+// createWithin creates a topic within the client's quota. If strict is set, it fails if the client
+// has exceeded the quota.
 func (h *Handler) createWithin(ctx context.Context, quotas *api.Meter, strict bool,
 	topic metadata.NewTopic) (created *metadata.Topic, err error) {
 	if topic.Validate {
 		return h.Topics.CreateTopic(ctx, topic)
 	}
-	charged := max(1, int(topic.Partitions)) // -1: the number of partitions is not known yet
+	charged := max(1, int(topic.Partitions)) // -1: the default number; corrected below
 	if err := quotas.Mutate(charged, strict); err != nil {
 		return nil, err
 	}
@@ -158,8 +158,8 @@ func (h *Handler) createWithin(ctx context.Context, quotas *api.Meter, strict bo
 
 // manualAssignment returns the replicas that a request assigns to a topic's partitions, or nil if
 // the cluster chooses them. The partitions may be in any order, but must be consecutive from 0. As
-// in Kafka, a request with an assignment must not contain numbers of partitions and replicas. Admin
-// checks the replicas.
+// in Kafka, a request with an assignment must set the numbers of partitions and replicas to -1.
+// Admin.CreateTopic checks the replicas.
 func manualAssignment(requested *kmsg.CreateTopicsRequestTopic) ([][]int32, error) {
 	count := len(requested.ReplicaAssignment)
 	switch {

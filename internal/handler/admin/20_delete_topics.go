@@ -21,11 +21,11 @@ import (
 //	5  error message, THROTTLING_QUOTA_EXCEEDED (KIP-599)
 //	6  by id (KIP-516)
 
-// DeleteTopicsShape describes the request's fields (api.Shape).
+// DeleteTopicsShape describes the fields of the request (api.Shape).
 var DeleteTopicsShape = api.Shape{api.PlainArray(api.Text()).To(5), api.Array(api.Text(),
 	api.Fixed(16)).From(6), api.Fixed(4)}
 
-// deletesMax is the maximum number of topics that one request deletes at the same time.
+// deletesMax is the maximum number of topics that one request deletes concurrently.
 const deletesMax = 32
 
 // deletion is the deletion of one topic in a request.
@@ -38,8 +38,8 @@ type deletion struct {
 
 // DeleteTopics deletes the topics, and waits until their ids have disappeared from this broker's
 // metadata image. It waits for ids instead of names, because a topic with the same name may have
-// been created in the meantime. A broker removes a deleted topic from the image before it deletes
-// the topic's logs, so the response does not wait for its disk.
+// been created in the meantime. A broker deletes a topic's logs after it has removed the topic from
+// its image, so the response does not wait for the disk.
 func (h *Handler) DeleteTopics(ctx context.Context, raw *wire.Request,
 	req *kmsg.DeleteTopicsRequest) wire.Reply {
 	quotas := api.MeterOf(ctx)
@@ -110,9 +110,9 @@ func (d *deletion) charge(quotas *api.Meter, img *metadata.Image, strict bool) {
 	}
 }
 
-// deleteAll deletes the topics of all deletions that have no error. It deletes several topics at
-// the same time, because that takes the metadata store as long as deleting one: heartwood dev
-// writes its file once, and the API server handles requests concurrently.
+// deleteAll deletes the topics of all deletions that have no error. Deleting several topics
+// concurrently takes the metadata store no longer than deleting one: heartwood dev writes its file
+// once, and the API server handles requests concurrently.
 func (h *Handler) deleteAll(ctx context.Context, deletions []deletion) {
 	var tasks sync.WaitGroup
 	slots := make(chan struct{}, deletesMax)
@@ -138,9 +138,9 @@ func (h *Handler) authorizeDelete(raw *wire.Request, byID bool, name string) err
 	return h.Authorize(raw, api.DeleteTopic, name)
 }
 
-// nameToDelete returns the name of a topic that is requested by name or by id. A requested name is
-// not looked up in the image, because the metadata store may contain topics that the image does not
-// contain yet.
+// nameToDelete returns the name of a topic to delete, which is requested by name or by id. A name
+// is not looked up in the image, because the metadata store may contain topics that the image does
+// not contain yet.
 func nameToDelete(img *metadata.Image, requested *kmsg.DeleteTopicsRequestTopic) (string, error) {
 	byID := requested.TopicID != [16]byte{}
 	switch {

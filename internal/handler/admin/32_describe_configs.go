@@ -25,7 +25,7 @@ import (
 // Java's kafka-configs also requests the settings of brokers and their loggers. It fails if there
 // is no response for them, but accepts an empty response.
 
-// DescribeConfigsShape describes the request's fields (api.Shape).
+// DescribeConfigsShape describes the fields of the request (api.Shape).
 var DescribeConfigsShape = api.Shape{api.Array(api.Fixed(1), api.Text(),
 	api.PlainArray(api.Text())), api.Fixed(1),
 	api.Fixed(1).From(3)}
@@ -61,12 +61,12 @@ type config struct {
 	source   kmsg.ConfigSource
 	readOnly bool
 	null     bool // true if the setting has no value
-	// synonyms contains the possible values in order of precedence: first the value in effect, and
-	// last the default.
+	// synonyms contains all configured values in order of precedence. The first is the value in
+	// effect, and the last is the default.
 	synonyms []synonym
 }
 
-// synonym is one possible source of a setting's value (KIP-226).
+// synonym is a value of a setting with its source (KIP-226).
 type synonym struct {
 	name, value string
 	source      kmsg.ConfigSource
@@ -108,8 +108,8 @@ func (h *Handler) resourceConfigs(img *metadata.Image, raw *wire.Request,
 	return nil, fmt.Errorf("%w: resource type %d", api.ErrInvalidRequest, requested.ResourceType)
 }
 
-// authorizeConfigs returns nil if the client may perform an operation on a resource's settings. The
-// operation on brokers, their loggers and client metrics subscriptions is authorized on the
+// authorizeConfigs returns nil if the client may perform an operation on a resource's settings. For
+// brokers, their loggers and client metrics subscriptions, the operation is authorized on the
 // cluster.
 func (h *Handler) authorizeConfigs(raw *wire.Request, op api.Operation,
 	kind kmsg.ConfigResourceType,
@@ -148,8 +148,8 @@ func topicConfigs(topic *metadata.Topic, img *metadata.Image) []config {
 	return configs
 }
 
-// checkBroker returns an error for the id of another broker, as in Kafka, because only that broker
-// knows its configuration.
+// checkBroker returns an error if name is the id of another broker, as in Kafka, because only that
+// broker knows its configuration.
 func (h *Handler) checkBroker(name string) error {
 	if _, err := strconv.Atoi(name); err != nil {
 		return fmt.Errorf("%w: node id must be an integer, but it is: %s", api.ErrInvalidRequest, name)

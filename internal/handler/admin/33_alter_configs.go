@@ -17,7 +17,7 @@ import (
 //
 //	2  flexible
 
-// AlterConfigsShape describes the request's fields (api.Shape).
+// AlterConfigsShape describes the fields of the request (api.Shape).
 var AlterConfigsShape = api.Shape{api.Array(api.Fixed(1), api.Text(), api.Array(api.Text(),
 	api.Text())), api.Fixed(1)}
 

@@ -18,7 +18,7 @@ import (
 //
 // As in CreateTopics, the request may assign the new partitions' replicas.
 
-// CreatePartitionsShape describes the request's fields (api.Shape).
+// CreatePartitionsShape describes the fields of the request (api.Shape).
 var CreatePartitionsShape = api.Shape{api.Array(api.Text(), api.Fixed(4),
 	api.Array(api.PlainArray(api.Fixed(4)))), api.Fixed(5)}
 
@@ -75,8 +75,8 @@ func (h *Handler) CreatePartitions(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// growWithin adds partitions within the client's quota. If strict is set, it fails while the client
-// exceeds the quota.
+// growWithin adds partitions within the client's quota. If strict is set, it fails if the client
+// has exceeded the quota.
 func (h *Handler) growWithin(ctx context.Context, quotas *api.Meter, strict bool,
 	more metadata.NewPartitions) error {
 	topic := h.Image().Topic(more.Name)

@@ -20,7 +20,7 @@ import (
 // unclean elections in the Topic: once by the annotation heartwood.dev/accept-data-loss, or always
 // by unclean.leader.election.enable.
 
-// ElectLeadersShape describes the request's fields (api.Shape).
+// ElectLeadersShape describes the fields of the request (api.Shape).
 var ElectLeadersShape = api.Shape{api.Fixed(1).From(1), api.Array(api.Text(),
 	api.PlainArray(api.Fixed(4))), api.Fixed(4)}
 
@@ -72,8 +72,9 @@ func (h *Handler) ElectLeaders(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// requestedElections returns the partitions in a request. If the request is for all partitions, it
-// omits those that their preferred replica already leads, as in Kafka.
+// requestedElections returns the partitions whose leader a request wants to elect. If the request
+// is for all partitions, those whose preferred replica is already the leader are omitted, as in
+// Kafka.
 func (h *Handler) requestedElections(req *kmsg.ElectLeadersRequest) (refs []metadata.PartitionRef) {
 	if req.Topics == nil {
 		img := h.Image()
@@ -95,8 +96,9 @@ func (h *Handler) requestedElections(req *kmsg.ElectLeadersRequest) (refs []meta
 	return refs
 }
 
-// awaitElections waits until the metadata image shows the results of the elections. An election
-// that takes longer gets REQUEST_TIMED_OUT, but may still complete later.
+// awaitElections waits until the metadata image contains the results of the elections, or until the
+// timeout. The result of an unfinished election is then REQUEST_TIMED_OUT, but the election may
+// still complete.
 func (h *Handler) awaitElections(ctx context.Context, refs []metadata.PartitionRef,
 	faults []error) {
 	elected := func(img *metadata.Image, ref metadata.PartitionRef) bool {

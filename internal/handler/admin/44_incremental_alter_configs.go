@@ -16,8 +16,8 @@ import (
 )
 
 // IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets or deletes properties of a Topic
-// or LogCluster resource, or appends to or subtracts from a list. Group settings are also in the
-// LogCluster.
+// or LogCluster resource, or appends to or subtracts from a list. Group configs are also stored in
+// the LogCluster.
 //
 //	1  flexible
 //
@@ -78,8 +78,8 @@ func checkUnique(duplicates map[string]bool, kind kmsg.ConfigResourceType, name 
 	return nil
 }
 
-// alterConfigsOf changes the settings of a topic, a group or all brokers. For a logger it returns
-// an error, unless the request only deletes settings.
+// alterConfigsOf changes the settings of a topic, a group or all brokers. It rejects changes of a
+// logger, except deletions, which have no effect.
 func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	kind kmsg.ConfigResourceType,
 	change metadata.TopicChange) error {
@@ -111,8 +111,8 @@ func (h *Handler) alterConfigsOf(ctx context.Context, raw *wire.Request,
 	return fmt.Errorf("%w: resource type %d", api.ErrInvalidRequest, kind)
 }
 
-// alterTopic changes a topic's settings. It waits until the metadata image contains the change,
-// i.e. until the settings differ from the previous ones or contain the requested values.
+// alterTopic changes a topic's settings. It waits until the topic's settings in the metadata image
+// differ from the previous ones or contain the requested values.
 func (h *Handler) alterTopic(ctx context.Context, change metadata.TopicChange) error {
 	ctx, cancel := api.WithTimeout(ctx, api.AdminWaitMax)
 	defer cancel()
@@ -138,11 +138,11 @@ func matchesChange(topic *metadata.Topic, change metadata.TopicChange) bool {
 		}
 		if isLevel := strings.HasSuffix(p.Name, ".level"); !isLevel &&
 			!slices.Contains(topic.Own, p.Name) {
-			return false // the default, which remains if another codec's level is set
+			return false // still the default; only the level of another codec may remain at it
 		}
 		if target.Set(p.Name, p.Value) != nil {
-			// Set fails, for example, for the level of a codec that a later property sets. The metadata
-			// store has accepted the change, so it is valid.
+			// Set fails if a property depends on a later one, such as a level whose codec is set later. The
+			// change is valid, because the metadata store has accepted it.
 			return true
 		}
 	}

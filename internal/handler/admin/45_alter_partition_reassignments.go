@@ -11,7 +11,7 @@ import (
 )
 
 // AlterPartitionReassignments (key 45), versions 0-1 (KIP-455): moves partitions to other brokers.
-// Null replicas cancel a reassignment.
+// A null list of replicas cancels a reassignment.
 //
 //	0  flexible
 //	1  whether the replication factor may change (KIP-860)

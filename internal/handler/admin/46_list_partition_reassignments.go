@@ -16,8 +16,8 @@ import (
 var ListReassignmentsShape = api.Shape{api.Fixed(4), api.Array(api.Text(),
 	api.PlainArray(api.Fixed(4)))}
 
-// ListReassignments returns the partitions in one metadata image that have a reassignment in
-// progress. If the request's list of topics is null, it includes all topics.
+// ListReassignments lists the partitions that are being reassigned in one metadata image. A null
+// list of topics means all topics.
 func (h *Handler) ListReassignments(_ context.Context, raw *wire.Request,
 	req *kmsg.ListPartitionReassignmentsRequest) wire.Reply {
 	response := kmsg.NewPtrListPartitionReassignmentsResponse()

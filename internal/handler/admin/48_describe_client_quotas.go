@@ -53,7 +53,7 @@ func (h *Handler) DescribeClientQuotas(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// checkQuotaFilter returns the same errors as Kafka, with the same texts.
+// checkQuotaFilter returns an error if a filter is invalid, with the same code and text as Kafka.
 func checkQuotaFilter(components []kmsg.DescribeClientQuotasRequestComponent) error {
 	seen := map[string]bool{}
 	for i := range components {

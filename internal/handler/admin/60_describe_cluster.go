@@ -51,8 +51,8 @@ func (h *Handler) DescribeCluster(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// checkEndpoint returns an error if the request is for controllers. Version 0 has no endpoint type
-// and means brokers.
+// checkEndpoint returns an error if the request is for controllers. Version 0 has no endpoint type;
+// it is always for brokers.
 func checkEndpoint(req *kmsg.DescribeClusterRequest) error {
 	switch {
 	case req.Version < 1 || req.EndpointType == endpointBrokers:

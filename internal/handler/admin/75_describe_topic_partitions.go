@@ -16,9 +16,9 @@ import (
 // DescribeTopicPartitions (key 75), version 0 (KIP-966): describes topics like Metadata, but page
 // by page. Java's describeTopics tries this API first.
 //
-// Topics are sorted by name, and the cursor is the first partition of the next page. The two lists
-// of eligible leaders outside the ISR are always empty, because the last member never leaves the
-// ISR (ADR 0136). The schema allows null lists, but they crash Java's client.
+// Topics are sorted by name, and the cursor is the first partition of the next page. The lists of
+// eligible leader replicas (ELR) and last known ELR are always empty, because the last member never
+// leaves the ISR (ADR 0136). The schema allows null lists, but they crash Java's client.
 
 // DescribePartitionsMax is the maximum number of partitions in a response (Kafka's
 // max.request.partition.size.limit).
@@ -88,8 +88,8 @@ func (h *Handler) namesToDescribe(img *metadata.Image, raw *wire.Request,
 	return slices.Compact(names)
 }
 
-// describePage describes at most limit partitions of a topic, starting with index first. Result
-// next is the first omitted partition, or -1 if none was omitted.
+// describePage describes at most limit partitions of a topic, starting with index first. next is
+// the first omitted partition, or -1 if none was omitted.
 func (h *Handler) describePage(raw *wire.Request, v api.View, name string, first int32, limit int,
 	result *api.Outcome) (answer kmsg.DescribeTopicPartitionsResponseTopic, next int32) {
 	answer = kmsg.NewDescribeTopicPartitionsResponseTopic()

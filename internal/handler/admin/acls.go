@@ -32,7 +32,7 @@ var (
 		api.Text(), api.Fixed(2))}
 )
 
-// matcher returns the current ACLs, or ErrNoAuthorizer without authorization.
+// matcher returns a matcher for the current ACLs, or ErrNoAuthorizer if authorization is disabled.
 func (h *Handler) matcher() (*authz.Matcher, error) {
 	if m := h.Image().Security.Matcher(); m != nil {
 		return m, nil
@@ -142,9 +142,9 @@ func creation(c *kmsg.CreateACLsRequestCreation) (authz.ACL, error) {
 	return a, nil
 }
 
-// changeUsers changes the ACLs of each principal that has an ACL without a fault. If changing a
-// principal fails, it sets the fault for all of the principal's ACLs. It returns when this broker's
-// metadata image contains the changes.
+// changeUsers changes the ACLs of each principal that has an ACL without a fault. If a principal's
+// LogUser cannot be changed, all of the principal's ACLs get the error as their fault. It returns
+// when this broker's metadata image contains the changes.
 func (h *Handler) changeUsers(ctx context.Context, raw *wire.Request, acls []authz.ACL,
 	faults []error, change func(name string, listed []authz.ACL) metadata.UserChange) {
 	byName := map[string][]int{}

@@ -17,9 +17,9 @@ import (
 )
 
 // This file describes and changes broker settings. They are fields of the LogCluster, which all
-// brokers share. In Kafka's terms, a field that is set is a dynamic default for all brokers: the
-// resource of type BROKER with an empty name. Kafka allows fewer of these settings to change while
-// brokers run, because it reads some of them only at startup.
+// brokers share. In Kafka's terms, a field that is set is a dynamic cluster-wide default: a config
+// of the resource of type BROKER with an empty name. Kafka can change fewer of these settings
+// without a restart, because it reads some of them only at startup.
 
 // brokerConfigs returns all of this broker's settings.
 func (h *Handler) brokerConfigs(img *metadata.Image) []config {
@@ -58,7 +58,7 @@ func clusterConfigs(img *metadata.Image) (configs []config) {
 	return configs
 }
 
-// ownConfigs returns the settings that only this broker knows.
+// ownConfigs returns this broker's own settings, such as its id and its listeners.
 func (h *Handler) ownConfigs(img *metadata.Image) (configs []config) {
 	self, _ := img.Broker(h.Broker.NodeID)
 	id, listener := strconv.Itoa(int(h.Broker.NodeID)), strings.ToUpper(metadata.DefaultListener)
@@ -91,7 +91,7 @@ func (h *Handler) ownConfigs(img *metadata.Image) (configs []config) {
 	return configs
 }
 
-// brokerConfig returns a setting with its default as the value.
+// brokerConfig returns a setting with the given value, and Kafka's default as its source.
 func brokerConfig(p *brokerconfig.Property, value string) config {
 	return config{
 		Property: topicconfig.Property{Name: p.Name, Value: value, Type: p.Type, Doc: p.Doc},
@@ -105,9 +105,10 @@ func brokerConfig(p *brokerconfig.Property, value string) config {
 var throttles = []string{"leader.replication.throttled.rate", "follower.replication.throttled.rate",
 	"replica.alter.log.dirs.io.max.bytes.per.second"}
 
-// alterBroker changes settings of all brokers if the resource's name is empty. For a single broker
-// it returns an error, because no setting applies to only one broker. Requests that only delete
-// settings or set throttles succeed without effect, because tools set throttles and delete them.
+// alterBroker changes the settings of all brokers if the resource's name is empty. It rejects
+// changes of a single broker, because no setting applies to only one broker. A request that only
+// sets throttles or deletes settings succeeds without effect, because tools set and delete
+// throttles.
 func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) error {
 	if change.Name == "" {
 		return h.alterCluster(ctx, metadata.ClusterChange{Properties: change.Properties,
@@ -136,8 +137,8 @@ func (h *Handler) alterBroker(ctx context.Context, change metadata.TopicChange) 
 	return nil
 }
 
-// alterCluster changes settings in the LogCluster. It waits until the metadata image contains the
-// change, i.e. until the settings differ from the previous ones or contain the requested values.
+// alterCluster changes settings in the LogCluster. It waits until the settings in the metadata
+// image differ from the previous ones or contain the requested values.
 func (h *Handler) alterCluster(ctx context.Context, change metadata.ClusterChange) error {
 	ctx, cancel := api.WithTimeout(ctx, api.AdminWaitMax)
 	defer cancel()

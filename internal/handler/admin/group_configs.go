@@ -30,8 +30,8 @@ func configsOfGroup(img *metadata.Image, group string) ([]config, error) {
 	return configs, nil
 }
 
-// groupConfig returns a group config with its sources: the group, the LogCluster and Kafka's
-// default.
+// groupConfig returns a group config with its synonyms: the values of the group, the LogCluster and
+// Kafka's default.
 func groupConfig(c *metadata.GroupConfig) config {
 	var from []synonym
 	if c.Set {
@@ -48,8 +48,8 @@ func groupConfig(c *metadata.GroupConfig) config {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// alterGroup changes a group's configs. It waits until the metadata image contains the change, i.e.
-// until the group's settings differ from the previous ones or equal the requested ones.
+// alterGroup changes a group's configs. It waits until the group's configs in the metadata image
+// differ from the previous ones or equal the requested ones.
 func (h *Handler) alterGroup(ctx context.Context, change metadata.TopicChange) error {
 	if change.Name == "" {
 		return fmt.Errorf("%w: default group resources are not allowed", api.ErrInvalidRequest)
@@ -74,8 +74,8 @@ func (h *Handler) alterGroup(ctx context.Context, change metadata.TopicChange) e
 	return nil
 }
 
-// configsOfClientMetrics returns Kafka's default configs for a client metrics subscription. Kafka
-// returns them for a subscription that does not exist.
+// configsOfClientMetrics returns Kafka's default configs for a client metrics subscription. As in
+// Kafka, the subscription does not have to exist.
 func configsOfClientMetrics(name string) ([]config, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: client metrics subscription name must not be empty",

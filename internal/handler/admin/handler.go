@@ -12,7 +12,7 @@ import (
 type Handler struct {
 	*api.Access
 	Image func() *metadata.Image // returns the current metadata image; never nil
-	// Await waits until enough returns true for the current metadata image, or until ctx ends.
+	// Await waits until enough returns true for the current metadata image, or until ctx is done.
 	Await   func(ctx context.Context, enough func(*metadata.Image) bool)
 	Topics  metadata.Admin
 	Alterer metadata.Alterer
@@ -20,10 +20,10 @@ type Handler struct {
 	Users   metadata.UserAdmin
 	Broker  Broker
 
-	missing logLimit // requested topics that do not exist; all have the same key
+	missing logLimit // limits messages about missing topics; uses one key for all
 }
 
-// Broker contains the properties of this broker that appear in its settings.
+// Broker contains the properties of this broker that DescribeConfigs returns.
 type Broker struct {
 	NodeID  int32
 	DataDir string

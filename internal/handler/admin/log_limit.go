@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// logInterval is the minimum time between two log messages with the same key. A client that waits
-// for a topic requests it every 100 ms. A sarama producer with a transactional id sends 50 requests
-// when it starts.
+// logInterval is the minimum time between two log messages with the same key. It is needed because
+// a client that waits for a topic requests it every 100 ms, and a sarama producer with a
+// transactional id sends 50 requests when it starts.
 const logInterval = time.Minute
 
-// logKeysMax is the maximum number of keys that are logged within logInterval. It bounds the memory
-// and the number of messages if clients use ever-changing keys.
+// logKeysMax is the maximum number of keys that are logged within logInterval. It limits memory and
+// log volume if clients keep using new keys.
 const logKeysMax = 100
 
-// logLimit limits the number of log messages of one kind that requests cause. The zero value is
-// ready for use.
+// logLimit limits how often requests cause log messages of one kind. The zero value is ready for
+// use.
 type logLimit struct {
 	mu       sync.Mutex
 	loggedAt map[string]time.Time // time of the last message, by key

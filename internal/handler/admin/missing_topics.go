@@ -7,9 +7,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// logMissing logs that a client has requested topics that do not exist, and the setting with which
-// they would be created. The client's request allows auto-creation. The message is useful because
-// clients only report that a topic is unknown.
+// logMissing logs that a client has requested topics that do not exist, in a request that allows
+// auto-creation, and which setting would create them. Clients themselves only report that the topic
+// is unknown.
 func (h *Handler) logMissing(raw *wire.Request, policy metadata.AdminPolicy, topics []string) {
 	omitted, due := h.missing.due("", time.Now())
 	if !due {

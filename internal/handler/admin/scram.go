@@ -130,7 +130,7 @@ func (h *Handler) AlterSCRAM(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// scramChange is a requested change. If the change is invalid, it contains the reason.
+// scramChange is a requested change, or the error that makes it invalid.
 type scramChange struct {
 	metadata.ScramChange
 	fault error
@@ -201,8 +201,8 @@ func checkScramName(name string) error {
 	return nil
 }
 
-// changeScram makes the changes for one user, and waits until this broker's metadata image contains
-// them.
+// changeScram applies the changes for one user, and waits until this broker's metadata image
+// contains them.
 func (h *Handler) changeScram(ctx context.Context, raw *wire.Request, changes []scramChange) error {
 	for i := range changes {
 		if changes[i].fault != nil {

@@ -22,16 +22,16 @@ type auditLog struct {
 	fold outage.Fold[auditKey]
 }
 
-// due reports whether a denial must be logged. Result folded is the number of earlier equal denials
-// that were not logged.
+// due reports whether a denial must be logged. folded is the number of equal denials since the last
+// log message.
 func (l *auditLog) due(key auditKey, now time.Time) (folded int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fold.Add(key, now)
 }
 
-// AuditDenied logs that a client was denied an operation on a resource that it has named. It must
-// not be called for checks that only filter a list or list the authorized operations.
+// AuditDenied logs that a client was denied an operation on a resource named in its request. It
+// must not be called for checks that only filter a list or list the authorized operations.
 func (a *Access) AuditDenied(req *wire.Request, required RequiredOperation, name string) {
 	key := auditKey{req.Principal(), required, name, req.Key}
 	folded, due := a.audit.due(key, time.Now())

@@ -42,8 +42,8 @@ const (
 const (
 	// ClusterName is the name of the only resource of type cluster, as in Kafka.
 	ClusterName = authz.ClusterName
-	// AnyName is the name in an Action that asks for any resource: whether the principal may perform
-	// the operation on at least one resource of the type (KIP-679).
+	// AnyName is the Name of an Action that stands for any resource: it is allowed if the principal
+	// may perform the operation on at least one resource of the type (KIP-679).
 	AnyName = ""
 )
 
@@ -83,7 +83,7 @@ var (
 	DescribeTransactionalID = RequiredOperation{OpDescribe, ResourceTransactionalID}
 )
 
-// Action is what the authorizer decides on: a principal's operation on one resource.
+// Action is the input of the authorizer: an operation of a principal on one resource.
 type Action struct {
 	Principal wire.Principal
 	Address   netip.Addr // IP address of the client, in the form that authz.Canonical returns
@@ -91,7 +91,7 @@ type Action struct {
 	Name string // name of the resource; "" means any resource of the type
 }
 
-// errDenied maps a resource type to the error for a client that may not use the resource.
+// errDenied maps each resource type to its authorization error.
 var errDenied = map[ResourceType]error{
 	ResourceTopic:           ErrTopicAuthorization,
 	ResourceGroup:           errGroupAuthorization,
@@ -103,21 +103,20 @@ var errDenied = map[ResourceType]error{
 // does not list. This is a bug in the handler, and the operation is denied.
 var errUnlistedOperation = errors.New("handler authorizes an operation that table.go does not list")
 
-// Access decides what clients may do. It also logs denials, and errors caused by faults of the
-// broker. The handlers of all APIs contain it.
+// Access authorizes the operations of clients. It also logs denials, and errors caused by faults of
+// the broker. The handlers of all APIs embed it.
 type Access struct {
 	// Authorizer reports whether a client may perform an action. If it is nil, every client may
 	// perform every action.
 	Authorizer func(Action) bool
-	// Explain returns the reason why an action was denied, for the audit log; nil: no reason is
-	// logged.
+	// Explain returns why an action was denied, for the audit log. If it is nil, no reason is logged.
 	Explain func(Action) string
-	// PlainPeers reports whether a listener's clients may act as brokers without authentication; nil:
-	// they may not.
+	// PlainPeers reports whether clients of a listener may act as brokers without authentication. If
+	// it is nil, they may not.
 	PlainPeers func(listener string) bool
 	Logger     *slog.Logger
 	// Row returns an API's name and the operations that its handler authorizes. If the API is not
-	// served, it returns no operations.
+	// supported, it returns no operations.
 	Row   func(key int16) (name string, required []RequiredOperation)
 	audit auditLog
 }
@@ -125,9 +124,9 @@ type Access struct {
 // Authorize returns nil if the client may perform an operation on the named resource, and otherwise
 // the error for the resource's type.
 //
-// A handler calls Authorize once for each resource, before it uses the resource, and returns the
-// error only for that resource. For a request that acts on the whole cluster, the handler passes
-// ClusterName.
+// A handler calls Authorize once for each resource before it uses the resource. In the response,
+// the error applies only to that resource. For a request that acts on the whole cluster, the
+// handler passes ClusterName.
 func (a *Access) Authorize(req *wire.Request, required RequiredOperation, name string) error {
 	ok, err := a.probe(req, required, name)
 	if err == nil && !ok {
@@ -137,10 +136,10 @@ func (a *Access) Authorize(req *wire.Request, required RequiredOperation, name s
 	return err
 }
 
-// May reports whether the client may perform an operation on a resource that it has not named.
-// Handlers use it for a list that contains only some resources, and before they authorize an
-// alternative operation. Such a denial is not an attempt to use the resource, so it does not appear
-// in the audit log.
+// May reports whether the client may perform an operation on a resource that its request does not
+// name. Handlers use it to filter lists, and to check whether one of several alternative operations
+// is allowed. A denial is not written to the audit log, because the client has not tried to use the
+// resource.
 func (a *Access) May(req *wire.Request, required RequiredOperation, name string) bool {
 	ok, err := a.probe(req, required, name)
 	return ok && err == nil
@@ -174,8 +173,8 @@ func (a *Access) allowed(req *wire.Request, required RequiredOperation, name str
 	})
 }
 
-// AuthorizeCreate returns nil if the client may create the named topic. As in Kafka, OpCreate on
-// either the cluster or the topic suffices.
+// AuthorizeCreate returns nil if the client may create the named topic. As in Kafka, the client
+// needs OpCreate on either the cluster or the topic.
 func (a *Access) AuthorizeCreate(req *wire.Request, name string) error {
 	if a.May(req, CreateCluster, ClusterName) {
 		return nil
@@ -192,7 +191,7 @@ var operations = map[ResourceType][]Operation{
 		OpAlterConfigs, OpIdempotentWrite},
 }
 
-// OperationsOmitted is the bit field in a response if the request did not ask for the authorized
+// OperationsOmitted is the bit field in a response if the request does not ask for authorized
 // operations (KIP-430).
 const OperationsOmitted = -1 << 31
 

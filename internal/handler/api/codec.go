@@ -9,14 +9,14 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Decoded returns the handler for an API whose request bodies kmsg decodes. A body that cannot be
-// decoded closes the connection, as in Kafka.
+// Decoded returns the handler for an API whose request bodies kmsg decodes. If a body cannot be
+// decoded, the connection is closed, as in Kafka.
 //
 // The decoded strings are copies, but byte fields and unknown tags alias the frame. A handler must
 // clone bytes that it needs after the response. If the request has no byte fields, Decoded releases
-// the frame before it calls the handler. The reason is that a handler may wait, for example for a
-// commit, and a waiting request must not occupy the memory budget for frames (ADR 0170). Therefore
-// a handler that is passed to Decoded must not use unknown tags.
+// the frame before it calls the handler. A handler may wait, for example for a commit, and a
+// waiting request must not occupy the memory budget for frames (ADR 0170). For the same reason, a
+// handler that is passed to Decoded must not use unknown tags.
 func Decoded[H any, P interface {
 	*T
 	kmsg.Request
@@ -48,7 +48,7 @@ func Decode(s Shape, req *wire.Request, into kmsg.Request) error {
 	return nil
 }
 
-// Reply encodes a response. The reply's Error is the outcome's first error.
+// Reply encodes a response. Reply.Error is the first error of result.
 func Reply(response kmsg.Response, result Outcome) wire.Reply {
 	return wire.Reply{
 		// The header of an ApiVersions response never contains tags, because the client does not know yet

@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica/session"
 )
 
-// Errors that this package itself detects in requests. The other errors in kafkaErrors come from
-// the packages that it calls.
+// Errors in requests that the handlers themselves detect. Other packages define the other errors in
+// kafkaErrors.
 var (
 	ErrInvalidRequest      = errors.New("invalid request")
 	ErrUnsupportedVersion  = errors.New("unsupported version")
@@ -52,8 +52,8 @@ var (
 	unknownError = kafkaError{-1, "UNKNOWN_SERVER_ERROR"}
 )
 
-// Errors for APIs that the broker refuses. Their texts are sent to clients if the response has a
-// field for them.
+// Errors for requests that the broker refuses. Their texts are sent to clients if the response has
+// a field for them.
 var (
 	ErrNoTransactions = errors.New("transactions are not supported yet")
 	ErrNoSASL         = errors.New("SASL is not enabled on the listener, or is complete")
@@ -73,14 +73,14 @@ var (
 	ErrUnsupportedSASL   = errors.New("unknown SCRAM mechanism")
 )
 
-// errReadOnly is the error for all changes by admin requests if the LogCluster allows only changes
+// errReadOnly is the error for all changes by admin requests if the LogCluster can only be changed
 // by manifests.
 var errReadOnly = fmt.Errorf(
 	"%w: the LogCluster has adminApi: ReadOnly; change its resources with kubectl or by manifest",
 	metadata.ErrPolicy,
 )
 
-// Unsupported returns an error that is sent as UNSUPPORTED_VERSION.
+// Unsupported returns an error whose code is UNSUPPORTED_VERSION.
 func Unsupported(text string) error { return &unsupportedError{text} }
 
 type unsupportedError struct{ text string }
@@ -88,7 +88,7 @@ type unsupportedError struct{ text string }
 func (e *unsupportedError) Error() string { return e.text }
 func (e *unsupportedError) Unwrap() error { return ErrUnsupportedVersion }
 
-// Invalid returns an error that is sent as INVALID_REQUEST.
+// Invalid returns an error whose code is INVALID_REQUEST.
 func Invalid(text string) error { return &invalidError{text} }
 
 type invalidError struct{ text string }
@@ -141,8 +141,7 @@ var kafkaErrors = []struct {
 	{logstore.ErrInvalidProducerEpoch, kafkaError{47, "INVALID_PRODUCER_EPOCH"}},
 	{logstore.ErrOutOfOrderSequence, kafkaError{45, "OUT_OF_ORDER_SEQUENCE_NUMBER"}},
 	{logstore.ErrInvalidTxnState, kafkaError{48, "INVALID_TXN_STATE"}},
-	// On this error, the producer sends the batch again, and the leader verifies the transaction
-	// again.
+	// The producer retries after this error, and the leader then verifies the transaction again.
 	{logstore.ErrVerificationOutdated, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
 	{logstore.ErrCoordinatorFenced, kafkaError{52, "TRANSACTION_COORDINATOR_FENCED"}},
 	// Errors for transactional ids.
@@ -174,8 +173,8 @@ var kafkaErrors = []struct {
 	{replica.ErrNotEnoughReplicas, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
 	// Every client retries after this error, without new Metadata requests.
 	{pressure.ErrRejected, kafkaError{19, "NOT_ENOUGH_REPLICAS"}},
-	// Errors when a transaction is verified. They may wrap ErrNotEnoughReplicas or ErrInvalidTxnState,
-	// whose rows come first.
+	// Errors of the verification of a transaction. They may wrap ErrNotEnoughReplicas or
+	// ErrInvalidTxnState, whose rows come first.
 	{replica.ErrNotInTransaction, kafkaError{120, "TRANSACTION_ABORTABLE"}},
 	{replica.ErrConcurrentTransactions, kafkaError{51, "CONCURRENT_TRANSACTIONS"}},
 	{replica.ErrInvalidProducerIDMapping, kafkaError{49, "INVALID_PRODUCER_ID_MAPPING"}},
@@ -243,19 +242,19 @@ func (a *Access) kafkaError(err error) kafkaError {
 	return unknownError
 }
 
-// Outcome maps the errors of one request to codes, and keeps the first error for the metrics.
+// Outcome maps the errors of one request to codes. It records the first error for the metrics.
 type Outcome struct {
 	access *Access
 	Err    error
 	Name   string
 }
 
-// Outcome returns the Outcome of a request without errors so far.
+// Outcome returns an Outcome without errors.
 func (a *Access) Outcome() Outcome { return Outcome{access: a} }
 
-// Code returns the code for an error, and 0 for nil. Handlers call it once for each part of a
-// response. The first error becomes the request's error in the metrics, and every unmapped error is
-// logged.
+// Code returns the code for an error, and 0 for nil. Handlers call it once for each error code in a
+// response. The first error is the request's error in the metrics. Errors without a row in
+// kafkaErrors are logged.
 func (o *Outcome) Code(err error) int16 {
 	k := o.access.kafkaError(err)
 	if o.Err == nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TestErrorTableMatchesKafka checks that each row in kafkaErrors has a code and a name from Kafka,
-// as listed by franz-go. It also checks that a wrapped error finds the same row.
+// TestErrorTableMatchesKafka checks that each row in kafkaErrors has a code and a name that
+// franz-go's list of Kafka errors contains. It also checks that a wrapped error matches the same
+// row.
 func TestErrorTableMatchesKafka(t *testing.T) {
 	h := &Access{Logger: slog.New(slog.DiscardHandler)}
 	for _, row := range kafkaErrors {

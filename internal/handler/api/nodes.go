@@ -11,8 +11,8 @@ type Node struct {
 	Rack string
 }
 
-// NodeOn returns a broker with its endpoint on a listener. Result ok is false if the broker has no
-// endpoint on that listener, so that the listener's clients cannot connect to it.
+// NodeOn returns a broker with its endpoint on a listener. ok is false if the broker has no
+// endpoint on that listener, so clients of the listener cannot connect to it.
 func NodeOn(b *metadata.Broker, listener string) (n Node, ok bool) {
 	endpoint, ok := b.Endpoints.On(listener)
 	return Node{ID: b.ID, Endpoint: endpoint, Rack: b.Rack}, ok
@@ -29,8 +29,8 @@ func Nodes(img *metadata.Image, listener string) []Node {
 	return all
 }
 
-// NullableRack returns the rack, or nil for a broker without a rack. Clients would take an empty
-// string as the name of a rack.
+// NullableRack returns the rack, or nil for a broker without a rack. Clients would interpret an
+// empty string as a rack name.
 func (n *Node) NullableRack() *string {
 	if n.Rack == "" {
 		return nil
@@ -38,11 +38,13 @@ func (n *Node) NullableRack() *string {
 	return &n.Rack
 }
 
-// View is a metadata image as seen through the listener of the client that receives the response.
+// View is a metadata image together with the listener of the client, whose endpoints the response
+// contains.
 type View struct {
 	Image    *metadata.Image
 	Listener string
-	// ListenerError is set if the client knows the error LISTENER_NOT_FOUND (Metadata 6 and above).
+	// ListenerError is true if the client supports the error LISTENER_NOT_FOUND (Metadata 6 and
+	// above).
 	ListenerError bool
 }
 

@@ -23,25 +23,24 @@ import (
 // the connection until that time has passed. For users without quotas, the cost is one lookup per
 // request.
 //
-// Differences from Kafka: a Fetch response that puts the user into debt is sent with its records.
-// Kafka discards the records and reads them again after the throttle. So here, a batch that is
-// larger than the quota permits in 10 s can be fetched. While the user is in debt, responses
-// contain no records, as in Kafka. The processing time of a request ends when it begins to wait,
-// and does not include sending the response.
+// Differences from Kafka: if a Fetch response exceeds the quota, it is still sent with its records.
+// Kafka discards the records and reads them again after the throttle. Therefore a batch larger than
+// the quota permits in 10 s can be fetched. As in Kafka, responses contain no records while the
+// user is over the quota. The processing time of a request ends when the request begins to wait. It
+// does not include sending the response.
 
-// ThrottleMax limits one throttle. The remaining debt is kept, so the next request is throttled
-// again. During a throttle, the connection occupies its slot and at most one request that has
-// already arrived, and the broker reads nothing more from it. Kafka does not limit the throttle for
-// bytes, but closes a muted connection that has been idle for that long (connections.max.idle.ms).
-// With a much shorter limit, a client that sends large requests could exceed a low quota by sending
-// one request per throttle.
+// ThrottleMax limits one throttle time. The rest of the debt remains and throttles the next
+// request. During a throttle, the connection keeps its slot and at most one received request, and
+// the broker does not read from it. Kafka does not limit the throttle for bytes, but closes a muted
+// connection that has been idle for that long (connections.max.idle.ms). With a much shorter limit,
+// a client that sends large requests could exceed a low quota by sending one request per throttle.
 const ThrottleMax = 10 * time.Minute
 
-// errThrottled is the error for creating or deleting partitions while the user is in debt
+// errThrottled is the error for creating or deleting partitions while the user is over the quota
 // (KIP-599).
 var errThrottled = errors.New("the throttling quota has been exceeded")
 
-// Quotas charges requests to the quotas of their users.
+// Quotas charges requests to their users' quotas.
 type Quotas struct {
 	Image      func() *metadata.Image
 	PlainPeers func(listener string) bool // optional
@@ -72,24 +71,24 @@ func (q *Quotas) Register(registry prometheus.Registerer) {
 	}
 }
 
-// Meter measures one request of a user with quotas. It is the request's context, so that it notices
-// by a call of Done when the request begins to wait.
+// Meter measures one request of a user with quotas. It is also the request's context: a call of
+// Done shows that the request begins to wait.
 type Meter struct {
 	context.Context
 	quotas *Quotas
 	user   string
 	limits *quota.Limits
 	Begun  time.Time
-	// Processed is the processing time in ns if the request has waited, otherwise 0.
+	// Processed is the processing time in ns, or 0 if the request has not waited.
 	Processed atomic.Int64
-	// mutation is the throttle time for created and deleted partitions.
+	// mutation is the throttle time for creating and deleting partitions.
 	mutation time.Duration
 	// Exempt is set for a request from another broker, which is not charged.
 	Exempt bool
 }
 
 // Meter returns a request's meter, or nil if the user has no quotas. Brokers and the operator have
-// no quotas. A client that has not authenticated yet has none either, and may send only
+// no quotas. A client has none before it has authenticated either; until then it may send only
 // ApiVersions.
 func (q *Quotas) Meter(ctx context.Context, req *wire.Request) *Meter {
 	security := q.Image().Security
@@ -108,31 +107,31 @@ func (q *Quotas) Meter(ctx context.Context, req *wire.Request) *Meter {
 		Begun: time.Now()}
 }
 
-// plainPeerRequest reports whether a request may come from a broker without a certificate that
-// coordinates transactions. A quota for anonymous clients must not delay transactions.
+// plainPeerRequest reports whether a request may come from a broker that has no certificate and
+// coordinates transactions. A quota for anonymous clients must not delay such requests.
 func (q *Quotas) plainPeerRequest(req *wire.Request) bool {
 	between := req.Key == KeyWriteTxnMarkers ||
 		req.Key == KeyAddPartitionsToTxn && req.Version >= PeerAddVersion
 	return between && q.PlainPeers != nil && q.PlainPeers(req.Listener)
 }
 
-// Exempt exempts a request from another broker from being charged. Parameter ctx is the request's
-// context, as for MeterOf.
+// Exempt exempts a request from another broker from quotas. ctx must be the request's context, as
+// for MeterOf.
 func Exempt(ctx context.Context) {
 	if m := MeterOf(ctx); m != nil {
 		m.Exempt = true
 	}
 }
 
-// MeterOf returns a request's meter, or nil. Parameter ctx must be the context that the handler
-// received, not a derived context.
+// MeterOf returns a request's meter, or nil. ctx must be the context that the handler received, not
+// a derived context.
 func MeterOf(ctx context.Context) *Meter {
 	m, _ := ctx.(*Meter)
 	return m
 }
 
-// Done implements context.Context. The first call ends the processing time, because the request
-// then begins to wait.
+// Done implements context.Context. The first call ends the processing time, because it means that
+// the request begins to wait.
 func (m *Meter) Done() <-chan struct{} {
 	m.waits()
 	return m.Context.Done()
@@ -142,10 +141,10 @@ func (m *Meter) waits() {
 	m.Processed.CompareAndSwap(0, max(1, int64(time.Since(m.Begun))))
 }
 
-// WithTimeout derives a context with a timeout from the context that a handler received. A context
-// derived with package context would call the meter's Done immediately, which would end the
-// processing time. The result is therefore derived from the meter's parent, and only its own Done
-// ends the processing time.
+// WithTimeout derives a context with a timeout from the context that a handler received. Package
+// context would call the meter's Done as soon as a context is derived from it, and so end the
+// processing time too early. WithTimeout therefore derives the result from the meter's parent; only
+// a call of the result's Done ends the processing time.
 func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	m := MeterOf(ctx)
 	if m == nil {
@@ -203,7 +202,7 @@ func replyBytesOf(r *wire.Reply) (n int) {
 	return n
 }
 
-// charge charges a request's units to the user. It returns the longest of the throttle times, at
+// charge charges a request to each of the user's quotas. It returns the longest throttle time, at
 // most ThrottleMax.
 func (m *Meter) charge(units *quota.Limits) time.Duration {
 	now := time.Now()
@@ -227,9 +226,9 @@ func (m *Meter) charge(units *quota.Limits) time.Duration {
 	return throttle
 }
 
-// LimitFetch applies the quota to a fetch. A follower's fetch is exempt. The response to a consumer
-// contains at most as many bytes as the quota permits at once, and no records while the user is in
-// debt.
+// LimitFetch applies the quota to a fetch. A follower's fetch is exempt. A response to a consumer
+// contains at most as many bytes as the quota's burst, and no records while the user is over the
+// quota.
 func (m *Meter) LimitFetch(want *replica.FetchRequest) {
 	if m == nil {
 		return
@@ -250,8 +249,8 @@ func (m *Meter) debt(kind quota.Kind) time.Duration {
 	return m.quotas.Users.Debt(m.user, m.limits, kind, time.Now())
 }
 
-// Mutate charges created or deleted partitions. If strict is set, it fails if the user is in debt,
-// because the request's API version has an error for this case. Otherwise the request is only
+// Mutate charges created or deleted partitions. If strict is set, because the request's version
+// supports the error, it fails if the user is over the quota. Otherwise the request is only
 // throttled.
 func (m *Meter) Mutate(partitions int, strict bool) error {
 	if m == nil || m.limits[quota.Mutation] <= 0 {
@@ -267,7 +266,7 @@ func (m *Meter) Mutate(partitions int, strict bool) error {
 	return nil
 }
 
-// Adjust corrects a charge made by Mutate. A negative number undoes the charge for a change that
+// Adjust corrects a charge made by Mutate. A negative number refunds the charge for a change that
 // failed.
 func (m *Meter) Adjust(partitions int, strict bool) {
 	if m == nil || m.limits[quota.Mutation] <= 0 {
@@ -281,8 +280,8 @@ func (m *Meter) Adjust(partitions int, strict bool) {
 	}
 }
 
-// SetThrottle sets the throttle time in an encoded response. It decodes only responses to throttled
-// clients. It does not change a response without that field.
+// SetThrottle sets the throttle time in an encoded response. It decodes a response only if the
+// client is throttled. A response without that field remains unchanged.
 func SetThrottle(req *wire.Request, answer *wire.Reply) {
 	if answer.None || len(answer.Chunks) == 0 {
 		return

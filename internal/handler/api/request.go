@@ -32,12 +32,12 @@ func TopicName(img *metadata.Image, id metadata.ID) (string, error) {
 	return "", ErrUnknownTopicID
 }
 
-// PartitionRef returns the PartitionID for a topic and an index.
+// PartitionRef returns a topic and a partition index as a PartitionID.
 func PartitionRef(topic string, index int32) replica.PartitionID {
 	return replica.PartitionID{Topic: topic, Index: index}
 }
 
-// OrEmpty returns the string, or "" for null. OrNull does the opposite.
+// OrEmpty returns the string, or "" for nil. OrNull is the inverse.
 func OrEmpty(text *string) string {
 	if text == nil {
 		return ""
@@ -45,7 +45,7 @@ func OrEmpty(text *string) string {
 	return *text
 }
 
-// OrNull returns the string, or null for "".
+// OrNull returns a pointer to the string, or nil for "".
 func OrNull(text string) *string {
 	if text == "" {
 		return nil

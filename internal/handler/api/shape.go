@@ -9,13 +9,13 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// kmsg's decoders do not check counts before they use them. With a wrong count, a tag section of
-// six bytes occupies a decoder for half a minute, and an array length makes a decoder allocate 64
-// times the remaining bytes (ADR 0036).
+// kmsg's decoders do not check counts before they use them. A tag section of six bytes with a wrong
+// count keeps a decoder busy for half a minute, and a wrong array length makes it allocate 64 times
+// the size of the remaining bytes (ADR 0036).
 //
-// Therefore the handler first walks through each body with the help of the API's shape. The walk
-// checks that the body contains all fields, that each array has as many elements as its length
-// says, and that all arrays together have at most ElementsMax elements.
+// Therefore the handler first checks each body against the API's shape: the body must contain all
+// fields, each array must contain as many elements as its length says, and all arrays together may
+// contain at most ElementsMax elements.
 
 // ElementsMax limits the total number of array elements in one request, such as topics, partitions
 // and settings.
@@ -30,10 +30,10 @@ var ErrTooManyElements = fmt.Errorf("more than %d elements in a body", ElementsM
 // follow each struct.
 type Shape []Field
 
-// Field is one field of a struct. If tag is 0, exactly one of size, text, blob, list and optional
-// is set.
+// Field is one field of a struct. If it is not a tagged field, exactly one of size, text, blob,
+// list and optional is set.
 type Field struct {
-	since, until int16 // first and last version with the field; until 0: no last version
+	since, until int16 // first and last version that contain the field; until 0: no last version
 	size         int   // size in bytes of a fixed-size field
 	text         bool  // a string; in flexible versions also bytes
 	blob         bool  // bytes preceded by their length
@@ -68,7 +68,7 @@ func (f Field) To(version int16) Field { f.until = version; return f }
 // Optional returns a field for a struct that may be null.
 func Optional(fields ...Field) Field { return Field{optional: true, elements: fields} }
 
-// Tagged returns a tagged field that contains a struct. It is necessary only for tagged fields that
+// Tagged returns a tagged field that contains a struct. Shapes need it only for tagged fields that
 // kmsg decodes, because their contents must be checked too.
 func Tagged(tag int, fields ...Field) Field { return Field{tag: tag + 1, elements: fields} }
 
@@ -76,8 +76,8 @@ func (f *Field) in(version int16) bool {
 	return f.since <= version && (f.until == 0 || version <= f.until)
 }
 
-// HasBlobs reports whether the shape contains byte fields. After kmsg has decoded such a field, it
-// aliases the body.
+// HasBlobs reports whether the shape contains byte fields. Such a field aliases the body after kmsg
+// has decoded it.
 func (s Shape) HasBlobs() bool {
 	for i := range s {
 		if f := &s[i]; f.blob || f.plain != nil && f.plain.blob || f.elements.HasBlobs() {
@@ -95,8 +95,8 @@ type Walk struct {
 	elements int
 }
 
-// Check walks through a body. If the body is invalid, it returns ErrTooManyElements or
-// errMalformed. The memory that it allocates does not depend on the counts in the body.
+// Check checks a body against the shape. It returns ErrTooManyElements or errMalformed if the body
+// is invalid. The memory that it allocates does not depend on the counts in the body.
 func (s Shape) Check(version int16, flexible bool, body []byte) error {
 	w := Walk{Reader: kbin.Reader{Src: body}, Version: version, Flexible: flexible}
 	w.Structure(s)
@@ -153,8 +153,8 @@ func (w *Walk) text() {
 }
 
 // array walks through an array. A null array (-1) has no elements. The walk stops at the first
-// invalid byte and at the limit. So even if the count is 2^31-1, its duration depends only on the
-// bytes that exist.
+// invalid byte and at the limit. So even with a count of 2^31-1, it takes time only for the bytes
+// that exist.
 func (w *Walk) array(f *Field) {
 	var n int32
 	if w.Flexible {

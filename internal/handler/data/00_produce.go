@@ -19,8 +19,8 @@ import (
 // Produce (key 0), versions 0-13.
 //
 //	0-2     advertised, because librdkafka below 2.11 otherwise disables compression (KAFKA-18659);
-//	        refused with UNSUPPORTED_VERSION, because their message formats are older than batches v2
-//	3       batches v2, transactional id (KIP-98)
+//	        refused with UNSUPPORTED_VERSION: their message formats are older than record batches
+//	3       record batches (magic 2), transactional id (KIP-98)
 //	5       log start offset
 //	7       zstd (KIP-110)
 //	8       record errors and message (KIP-467)
@@ -30,16 +30,16 @@ import (
 //	13      topic ids (KIP-516)
 //
 // A request with acks=0 has no response. If such a request fails, the broker closes the connection,
-// because the client can detect nothing else. Batches alias the frame, and the log modifies them in
-// place.
+// because there is no other way to notify the client. Batches alias the frame, and the log modifies
+// them in place.
 
 // produceWaitMax limits how long a request waits for in-sync replicas, even if the client's timeout
 // is longer.
 const produceWaitMax = 5 * time.Minute
 
 // Produce appends the batches that pass checkProduce, and returns a result for every partition. An
-// invalid batch does not affect other partitions. If Produce returns an error, the connection is
-// closed: either the body cannot be decoded, or a request with acks=0 failed.
+// invalid batch does not affect other partitions. Produce returns an error, which closes the
+// connection, if the body cannot be decoded or a request with acks=0 has failed.
 func (h *Handler) Produce(ctx context.Context, req *wire.Request) (wire.Reply, error) {
 	p, err := decodeProduce(req.Version, req.Body)
 	if err != nil {
@@ -60,7 +60,7 @@ func (h *Handler) Produce(ctx context.Context, req *wire.Request) (wire.Reply, e
 	return api.Reply(response, result), nil
 }
 
-// appendBatches appends the batches that pass checkProduce. Result failures contains one entry per
+// appendBatches appends the batches that pass checkProduce. failures contains one entry per
 // partition in the order of the request: an error if the batch was not appended, otherwise nil.
 // After the call, p no longer refers to the frame.
 func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *wire.Request,
@@ -101,8 +101,8 @@ func (h *Handler) appendBatches(ctx context.Context, img *metadata.Image, req *w
 	return failures, produced
 }
 
-// checkProduce checks the rules that involve more than the batch, such as the rules for the
-// request's version. The log checks the batch itself.
+// checkProduce checks the rules that do not concern the batch alone, such as those that depend on
+// the request's version. The log checks the batch.
 func checkProduce(p *produceRequest, part *producePartition) error {
 	if metadata.InternalTopic(part.id.Topic) {
 		return api.ErrInternalTopic
@@ -124,9 +124,8 @@ func checkProduce(p *produceRequest, part *producePartition) error {
 	return nil
 }
 
-// produceResponse returns the response with all partitions, in the order of the request. Parameter
-// results contains, in the same order, the results for those partitions whose entry in failures is
-// nil.
+// produceResponse returns the response with all partitions, in the order of the request. results
+// contains, in the same order, the results for the partitions whose entry in failures is nil.
 func (h *Handler) produceResponse(
 	img *metadata.Image, listener string, p *produceRequest, failures []error,
 	results []replica.ProduceResult,
@@ -164,8 +163,8 @@ func (h *Handler) produceResponse(
 	return response, result
 }
 
-// producePartitionResponse returns the response for one partition. If the partition has an error,
-// the offsets and the time are -1, and each invalid record is listed (KIP-467).
+// producePartitionResponse returns the response for one partition. If there is an error, the
+// offsets and the time are -1, and the invalid records are listed (KIP-467).
 func producePartitionResponse(id replica.PartitionID, answer *replica.ProduceResult,
 	result *api.Outcome) kmsg.ProduceResponseTopicPartition {
 	out := kmsg.NewProduceResponseTopicPartition()
@@ -181,7 +180,7 @@ func producePartitionResponse(id replica.PartitionID, answer *replica.ProduceRes
 	out.ErrorMessage = api.Message(answer.Err)
 	var batch *record.BatchError
 	if errors.As(answer.Err, &batch) {
-		// Add the partition to the texts, because clients print them without it.
+		// Clients print the message without the partition, so add the partition to it.
 		*out.ErrorMessage += fmt.Sprintf(" in topic partition %s-%d", id.Topic, id.Index)
 		for _, r := range batch.Records {
 			text := fmt.Sprintf("%s in topic partition %s-%d", r.Message, id.Topic, id.Index)

@@ -64,9 +64,9 @@ var FetchShape = api.Shape{
 	api.Tagged(1, api.Fixed(12)), // replica state
 }
 
-// Fetch handles a Fetch request. It limits the request's sizes and maximum wait, and treats
-// negative values as 0. It releases the frame before it waits, but after it has read the tagged
-// fields, because they alias the frame.
+// Fetch handles a Fetch request. It limits the sizes and the maximum wait in the request, and
+// treats negative values as 0. It reads the tagged fields, which alias the frame, then releases the
+// frame, and only then waits.
 func (h *Handler) Fetch(ctx context.Context, from *wire.Request) (wire.Reply, error) {
 	req := kmsg.NewPtrFetchRequest()
 	if err := api.Decode(FetchShape, from, req); err != nil {
@@ -126,11 +126,10 @@ func (h *Handler) Fetch(ctx context.Context, from *wire.Request) (wire.Reply, er
 	return encodeFetch(&answer), nil
 }
 
-// fetchPartitions adds to want the request's partitions, and the partitions that the request
-// removes from the session. It omits partitions that the client may not read. Result denied
-// contains those with an error, and makes the fetch return without a wait. In version 13 and above,
-// topics are identified by id. An unknown id has an empty name, and the fetch of its partitions
-// fails later.
+// fetchPartitions adds to want the partitions to fetch and the partitions to remove from the
+// session. It does not add partitions that the client may not read, but returns them in denied with
+// an error; the fetch then does not wait. In version 13 and above, topics are identified by id. A
+// topic with an unknown id has an empty name, and fetching its partitions fails later.
 func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	want *replica.FetchRequest) (denied []replica.FetchResult) {
 	for i := range answer.request.Topics {
@@ -163,10 +162,10 @@ func (h *Handler) fetchPartitions(from *wire.Request, answer *fetchAnswer,
 	return denied
 }
 
-// authorizeRead returns nil if the client may read a topic. A follower may read every topic,
-// because Fetch has already authorized it on the cluster, and so may any other broker
-// (RecordsCall). A topic with an empty name is not authorized here, because fetching it fails as
-// unknown.
+// authorizeRead returns nil if the client may read a topic. A follower, which Fetch has already
+// authorized on the cluster, may read every topic, and so may every other broker (RecordsCall). A
+// topic with an empty name is not authorized here, because fetching it fails with an error for an
+// unknown topic.
 func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string) error {
 	if follower || topic == "" || from.Session != nil && from.Session.Role == wire.RoleBroker {
 		return nil
@@ -174,9 +173,9 @@ func (h *Handler) authorizeRead(from *wire.Request, follower bool, topic string)
 	return h.Authorize(from, api.ReadTopic, topic)
 }
 
-// withholdDenied replaces the results for topics that the client may not read by errors. Such
-// results exist because a fetch session contains partitions from earlier requests, and because an
-// ACL can be revoked during a long poll.
+// withholdDenied replaces results for topics that the client may not read with errors. Such results
+// occur because a fetch session contains partitions of earlier requests, and because an ACL may be
+// revoked during a long poll.
 func (h *Handler) withholdDenied(from *wire.Request, follower bool, results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]
@@ -227,9 +226,9 @@ func failedFetch(req *kmsg.FetchRequest, err error) (results []replica.FetchResu
 	return results
 }
 
-// withholdZstd removes zstd batches from a response to clients that cannot read them (Fetch below
-// version 10). Such a client gets the batches before the first zstd batch, or an error if there are
-// none.
+// withholdZstd removes zstd batches from responses to clients that cannot read them (Fetch below
+// version 10). A partition's result then contains the batches before the first zstd batch, or an
+// error if there are none.
 func withholdZstd(results []replica.FetchResult) {
 	for i := range results {
 		r := &results[i]

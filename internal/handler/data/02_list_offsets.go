@@ -27,7 +27,7 @@ import (
 // Heartwood has no tiered storage. So the earliest local offset is the earliest offset, and the
 // tiered storage offsets are unknown (-1), as in Kafka without tiered storage.
 
-// Negative timestamps, which mean positions in the log.
+// Negative timestamps, which stand for positions in the log.
 const (
 	timestampLatest          = -1
 	timestampEarliest        = -2
@@ -37,7 +37,7 @@ const (
 	timestampEarliestPending = -6
 )
 
-// timestampSince maps negative timestamps to the first ListOffsets version that has them.
+// timestampSince maps negative timestamps to the first ListOffsets version that supports them.
 var timestampSince = map[int64]int16{
 	timestampLatest: 1, timestampEarliest: 1, timestampMax: 7, timestampEarliestLocal: 8,
 	timestampLatestTiered:    9,
@@ -78,9 +78,8 @@ func (h *Handler) ListOffsets(_ context.Context, raw *wire.Request,
 }
 
 // offsetAt returns the offset for one partition. If no record matches, it returns offsetUnknown and
-// no error. Only records below the high watermark match or, if the client reads committed records,
-// below the last stable offset. A record above these offsets could be lost, or could not be
-// fetched.
+// no error. Only records below the high watermark match; for read_committed, only records below the
+// last stable offset. Records above these limits might be lost, or cannot be fetched yet.
 func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topic string,
 	requested *kmsg.ListOffsetsRequestTopicPartition) (logstore.TimestampOffset, error) {
 	// Brokers need no permission on the topic, because group coordinators request the end offsets of
@@ -125,7 +124,7 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 		start := log.LogStart()
 		found = logstore.TimestampOffset{Timestamp: -1, Offset: start, LeaderEpoch: log.EpochAt(start)}
 	case timestampLatestTiered, timestampEarliestPending:
-	case timestampMax: // unknown if the record is at or above the limit, as in Kafka
+	case timestampMax: // as in Kafka, unknown if the record is at or above the limit
 		found, ok, err = log.Timestamps().Largest()
 		ok = ok && found.Offset < limit
 	default:
@@ -137,8 +136,7 @@ func (h *Handler) offsetAt(raw *wire.Request, req *kmsg.ListOffsetsRequest, topi
 	return found, nil
 }
 
-// leaderEpoch returns a partition's current leader epoch. The next appended record will have this
-// epoch.
+// leaderEpoch returns a partition's current leader epoch. The next appended record gets this epoch.
 func (h *Handler) leaderEpoch(topic string, index int32) int32 {
 	if t := h.Image().Topic(topic); t != nil && int(index) < len(t.Partitions) {
 		return t.Partitions[index].LeaderEpoch

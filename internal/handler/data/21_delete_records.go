@@ -13,10 +13,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteRecords (key 21), versions 0-2 (KIP-107): raises partitions' log start offsets. The leader
-// raises its log start offset first, and followers raise theirs with their next fetch. The request
-// waits for the in-sync followers, because otherwise one of them could become leader and return the
-// deleted records.
+// DeleteRecords (key 21), versions 0-2 (KIP-107): raises the log start offsets of partitions. The
+// leader raises its log start offset first, and followers raise theirs with their next fetch. The
+// request waits for the in-sync followers, because otherwise one of them could become leader and
+// return the deleted records.
 //
 //	2  flexible
 //

@@ -16,9 +16,9 @@ import (
 //	3  replica id
 //	4  flexible
 //
-// The response contains a leader epoch's end offset. If a consumer has read records with that epoch
-// beyond the end offset, those records were lost, and the consumer continues at the end offset.
-// Followers use Fetch for the same purpose.
+// The response contains the end offset of a leader epoch. If a consumer has read records of that
+// epoch beyond the end offset, these records were lost, and the consumer continues at the end
+// offset. Followers use Fetch for the same purpose.
 
 // OffsetForEpochShape describes the fields of the request (api.Shape).
 var OffsetForEpochShape = api.Shape{

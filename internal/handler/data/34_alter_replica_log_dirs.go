@@ -52,8 +52,8 @@ func (h *Handler) AlterReplicaLogDirs(_ context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// checkLogDir returns nil if a replica is in the directory. Parameter held reports whether this
-// broker has the replica at all.
+// checkLogDir returns nil if dir is the directory of a replica. held reports whether this broker
+// has the replica.
 func (h *Handler) checkLogDir(dir string, held bool) error {
 	if filepath.Clean(dir) != filepath.Clean(h.DataDir) {
 		return fmt.Errorf("%w: %q", api.ErrLogDirNotFound, dir)

@@ -24,7 +24,7 @@ import (
 var DescribeLogDirsShape = api.Shape{api.Array(api.Text(), api.PlainArray(api.Fixed(4)))}
 
 // DescribeLogDirs returns the sizes of this broker's open logs. If the request's list of topics is
-// null, it returns all logs.
+// null, it describes all logs.
 func (h *Handler) DescribeLogDirs(_ context.Context, raw *wire.Request,
 	req *kmsg.DescribeLogDirsRequest) wire.Reply {
 	response := kmsg.NewPtrDescribeLogDirsResponse()

@@ -32,8 +32,8 @@ type EndOffset struct {
 	LeaderEpoch int32
 }
 
-// EndOffsetsCall returns a ListOffsets request for at most EndOffsetsMax partitions. Parameter
-// requested must be sorted by topic.
+// EndOffsetsCall returns a ListOffsets request for at most EndOffsetsMax partitions. requested must
+// be sorted by topic.
 func EndOffsetsCall(requested []EndOffset) wire.Call {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.Version, req.ReplicaID = endOffsetsVersion, -1

@@ -29,8 +29,8 @@ type fetchAnswer struct {
 }
 
 // fetchEncoder encodes a Fetch response. It leaves gaps for the records, which are sent as file
-// ranges. kmsg is not used, because it cannot leave gaps, and because it compares tagged structs by
-// reflection for each partition.
+// ranges. kmsg is not used, because it cannot leave gaps, and uses reflection to compare the tagged
+// structs of each partition.
 type fetchEncoder struct {
 	*fetchAnswer
 	version  int16
@@ -41,8 +41,8 @@ type fetchEncoder struct {
 	leaders  leaders
 }
 
-// gap is the place of a file range in the response: after the first position bytes of
-// fetchEncoder.out.
+// gap is the place of a file range in the response. position is the offset in fetchEncoder.out at
+// which the range is inserted.
 type gap struct {
 	position int
 	data     *logstore.Slice
@@ -74,7 +74,7 @@ func encodeFetch(answer *fetchAnswer) wire.Reply {
 	return e.reply()
 }
 
-// topicRun returns how many results at the beginning belong to the same topic.
+// topicRun returns the number of leading results that belong to the same topic.
 func topicRun(results []replica.FetchResult) int {
 	n := 1
 	for n < len(results) && results[n].Topic == results[0].Topic &&
@@ -245,7 +245,7 @@ func (e *fetchEncoder) aborted(data *logstore.Slice, committed bool) {
 
 // reply returns the encoded bytes, split at the gaps, with the file ranges between them. No other
 // method may be called afterwards, because the chunks alias e.out, and another append could move
-// it. The file ranges are released after the reply was sent.
+// it. The file ranges are released after the reply has been sent.
 func (e *fetchEncoder) reply() wire.Reply {
 	chunks := make([]wire.Chunk, 0, 2*len(e.gaps)+1)
 	from := 0

@@ -16,8 +16,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// Brokers replicate with Fetch. They add private fields, which Kafka's schema does not have, as the
-// following tagged fields. Other software skips them.
+// Brokers replicate with Fetch. They add the following tagged fields, which are not part of Kafka's
+// schema. Other software skips them.
 //
 //	followerTag in the request, empty: the response may omit partitions that have not changed
 //	followerTag in a partition of the request: the follower's durable end offset and tombstone-clean
@@ -55,8 +55,8 @@ func readFollowerTags(tags *kmsg.Tags, want *replica.FetchPartition) {
 }
 
 // isFollower reports whether a client may fetch as the follower with the given id. Kafka only
-// checks that the client may perform ClusterAction, whatever the id is. Here, once all brokers have
-// certificates, a broker must prove its own id by its certificate (CVE-2018-1288).
+// checks that the client may perform ClusterAction, and does not check the id. Here, once all
+// brokers have certificates, a broker's certificate must contain the id (CVE-2018-1288).
 func (h *Handler) isFollower(req *wire.Request, id int32) bool {
 	if s := req.Session; s != nil && s.Role == wire.RoleBroker {
 		if s.Broker == id {
@@ -104,12 +104,13 @@ func FollowerFetchCall(fetch *replica.FollowerFetch) wire.Call {
 		Append: func(out []byte) []byte { return appendFollowerFetch(out, fetch) }}
 }
 
-// InterruptCall returns a request that needs little work (ApiVersions). When it arrives after a
-// follower's waiting fetch, the leader responds to the fetch immediately.
+// InterruptCall returns a request that needs little work (ApiVersions). When it arrives while a
+// fetch on the same connection waits, the leader responds to the fetch immediately.
 func InterruptCall() wire.Call { return wire.Call{Key: api.KeyAPIVersions} }
 
-// appendFollowerFetch appends the body of a follower's fetch. kmsg is not used, because it
-// allocates memory, and the first fetch of a session contains all partitions of a leader.
+// appendFollowerFetch appends the body of a follower's fetch. kmsg is not used, because it would
+// allocate memory for each partition, and the first fetch of a session contains all partitions of
+// the leader.
 func appendFollowerFetch(out []byte, fetch *replica.FollowerFetch) []byte {
 	out = kbin.AppendInt32(out, int32(fetch.Wait.Milliseconds()))
 	out = kbin.AppendInt32(out, 1) // minimum number of bytes
@@ -170,7 +171,7 @@ func appendForgotten(out []byte, forgotten []session.Key) []byte {
 	return out
 }
 
-// topicPrefix returns how many partitions at the beginning belong to the same topic.
+// topicPrefix returns the number of leading partitions that belong to the same topic.
 func topicPrefix(partitions []replica.FollowerPartition) int {
 	n := 1
 	for n < len(partitions) && partitions[n].Topic == partitions[0].Topic {
@@ -191,7 +192,7 @@ func topicPrefixes(partitions []replica.FollowerPartition) (n int) {
 var errPeer = errors.New("fetch rejected by the leader")
 
 // DecodeFollowerFetch decodes the response to a follower's fetch. The records in the result alias
-// body. Parameter topics contains the names of the requested topics; other topics are omitted.
+// body. topics contains the names of the requested topics; other topics are omitted.
 func DecodeFollowerFetch(body []byte, topics map[metadata.ID]string) (replica.FollowerResponse,
 	error) {
 	var got replica.FollowerResponse
@@ -239,8 +240,8 @@ func followerResult(topic string, part *kmsg.FetchResponseTopicPartition) replic
 	return got
 }
 
-// peerError returns the error for a code that followers distinguish. For any other code it returns
-// an error that wraps errPeer.
+// peerError returns the error for an error code. If followers do not distinguish the code, the
+// error wraps errPeer.
 func peerError(code int16) error {
 	for _, err := range []error{
 		logstore.ErrOffsetOutOfRange, replica.ErrNotLeader, replica.ErrFencedLeaderEpoch,
@@ -256,8 +257,8 @@ func peerError(code int16) error {
 	return fmt.Errorf("%w: error code %d", errPeer, code)
 }
 
-// fetchResponseShape describes the fields of the response (api.Shape), because bytes from a leader
-// are also untrusted.
+// fetchResponseShape describes the fields of the response (api.Shape), because bytes from another
+// broker are untrusted too.
 var fetchResponseShape = api.Shape{
 	api.Fixed(4), api.Fixed(2), api.Fixed(4),
 	api.Array(

@@ -105,8 +105,8 @@ func FuzzDecodeFollowerFetch(f *testing.F) {
 	})
 }
 
-// TestFollowerTagOfAnotherLengthIsIgnored checks that a tag is ignored unless it contains all
-// offsets, and an incarnation id of a permitted length.
+// TestFollowerTagOfAnotherLengthIsIgnored checks that a tag is ignored if it lacks an offset or its
+// incarnation id has an invalid length.
 func TestFollowerTagOfAnotherLengthIsIgnored(t *testing.T) {
 	untagged := replica.FetchPartition{DurableEnd: -1}
 	for length, want := range map[int]replica.FetchPartition{

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// If a request was sent to the wrong broker or has an old leader epoch, the response names the
-// current leader (KIP-951). So the client needs no Metadata request to find it.
+// If a request was sent to the wrong broker or has an old leader epoch, the response contains the
+// current leader (KIP-951), so that the client does not need a Metadata request.
 
 // leaderHint is a partition's leader and leader epoch.
 type leaderHint struct {
@@ -22,10 +22,10 @@ func isLeaderError(err error) bool {
 	return errors.Is(err, replica.ErrNotLeader) || errors.Is(err, replica.ErrFencedLeaderEpoch)
 }
 
-// hint returns a partition's leader. While an image is being applied, replicas already have the
-// roles in that image, but img is still the previous image. So hint uses the source with the higher
-// leader epoch, because a client backs off if the response names an earlier leader. Result ok is
-// false if the partition does not exist or its leader is not up.
+// hint returns a partition's leader. While a new metadata image is being applied, replicas may
+// already have their new roles, although img is the previous image. hint therefore uses the source
+// with the higher leader epoch: a client backs off if the response names an old leader. ok is false
+// if the partition does not exist or its leader is not up.
 func hint(img *metadata.Image, replicas *replica.Set, id replica.PartitionID) (leader leaderHint,
 	ok bool) {
 	topic := img.Topic(id.Topic)

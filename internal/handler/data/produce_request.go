@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// produceRequest is a decoded Produce request. Produce requests can be large, so they are not
-// decoded with kmsg: decodeProduce allocates only a fixed number of bytes per partition.
+// produceRequest is a decoded Produce request. It is not decoded with kmsg, because produce
+// requests can be large: decodeProduce allocates only a fixed number of bytes per partition.
 type produceRequest struct {
 	version       int16
 	acks          int16
@@ -24,8 +24,8 @@ type produceRequest struct {
 type produceTopic struct {
 	name string
 	id   metadata.ID // topic id, which replaces the name in version 13 and above
-	// count is the number of the topic's partitions in the request, at least 0. In
-	// produceRequest.partitions, they follow the partitions of the previous topics.
+	// count is the number of the topic's partitions in the request. They follow the partitions of the
+	// previous topics in produceRequest.partitions.
 	count int
 }
 
@@ -36,8 +36,8 @@ type producePartition struct {
 }
 
 // decodeProduce decodes the body of a Produce request in any supported version. It fails if the
-// body ends early or contains more than ElementsMax elements. The number of partitions is the sum
-// of the topics' counts.
+// body ends early or contains more than ElementsMax elements. The topics' counts add up to the
+// number of partitions.
 func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	d := produceDecoder{Reader: kbin.Reader{Src: body}, flexible: version >= 9}
 	p := &produceRequest{version: version}
@@ -77,8 +77,8 @@ func decodeProduce(version int16, body []byte) (*produceRequest, error) {
 	return p, nil
 }
 
-// produceDecoder reads each field in the format of flexible or other versions. After an invalid
-// length, kbin.Reader is invalid and returns zeros.
+// produceDecoder reads fields in the format of flexible or non-flexible versions. After an invalid
+// length, kbin.Reader returns only zeros.
 type produceDecoder struct {
 	kbin.Reader
 	flexible bool
@@ -112,8 +112,8 @@ func (d *produceDecoder) tags() {
 	}
 }
 
-// arrayLen returns the number of elements in an array. kbin has checked that at least as many bytes
-// follow.
+// arrayLen returns the number of elements in an array. kbin has checked that at least this number
+// of bytes follows.
 func (d *produceDecoder) arrayLen() int {
 	var n int32
 	if d.flexible {

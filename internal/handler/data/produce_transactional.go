@@ -13,7 +13,7 @@ import (
 
 // Produce versions that matter for transactional producers (KIP-890).
 const (
-	// abortableVersion is the first version whose clients know the error TRANSACTION_ABORTABLE.
+	// abortableVersion is the first version whose clients support the error TRANSACTION_ABORTABLE.
 	abortableVersion = 11
 	// implicitAddVersion is the first version in which a batch adds its partition to the transaction.
 	// Clients use it with transaction version 2.
@@ -27,8 +27,8 @@ func isTransactional(part *producePartition) bool {
 }
 
 // checkTransactional checks the rules for the transactional batches in a request. Unlike Kafka, it
-// refuses them if acks is not -1. Otherwise the leader would acknowledge a batch that a failover
-// can remove from a transaction that is committed later.
+// refuses them if acks is not -1. Otherwise the leader could acknowledge a batch and lose it in a
+// failover, and the transaction could then be committed without it.
 func (h *Handler) checkTransactional(req *wire.Request, p *produceRequest) error {
 	if p.transactionalID != nil {
 		if err := h.Authorize(req, api.WriteTransactionalID, *p.transactionalID); err != nil {
@@ -47,8 +47,8 @@ func (h *Handler) checkTransactional(req *wire.Request, p *produceRequest) error
 	return nil
 }
 
-// transactionError returns an error that clients of the given Produce version know. Older clients
-// do not know the errors of KIP-890.
+// transactionError replaces the errors of KIP-890 for clients whose Produce version does not
+// support them.
 func transactionError(version int16, err error) error {
 	switch {
 	case err == nil:

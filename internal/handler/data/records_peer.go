@@ -12,10 +12,11 @@ import (
 
 // A broker with damaged records reads these records from another in-sync replica, which does not
 // have to be the leader. It fetches like a consumer (KIP-392). A fetch as a follower would report
-// offsets, and only the leader would accept it.
+// this broker's offsets, and only the leader accepts such a fetch.
 
-// RecordsCall returns a Fetch request for one partition from an offset on, with isolation level
-// read_uncommitted. The response contains at most bytesMax bytes, or one batch.
+// RecordsCall returns a Fetch request for a partition's records at and above an offset, with
+// isolation level read_uncommitted. The response contains at most bytesMax bytes, or one larger
+// batch.
 func RecordsCall(topic metadata.ID, partition int32, offset int64, bytesMax int32) wire.Call {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.MaxBytes, req.SessionEpoch = followerFetchVersion, bytesMax, -1

@@ -90,10 +90,10 @@ func committedTopic(img *metadata.Image, version int16,
 	return nil, metadata.ErrTopicNotFound
 }
 
-// offsetCommitResponse returns the response. Parameter faults contains one entry per partition in
-// the request: an error if the partition was not part of the commit, otherwise nil. Parameter errs
-// contains, in the same order, the commit's errors for the partitions whose fault is nil. If the
-// whole commit failed, err is its error.
+// offsetCommitResponse returns the response. faults contains one entry for each partition in the
+// request: an error if the partition was not part of the commit, otherwise nil. errs contains, in
+// the same order, the results of the commit for the partitions whose fault is nil. err is not nil
+// if the whole commit failed.
 func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, errs []error,
 	err error) wire.Reply {
 	response := kmsg.NewPtrOffsetCommitResponse()

@@ -30,8 +30,8 @@ var OffsetFetchShape = api.Shape{
 	api.Fixed(1).From(7),
 }
 
-// OffsetFetch handles an OffsetFetch request. Below version 8, a request contains one group in
-// other fields. OffsetFetch converts such a request to the format of version 8, and converts the
+// OffsetFetch handles an OffsetFetch request. Below version 8, a request contains a single group,
+// in different fields. OffsetFetch converts such a request to the format of version 8, and the
 // response back.
 func (h *Handler) OffsetFetch(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetFetchRequest) wire.Reply {
@@ -178,8 +178,8 @@ func noOffset(index int32, err error) fetchedOffset {
 		Offset: group.Offset{Offset: -1, LeaderEpoch: -1}}, err}
 }
 
-// fetchOffsets returns the offsets that a group has committed in the given partitions, or in all
-// partitions if partitions is nil.
+// fetchOffsets returns a group's committed offsets for the given partitions, or for all partitions
+// if partitions is nil.
 func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, groupID string,
 	to group.Reader, partitions []group.TopicPartition) ([]fetchedOffset, error) {
 	committed, unstable, err := h.Groups.CommittedFor(ctx, groupID, to, partitions)
@@ -200,8 +200,8 @@ func (h *Handler) fetchOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest
 
 // knownEpoch returns a committed offset's leader epoch, or -1 (unknown) if it is above the
 // partition's leader epoch. Such an offset was copied from another cluster, or was committed before
-// the topic was re-created. A client that validates the offset would wait for that epoch: it would
-// fetch nothing and get no error.
+// the topic was re-created. A client that validates the offset would wait for the unknown epoch,
+// without an error.
 func knownEpoch(img *metadata.Image, o group.CommitOffset) int32 {
 	_, p, err := img.Partition(metadata.PartitionRef{Topic: o.Topic, Partition: o.Partition})
 	if err == nil && o.LeaderEpoch > p.LeaderEpoch {

@@ -54,8 +54,8 @@ func (h *Handler) FindCoordinator(ctx context.Context, raw *wire.Request,
 	return api.Reply(response, result)
 }
 
-// coordinator returns a key's coordinator, with its endpoint on the client's listener. If it
-// returns an error, the node has id and port -1.
+// coordinator returns a key's coordinator, with its endpoint on the client's listener. If there is
+// an error, the returned node has id and port -1.
 func (h *Handler) coordinator(ctx context.Context, raw *wire.Request,
 	req *kmsg.FindCoordinatorRequest, key string) (api.Node, error) {
 	var broker metadata.Broker

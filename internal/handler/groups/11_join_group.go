@@ -78,7 +78,8 @@ func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
 	response.MemberID, response.Generation = joined.Member, joined.Generation
 	if err != nil {
 		if errors.Is(err, group.ErrMemberIDRequired) {
-			// Do not count the usual first response to a new member as an error in the metrics.
+			// MEMBER_ID_REQUIRED is the normal first response to a new member, so the metrics must not count
+			// it as an error.
 			result.Name = ""
 		}
 		none := ""
@@ -96,8 +97,8 @@ func (h *Handler) joinResponse(req *kmsg.JoinGroupRequest, joined group.Joined,
 	return api.Reply(response, result)
 }
 
-// memberID returns a unique member id that begins with the group.instance.id or the client id, as
-// in Kafka.
+// memberID returns a unique member id. As in Kafka, it begins with the group.instance.id or the
+// client id.
 func memberID(join *group.Join) string {
 	name := join.Instance
 	if name == "" {

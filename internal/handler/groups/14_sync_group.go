@@ -17,7 +17,8 @@ import (
 //	4  flexible
 //	5  protocol type and name, which must match the group's (KIP-559)
 //
-// The request waits until the group's leader has sent the assignments and they are stored.
+// The request waits until the group's leader has sent the assignments and the assignments are
+// stored.
 
 // SyncGroupShape describes the fields of the request (api.Shape).
 var SyncGroupShape = api.Shape{api.Text(), api.Fixed(4), api.Text(), api.Text().From(3),

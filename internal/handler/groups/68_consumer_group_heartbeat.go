@@ -18,7 +18,7 @@ import (
 // ConsumerGroupHeartbeat (key 68), versions 0-1 (KIP-848): a member of a consumer group joins,
 // sends a heartbeat or leaves, and receives its assignment.
 //
-//	1  subscription by a regular expression; the member chooses its id (KIP-1082)
+//	1  subscription by regular expression; member id chosen by the member (KIP-1082)
 
 // ConsumerHeartbeatShape describes the fields of the request (api.Shape).
 var ConsumerHeartbeatShape = api.Shape{

@@ -14,8 +14,8 @@ import (
 )
 
 // ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): describes groups of the consumer
-// protocol. For a classic group, the response is GROUP_ID_NOT_FOUND; DescribeGroups describes such
-// groups.
+// protocol. For a classic group, the response contains GROUP_ID_NOT_FOUND; clients then use
+// DescribeGroups.
 //
 //	1  member type (KIP-1099): all members use the consumer protocol
 
@@ -64,8 +64,8 @@ func (h *Handler) ConsumerDescribe(ctx context.Context, raw *wire.Request,
 }
 
 // authorizeMembers returns nil if the client may describe every topic to which members of the group
-// subscribe or that is assigned to them. Otherwise the whole description is denied, because a
-// description without some topics would be wrong.
+// subscribe or that is assigned to them. Otherwise the group is not described at all, because a
+// description without some of its topics would be wrong.
 func (h *Handler) authorizeMembers(img *metadata.Image, raw *wire.Request,
 	described *consumer.Description) error {
 	for i := range described.Members {

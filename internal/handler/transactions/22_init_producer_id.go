@@ -21,13 +21,13 @@ import (
 //	4  PRODUCER_FENCED (KIP-588)
 //	5  transactions, part 2 (KIP-890)
 //
-// The broker stores nothing about a producer without a transactional id. Therefore such a producer
-// gets a new id with epoch 0 if it sends its id and epoch (KIP-360), as in Kafka. Producers
-// normally do not send this request to raise their epoch. They raise it themselves, and partition
-// leaders fence the earlier epoch with INVALID_PRODUCER_EPOCH.
+// The broker stores nothing about a producer without a transactional id. So if such a producer
+// sends its id and epoch (KIP-360), it gets a new id with epoch 0, as in Kafka. Idempotent
+// producers normally raise their epoch themselves, without this request, and partition leaders
+// fence the earlier epoch with INVALID_PRODUCER_EPOCH.
 //
-// The transactional id's coordinator handles a request with that id. It fences earlier instances of
-// the producer, and aborts their transaction.
+// A request with a transactional id is handled by the id's coordinator, which fences earlier
+// instances of the producer and aborts their transaction.
 
 // InitProducerIDShape describes the fields of the request (api.Shape).
 var InitProducerIDShape = api.Shape{api.Text(), api.Fixed(4), api.Fixed(10).From(3)}

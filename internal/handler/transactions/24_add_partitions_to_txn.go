@@ -38,15 +38,15 @@ var addPartitionsResponseShape = api.Shape{
 		api.Fixed(2)))),
 }
 
-// The first versions whose clients know certain errors.
+// The first versions whose clients support certain errors.
 const (
 	fencedVersion        = 2 // of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn
 	initFencedVersion    = 4 // of InitProducerId
 	verifyAbortedVersion = 5 // of AddPartitionsToTxn: TRANSACTION_ABORTABLE
 )
 
-// fencedError returns err if the client knows PRODUCER_FENCED, and otherwise an error that it
-// knows. Parameter known reports whether the client knows PRODUCER_FENCED.
+// fencedError returns err, but replaces PRODUCER_FENCED for clients that do not support it. known
+// reports whether the client supports it.
 func fencedError(known bool, err error) error {
 	if err != nil && !known && isFenced(err) {
 		return fmt.Errorf("%w: %w", logstore.ErrInvalidProducerEpoch, err)
@@ -56,7 +56,8 @@ func fencedError(known bool, err error) error {
 
 func isFenced(err error) bool { return errors.Is(err, transaction.ErrFenced) }
 
-// abortableError returns the error of a verification as a client of the given version knows it.
+// abortableError returns the error of a verification, replaced if clients of the given version do
+// not support it.
 func abortableError(version int16, err error) error {
 	if version < verifyAbortedVersion && errors.Is(err, replica.ErrNotInTransaction) {
 		return fmt.Errorf("%w: %w", transaction.ErrInvalidState, err)
@@ -141,8 +142,8 @@ func (h *Handler) checkAdded(raw *wire.Request, req *kmsg.AddPartitionsToTxnRequ
 	return errs
 }
 
-// verifyTransactions verifies transactions for a partition leader. Each verification may wait until
-// a transaction has ended, so they run concurrently.
+// verifyTransactions verifies transactions for a partition leader. Verifications run concurrently,
+// because each of them may wait until a transaction has ended.
 func (h *Handler) verifyTransactions(ctx context.Context, raw *wire.Request,
 	req *kmsg.AddPartitionsToTxnRequest, response *kmsg.AddPartitionsToTxnResponse,
 	result *api.Outcome) {

@@ -12,7 +12,7 @@ import (
 )
 
 // AddOffsetsToTxn (key 25), versions 0-4: adds a group's partition of __consumer_offsets to a
-// transaction (KIP-98). Clients with transaction version 2 do not send it.
+// transaction (KIP-98). Clients that use transaction version 2 do not send it.
 //
 //	2  PRODUCER_FENCED (KIP-588)
 //	3  flexible

@@ -20,7 +20,7 @@ import (
 // EndTxnShape describes the fields of the request (api.Shape).
 var EndTxnShape = api.Shape{api.Text(), api.Fixed(11)}
 
-// endBumpVersion is the first EndTxn version that clients with transaction version 2 send.
+// endBumpVersion is the first EndTxn version that clients use with transaction version 2.
 const endBumpVersion = 5
 
 // EndTxn handles an EndTxn request (key 26).

@@ -19,11 +19,12 @@ import (
 // hanging transaction (KIP-664).
 //
 //	1  flexible
-//	2  transaction version (KIP-1228); below, the markers have transaction version 0
+//	2  transaction version (KIP-1228), which is 0 in earlier versions
 //
 // The response waits until each partition's marker is below the high watermark. If a partition's
-// replicas do not copy the marker within a second, its result is REQUEST_TIMED_OUT, so it delays
-// the results for other partitions only for this time. The sender then sends the marker again.
+// replicas do not copy the marker within a second, the partition's result is REQUEST_TIMED_OUT, and
+// the sender sends the marker again. A slow partition thus delays the results for other partitions
+// by at most a second.
 
 // WriteTxnMarkersShape describes the fields of the request (api.Shape).
 var WriteTxnMarkersShape = api.Shape{
@@ -61,7 +62,7 @@ func (h *Handler) WriteTxnMarkers(ctx context.Context, raw *wire.Request,
 
 // markerSenders contains, for each broker, the newest connection over which it has sent markers. A
 // broker uses a single connection to send markers to another broker, so markers that arrive over an
-// earlier connection are late (producer.EndTxn).
+// earlier connection are outdated (producer.EndTxn).
 type markerSenders struct {
 	mu     sync.Mutex
 	newest map[string]*atomic.Uint64 // connection number by client id
@@ -73,8 +74,8 @@ const (
 	markerSendersMax = 10_000
 )
 
-// superseded records the connection on which a request arrived. It returns a function that reports
-// whether the sender has used a later connection since, or nil if the sender is not a broker.
+// superseded records the connection of a request, and returns a function that reports whether the
+// sender has used a newer connection since. It returns nil if the sender is not a broker.
 func (m *markerSenders) superseded(raw *wire.Request) func() bool {
 	if !strings.HasPrefix(raw.ClientID, brokerClientPrefix) {
 		return nil
@@ -116,8 +117,8 @@ func markersOf(req *kmsg.WriteTxnMarkersRequest,
 }
 
 // appendMarkers appends the markers and waits until they are replicated. It returns one error for
-// each marker. As in Kafka, one of two authorized operations is sufficient: brokers have one, and
-// administrators the other.
+// each marker. As in Kafka, the client needs one of two operations on the cluster: ClusterAction,
+// which brokers have, or Alter, which administrators have.
 func (h *Handler) appendMarkers(ctx context.Context, raw *wire.Request,
 	markers []replica.Marker) []error {
 	if !h.May(raw, api.AlterCluster, api.ClusterName) {

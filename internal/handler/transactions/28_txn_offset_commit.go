@@ -33,8 +33,8 @@ var TxnOffsetCommitShape = api.Shape{
 	api.Array(api.Text(), api.Array(api.Fixed(12), api.Fixed(4).From(2), api.Text())),
 }
 
-// The first TxnOffsetCommit versions whose clients know certain errors, or use transaction version
-// 2.
+// The first TxnOffsetCommit versions whose clients support certain errors or use transaction
+// version 2.
 const (
 	// Older clients crash when they receive COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
 	txnCommitLoadingVersion     = 2
@@ -62,7 +62,7 @@ func (h *Handler) TxnOffsetCommit(ctx context.Context, raw *wire.Request,
 }
 
 // transactionalOffsets returns the offsets for the request's existing partitions, and one error for
-// each partition in the request. The error is nil if offsets contains the partition.
+// each partition in the request, which is nil if offsets contains the partition.
 func (h *Handler) transactionalOffsets(raw *wire.Request,
 	req *kmsg.TxnOffsetCommitRequest) (offsets []group.CommitOffset, faults []error) {
 	img := h.Image()
@@ -104,7 +104,7 @@ func (h *Handler) commitTransactional(ctx context.Context, raw *wire.Request,
 	return h.Groups.CommitTransactional(ctx, commit)
 }
 
-// txnCommitError returns an error that clients of the given version know.
+// txnCommitError returns err, replaced if clients of the given version do not support it.
 func txnCommitError(version int16, err error) error {
 	switch {
 	case err == nil:

@@ -18,7 +18,7 @@ import (
 // ListTransactions (key 66), versions 0-2: lists the transactional ids that this broker coordinates
 // (KIP-664). Ids that the client may not describe are omitted.
 //
-//	1  duration: only transactions that have been open for at least that long (KIP-994)
+//	1  minimum time that a transaction has been open (KIP-994)
 //	2  pattern of the transactional id (KIP-1152)
 //
 // Requests between brokers contain a private tagged field (transactions_known.go).

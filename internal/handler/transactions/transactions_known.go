@@ -22,7 +22,7 @@ import (
 //	    its number and the leader epoch in which it is loaded, of 4 bytes each, big-endian
 //
 // A response without the field is not used. It comes from a broker of an earlier version, which
-// does not report what its response includes.
+// does not report which partitions it includes.
 
 // KnownTag is far above the tag numbers that Kafka uses; see followerTag.
 const KnownTag = 0x485a
@@ -75,7 +75,7 @@ func DecodeKnownProducers(body []byte) (known coordinator.KnownProducers, err er
 	})
 	known.Open = map[int64]bool{}
 	for _, s := range answer.TransactionStates {
-		// An unknown state, from a later version, counts as open, so that nothing is aborted.
+		// A state that only a later version knows counts as open, so that nothing is aborted.
 		ended := slices.Contains([]string{transaction.Empty.String(),
 			transaction.CompleteCommit.String(), transaction.CompleteAbort.String()},
 			s.TransactionState)
@@ -90,8 +90,8 @@ func asksAllProducers(req *kmsg.ListTransactionsRequest) (asks bool) {
 	return asks
 }
 
-// knownProducers responds to another broker. ACLs do not filter the response, so the sender must be
-// allowed ClusterAction.
+// knownProducers responds to another broker. The response is not filtered by ACLs; instead, the
+// sender must be allowed ClusterAction.
 func (h *Handler) knownProducers(ctx context.Context, raw *wire.Request,
 	req *kmsg.ListTransactionsRequest) wire.Reply {
 	response, result := kmsg.NewPtrListTransactionsResponse(), h.Outcome()

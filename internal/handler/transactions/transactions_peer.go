@@ -24,7 +24,7 @@ const (
 // errShortResponse means that a response has fewer items than its request.
 var errShortResponse = errors.New("response lacks an item of the request")
 
-// WriteMarkersCall returns the WriteTxnMarkers request for markers.
+// WriteMarkersCall returns a WriteTxnMarkers request that contains the markers.
 func WriteMarkersCall(markers []coordinator.PartitionMarker) wire.Call {
 	req := kmsg.NewPtrWriteTxnMarkersRequest()
 	req.Version = markersVersion
@@ -56,7 +56,7 @@ func sameTransaction(a, b *coordinator.PartitionMarker) bool {
 }
 
 // DecodeWriteMarkers returns the errors in the response to a WriteMarkersCall, in the order of the
-// n markers.
+// request's n markers.
 func DecodeWriteMarkers(body []byte, n int) ([]error, error) {
 	if err := writeTxnMarkersResponseShape.Check(markersVersion, true, body); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func DecodeWriteMarkers(body []byte, n int) ([]error, error) {
 	return errs, nil
 }
 
-// VerifyCall returns the AddPartitionsToTxn request for verifications.
+// VerifyCall returns an AddPartitionsToTxn request that verifies transactions.
 func VerifyCall(questions []replica.Verification) wire.Call {
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
 	req.Version = verifyVersion
@@ -103,8 +103,8 @@ func VerifyCall(questions []replica.Verification) wire.Call {
 		Append: req.AppendTo}
 }
 
-// DecodeVerify returns the errors in the response to a VerifyCall, in the order of the questions
-// and their partitions.
+// DecodeVerify returns the errors in the response to a VerifyCall, in the order of questions and
+// their partitions.
 func DecodeVerify(body []byte, questions []replica.Verification) ([][]error, error) {
 	if err := addPartitionsResponseShape.Check(verifyVersion, true, body); err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func DecodeVerify(body []byte, questions []replica.Verification) ([][]error, err
 	return all, nil
 }
 
-// transactionPeerErrors maps error codes from other brokers to errors. After a code that is not in
-// the map, the sender repeats the request.
+// transactionPeerErrors maps error codes from other brokers to errors. For any other code, the
+// sender retries.
 var transactionPeerErrors = map[int16]error{
 	3: replica.ErrUnknownPartition, 6: replica.ErrNotLeader, 7: replica.ErrTimeout,
 	19: replica.ErrNotEnoughReplicas, 20: replica.ErrNotEnoughReplicasAfterAppend,
