@@ -46,8 +46,8 @@ func admin(t *testing.T) (*trio, *kadm.Client, context.Context) {
 	return c, a, ctx
 }
 
-// TestDeletedRecordsAreRemovedFromEveryReplica checks that every replica has removed the records
-// when DeleteRecords responds. Otherwise the next leader could return them.
+// TestDeletedRecordsAreRemovedFromEveryReplica checks that all replicas have removed the records
+// when DeleteRecords responds, because the next leader could otherwise return them.
 func TestDeletedRecordsAreRemovedFromEveryReplica(t *testing.T) {
 	c, a, ctx := admin(t)
 	var offsets kadm.Offsets
@@ -88,8 +88,8 @@ func TestReassignmentAndPreferredElection(t *testing.T) {
 	if err = errors.Join(err, answers.Error()); err != nil {
 		t.Fatal(err)
 	}
-	// Wait for the metadata store first. A broker responds from its metadata image, which can still
-	// lack the reassignment.
+	// Wait for the metadata store first. A broker responds from its metadata image, which may not
+	// contain the reassignment yet.
 	made := func() *metadata.Partition { return c.metadata.Image().Topic("made").Partitions[0] }
 	c.await("the reassignment to complete",
 		func() bool { return slices.Equal(made().Replicas, target) })
@@ -133,8 +133,8 @@ func TestTopicConfigsAreAltered(t *testing.T) {
 			t.Errorf("AlterTopicConfigs of %s: got error %v", answer.Name, answer.Err)
 		}
 	}
-	// Any broker can respond, and its metadata image can be older than the image of the broker that
-	// changed the topic.
+	// Any broker may respond, and its metadata image may be older than that of the broker that changed
+	// the topic.
 	c.await("the changed setting to be described", func() bool {
 		described, err := a.DescribeTopicConfigs(ctx, "made")
 		if err != nil || len(described) != 1 {

@@ -47,10 +47,10 @@ func listed(t *testing.T, client *kgo.Client) (names []string) {
 	return names
 }
 
-// TestDeleteTopicsDoesNotWaitForTheLogs: the disk that holds the logs blocks. DeleteTopics still
-// responds, and afterwards requests treat the topic as deleted. A second topic can be deleted too,
-// while the broker waits for the disk to apply the first deletion. Once the disk works again, the
-// broker deletes the logs of both topics.
+// TestDeleteTopicsDoesNotWaitForTheLogs checks that DeleteTopics responds while the disk that holds
+// the logs blocks, and that later requests treat the topic as deleted. A second topic can be
+// deleted while the broker still waits for the disk. Once the disk works again, the broker deletes
+// the logs of both topics.
 func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 	c := newCluster(t) // the metadata file is on another disk
 	fault := vfs.NewFault(vfs.OS{})
@@ -72,7 +72,7 @@ func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 		if _, err := admin.DeleteTopic(t.Context(), topic); err != nil {
 			t.Fatal(err)
 		}
-		// An earlier version of DeleteTopics responded after 5 s, and the topic was still listed.
+		// Regression: DeleteTopics used to respond after 5 s while the topic was still listed.
 		if topics := listed(t, client); slices.Contains(topics, topic) {
 			t.Fatalf("after the deletion of %s: topics %v", topic, topics)
 		}
@@ -89,9 +89,9 @@ func TestDeleteTopicsDoesNotWaitForTheLogs(t *testing.T) {
 	})
 }
 
-// TestDeleteTopicsEndsWithItsTimeout: the disk that holds the metadata file blocks, so the deletion
-// cannot be stored. DeleteTopics responds with REQUEST_TIMED_OUT after the request's timeout, as in
-// Kafka. The topic is deleted once the disk works again.
+// TestDeleteTopicsEndsWithItsTimeout checks that DeleteTopics responds with REQUEST_TIMED_OUT after
+// the request's timeout, as in Kafka, while the disk that holds the metadata file blocks. The topic
+// is deleted once the disk works again.
 func TestDeleteTopicsEndsWithItsTimeout(t *testing.T) {
 	fault := vfs.NewFault(vfs.OS{})
 	c := &cluster{t: t, dir: t.TempDir(), fsys: fault}

@@ -51,18 +51,17 @@ type Options struct {
 	DataDir   string
 	Listen    string // host:port of the Kafka listener; for port 0 the system chooses a port
 	Advertise string // host:port for clients; default: the address of the listener
-	// PeerHost is the host at which other brokers reach this broker, on the listener's port; default:
-	// the advertised address.
+	// PeerHost is the host to which other brokers connect, on the listener's port. The default is the
+	// advertised address.
 	PeerHost string
-	// Listeners are the listeners for clients. If the list is empty, the broker has one plaintext
-	// listener on Listen.
+	// Listeners are the listeners for clients. The default is one plaintext listener on Listen.
 	Listeners []Listener
-	// PeerListen is the host:port on which other brokers connect with mutual TLS. If it is empty,
-	// other brokers connect to the first listener without TLS.
+	// PeerListen is the host:port to which other brokers connect with mutual TLS. If it is empty, they
+	// connect to the first listener without TLS.
 	PeerListen string
-	// Certificates are required with PeerListen, and if any listener uses TLS.
+	// Certificates is required if PeerListen is set or a listener uses TLS.
 	Certificates *Certificates
-	// ServiceAccounts verifies ServiceAccount tokens for the LogCluster. It is nil outside Kubernetes.
+	// ServiceAccounts verifies the ServiceAccount tokens of clients. It is nil outside Kubernetes.
 	ServiceAccounts sasl.TokenVerifier
 	// Namespace and Cluster identify the LogCluster in the brokers' certificates.
 	Namespace, Cluster string
@@ -73,11 +72,11 @@ type Options struct {
 	Registry           prometheus.Registerer // optional
 	Logger             *slog.Logger          // default: discards everything
 	// LogLevel is the level of Logger. The broker sets it to the LogCluster's log level. If LogLevel
-	// is nil, the level does not change.
+	// is nil, the level never changes.
 	LogLevel *loglevel.Level
 }
 
-// Reasons for a broker not being ready.
+// Reasons why a broker is not ready.
 var (
 	errNoImage  = errors.New("waiting for the cluster's metadata")
 	errStopping = errors.New("shutting down")
@@ -109,10 +108,10 @@ type Broker struct {
 	serving   servingReport // the served partitions, for the report
 	readiness readiness
 	shutdown  shutdown
-	// background contains the components that run only in the background, from Run on.
+	// background contains components that Run starts in the background.
 	background []func(context.Context)
 
-	close sync.Once // Run calls Close, and the caller of New may call it too
+	close sync.Once // Close may be called twice: by Run and by the caller of New
 }
 
 // network contains the broker's listeners.
@@ -130,8 +129,8 @@ type readiness struct {
 }
 
 // New opens the log store and the listeners. Opening the store locks the data directory and
-// recovers the logs. The broker serves requests only from Run on. If the caller does not call Run,
-// it must call Close.
+// recovers the logs. The broker serves requests only while Run runs. A caller that does not call
+// Run must call Close.
 func New(opts Options) (*Broker, error) {
 	b := &Broker{opts: opts, logger: opts.Logger,
 		readiness: readiness{serves: make(chan struct{})},
@@ -184,8 +183,8 @@ func (b *Broker) open() (err error) {
 	if b.self, err = b.identity(); err != nil {
 		return err
 	}
-	// The cleaner can start now, because it compacts a log only after a metadata image has configured
-	// that log.
+	// The cleaner can start already: it compacts a log only after a metadata image has configured the
+	// log.
 	passes := passlog.Open(passlog.Options{FS: b.opts.FS, Dir: b.opts.DataDir,
 		Broker: b.opts.NodeID, Observer: b.observer(), Logger: b.logger,
 		Logs: func() map[passlog.Key]bool { return cleaner.HistoryKeys(b.store) }})
@@ -243,8 +242,8 @@ func listen(address string) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// identity returns the broker's registration. The listeners must be open, because port 0 is
-// replaced by the chosen port. The store must be open, because it contains the directory id.
+// identity returns the broker's registration. The listeners and the store must be open: port 0 is
+// replaced by the port that the system has chosen, and the store contains the directory id.
 func (b *Broker) identity() (metadata.Broker, error) {
 	endpoints := map[string]metadata.Endpoint{}
 	for _, l := range b.listeners {
@@ -278,8 +277,8 @@ func (b *Broker) identity() (metadata.Broker, error) {
 // Addr returns the advertised address of the first listener.
 func (b *Broker) Addr() string { return b.listeners[0].endpoint.String() }
 
-// Ready returns nil while the broker accepts requests. Otherwise it returns the reason: the broker
-// has not applied a metadata image yet, or it is shutting down.
+// Ready returns nil while the broker accepts requests. Otherwise it returns the reason: no metadata
+// image has been applied yet, or the broker is shutting down.
 func (b *Broker) Ready() error {
 	err := b.readiness.obstacle.Load()
 	if err == nil {
@@ -291,13 +290,14 @@ func (b *Broker) Ready() error {
 	return *err
 }
 
-// Run serves until ctx ends, and then shuts down. It stops in this order: the controlled shutdown
-// (controlled_shutdown.go), during which the broker still serves; the listeners; waiting requests;
-// the metadata; the cleaner; the store, with a clean shutdown. Run must be called only once. It
-// returns nil if ctx ended and everything closed without an error, and otherwise the joined errors.
+// Run serves until ctx ends, and then shuts down. It first performs the controlled shutdown
+// (controlled_shutdown.go), during which the broker still serves. Then it stops, in this order: the
+// listeners, waiting requests, the metadata, the cleaner, and the store, which records a clean
+// shutdown. Run must be called only once. It returns nil if ctx ended and everything closed without
+// an error, and otherwise the joined errors.
 func (b *Broker) Run(ctx context.Context) error {
-	// After ctx ends, the broker follows the metadata until the server has stopped. Until then,
-	// clients expect this broker to lead its partitions.
+	// The broker follows the metadata until the server has stopped, even after ctx ends, because
+	// clients expect it to lead its partitions until then.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	metadataStore := start(func() error { return b.opts.Metadata.Run(following, b.self, b.offer) })
 	var workers sync.WaitGroup
@@ -307,10 +307,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	err := b.serve(ctx, metadataStore)
 
-	// The server has stopped: its requests have ended, and nothing is appended any more. Closing the
-	// set of replicas ends delayed operations that started in the meantime. Then the broker stops
-	// following the metadata, because applying an image can open or close logs. The store owns the
-	// logs, so it is closed last.
+	// The server has stopped: no request is in progress, and nothing is appended. Closing the set of
+	// replicas ends delayed operations that started in the meantime. Then the broker stops following
+	// the metadata, because applying an image may open or close logs. The store is closed last,
+	// because it owns the logs.
 	b.readiness.obstacle.Store(&errStopping)
 	b.transactions.Close()
 	b.groups.Close()
@@ -334,8 +334,7 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		return nil
 	case <-b.images.usable:
 	}
-	// The server continues during the controlled shutdown, while other brokers take over
-	// leadership.
+	// The server keeps running during the controlled shutdown, in which other brokers become leaders.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	server := start(func() error { return b.serveAll(serving) })
@@ -349,8 +348,8 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 		b.shutDownGracefully(serving)
 		stopServing()
 	case <-metadataStore.done:
-		// This broker receives no metadata any more. It must stop, because another broker may already
-		// lead its partitions.
+		// This broker no longer receives metadata. It must stop, because other brokers may already lead
+		// its partitions.
 		stopServing()
 	}
 	<-server.done
@@ -360,8 +359,7 @@ func (b *Broker) serve(ctx context.Context, metadataStore *task) error {
 	return nil
 }
 
-// Close closes everything that New opened, in reverse order of dependence. Run calls Close before
-// it returns.
+// Close closes everything that New opened, in the reverse order. Run calls Close before it returns.
 func (b *Broker) Close() (err error) {
 	b.close.Do(func() {
 		for _, l := range b.allListeners() {

@@ -162,8 +162,8 @@ func TestRestartLosesNothing(t *testing.T) {
 	}
 }
 
-// TestLongPollEndsWithRecordsAndAtShutdown: a fetch with a maximum wait of an hour returns when a
-// record is appended. Another such fetch returns when the broker shuts down.
+// TestLongPollEndsWithRecordsAndAtShutdown checks that a fetch with a maximum wait of an hour
+// returns when a record is appended, and that another one returns when the broker shuts down.
 func TestLongPollEndsWithRecordsAndAtShutdown(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -183,8 +183,9 @@ func TestLongPollEndsWithRecordsAndAtShutdown(t *testing.T) {
 	}
 }
 
-// TestLostMetadataDeletesNoData: the metadata file, which contained all topics, is lost. A topic
-// that is created again must have its old records, although its reclaim policy is Delete.
+// TestLostMetadataDeletesNoData checks that no records are deleted if the metadata file, which
+// contains all topics, is lost. A topic that is created again must have its old records, although
+// its reclaim policy is Delete.
 func TestLostMetadataDeletesNoData(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -223,7 +224,7 @@ func awaitPending(t *testing.T, c *cluster, count float64) {
 	})
 }
 
-// gauge returns a metric's sum over all series whose label has the given value.
+// gauge returns the sum of a metric over all series whose label has the given value.
 func gauge(t *testing.T, registry *prometheus.Registry, name, label, value string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -276,9 +277,9 @@ func TestReportAgreesWithMetrics(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a produce request to a full disk fails with a storage error, and the process keeps
-// running. When the disk has space again, the partition accepts records, and all acknowledged
-// records can be read.
+// TestFullDisk checks that a produce request fails with a storage error while the disk is full, and
+// that the process keeps running. Once the disk has space again, the partition accepts records, and
+// all acknowledged records can be read.
 func TestFullDisk(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})
@@ -299,9 +300,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFailedSyncTakesThePartitionOffline: after a failed sync, the content of the disk is unknown.
-// The partition goes offline and its report shows the fault, but its records can still be read. The
-// process and the other partition keep running.
+// TestFailedSyncTakesThePartitionOffline checks that a failed sync, after which the content of the
+// disk is unknown, takes the partition offline. The report must contain the fault, the records can
+// still be read, and the other partition and the process are not affected.
 func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 	c := newCluster(t)
 	disk := vfs.NewFault(vfs.OS{})

@@ -27,8 +27,8 @@ var (
 	ErrStarting         = httpport.ErrStarting
 )
 
-// Report returns the rows of all brokers, in the order of the brokers. The rows identify the
-// transactions that these brokers coordinate.
+// Report returns the rows of all brokers, in the order of the brokers. The rows contain the
+// transactional ids that these brokers coordinate.
 func (all Brokers) Report() (rows []report.Partition) {
 	for _, b := range all {
 		rows = append(rows, b.Report()...)
@@ -67,10 +67,9 @@ func (all Brokers) Topics(now time.Time) summary.Topics {
 }
 
 // CleanNow requests a cleaner pass over each replica of the topic on these brokers, whatever the
-// dirty ratio. Parameter partitions selects partitions; if it is empty, all partitions are
-// included. The result also lists the replicas on brokers of other processes. If a cleaner rejects
-// a request, CleanNow returns the reason as an error; the requests to other replicas remain in
-// effect.
+// dirty ratio. partitions selects partitions; if it is empty, all partitions are selected. The
+// result also lists the replicas on brokers of other processes. If a cleaner rejects a request,
+// CleanNow returns an error; the requests that were accepted remain in effect.
 func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanRequests, error) {
 	answer := report.CleanRequests{Topic: topicName, Requests: []report.CleanRequest{}}
 	image := all.image()
@@ -108,7 +107,7 @@ func (all Brokers) CleanNow(topicName string, partitions []int32) (report.CleanR
 	return answer, errors.Join(faults...)
 }
 
-// cleanReplica requests a pass from the broker that holds the replica. If that broker is not in
+// cleanReplica requests a pass over a replica from the replica's broker. If that broker is not in
 // this process, cleanReplica adds the replica to answer.Elsewhere.
 func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Image,
 	id logstore.PartitionID, broker int32) error {
@@ -131,8 +130,8 @@ func (all Brokers) cleanReplica(answer *report.CleanRequests, image *metadata.Im
 	return nil
 }
 
-// HTTPOf returns the options for the HTTP port. Function brokers returns the brokers of the
-// process, or none while they start.
+// HTTPOf returns the options for the HTTP port. brokers returns the process's brokers, or none
+// while they are starting.
 func HTTPOf(gatherer prometheus.Gatherer, ready func() error,
 	brokers func() Brokers) httpport.Options {
 	return httpport.Options{
@@ -156,7 +155,7 @@ func HTTPOf(gatherer prometheus.Gatherer, ready func() error,
 	}
 }
 
-// ports returns these brokers in the form that package httpport uses.
+// ports converts the brokers to the type that package httpport uses.
 func (all Brokers) ports() httpport.Brokers {
 	ports := make(httpport.Brokers, 0, len(all))
 	for _, b := range all {

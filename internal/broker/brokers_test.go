@@ -16,8 +16,8 @@ import (
 )
 
 // sync changes the manifests and waits until the broker has applied them. It sets the number of
-// cleaner workers and of brokers. The compacted topic tickets gets the given number of partitions
-// and the clean-now annotation; topic events has Kafka's defaults.
+// cleaner workers and of brokers, and the number of partitions and the clean-now annotation of the
+// compacted topic tickets. Topic events has Kafka's defaults.
 func (c *cluster) sync(workers int32, brokers int, partitions int32, cleanNow string) {
 	c.t.Helper()
 	settings := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "test"},
@@ -56,8 +56,8 @@ func (c *cluster) rowsOf() (rows []*report.Compaction) {
 	return rows
 }
 
-// TestCleanNowListsReplicasElsewhere checks that CleanNow requests passes for the replicas on
-// brokers of this process. It lists the replicas on broker 1, which is not in this process.
+// TestCleanNowListsReplicasElsewhere checks that CleanNow requests passes over the replicas on
+// brokers of this process, and lists the replicas on broker 1, which is not in this process.
 func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -68,7 +68,7 @@ func TestCleanNowListsReplicasElsewhere(t *testing.T) {
 		c.produce(client, string(rune('a'+round)), 50)
 	}
 	client.Close()
-	// Close the client first, because it would wait for broker 1, which is down.
+	// Close the client first; otherwise it would wait for broker 1, which does not run.
 	c.sync(1, 2, 4, "")
 	answer, err := all.CleanNow("tickets", nil)
 	if err != nil || answer.Topic != "tickets" || len(answer.Requests)+len(answer.Elsewhere) != 4 ||
@@ -132,8 +132,8 @@ func TestCleanNowErrors(t *testing.T) {
 	}
 }
 
-// TestTopicSummaries checks that the summary contains topics with and without compaction. When the
-// passes requested by the annotation have completed, the summary contains their outcome.
+// TestTopicSummaries checks that the summary contains topics with and without compaction, and the
+// outcome of the passes that the annotation has requested.
 func TestTopicSummaries(t *testing.T) {
 	c := newCluster(t)
 	c.start()

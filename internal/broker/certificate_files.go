@@ -18,13 +18,14 @@ import (
 // mounted Secret about a minute after the Secret changes.
 const filesInterval = 5 * time.Second
 
-// CertificateFiles keeps Certificates up to date with the files in a directory. The file names and
-// contents correspond to the keys and values of the Secret v1alpha1.BrokersTLSSecretName. Its
-// methods are safe for concurrent use, except Load and Follow, which belong to one goroutine.
+// CertificateFiles loads the files in a directory into Certificates whenever they change. The file
+// names and contents correspond to the keys and values of the Secret v1alpha1.BrokersTLSSecretName.
+// Load and Follow must be called by the same goroutine; the other methods are safe for concurrent
+// use.
 type CertificateFiles struct {
 	Dir          string
 	Broker       int32    // id of this broker
-	Listeners    []string // id of this broker
+	Listeners    []string // names of the listeners
 	Certificates *Certificates
 	Logger       *slog.Logger
 
@@ -33,8 +34,8 @@ type CertificateFiles struct {
 	reported string // text of the last error that was logged
 }
 
-// Load reads the directory. A missing or invalid file has no effect on the certificates in use; the
-// error names the file.
+// Load reads the directory. If a file is missing or invalid, the corresponding certificate in use
+// remains; the error names the file.
 func (f *CertificateFiles) Load() error {
 	data, err := readFiles(f.Dir)
 	if err != nil {
@@ -66,8 +67,8 @@ func (f *CertificateFiles) UnknownUsers() []byte {
 	return nil
 }
 
-// Follow reads the directory every filesInterval until ctx ends. It logs an error only when its
-// text has changed.
+// Follow reads the directory every filesInterval until ctx ends. It logs an error only if its text
+// differs from the previous error's.
 func (f *CertificateFiles) Follow(ctx context.Context) {
 	tick := time.NewTicker(filesInterval)
 	defer tick.Stop()

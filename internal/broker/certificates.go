@@ -42,8 +42,8 @@ type listenerMaterial struct {
 	oauthCA *x509.CertPool
 }
 
-// NewCertificates returns empty Certificates. Listeners with TLS refuse connections until Update
-// was called.
+// NewCertificates returns empty Certificates. Listeners with TLS refuse connections until Update is
+// called.
 func NewCertificates() *Certificates {
 	c := &Certificates{}
 	c.current.Store(&material{})
@@ -51,8 +51,8 @@ func NewCertificates() *Certificates {
 }
 
 // Update replaces the certificates and keys with those in data, which has the keys of the Secret
-// v1alpha1.BrokersTLSSecretName. If an entry is missing or invalid, its present value remains. The
-// error names such entries, but never contains key material.
+// v1alpha1.BrokersTLSSecretName. If an entry is missing or invalid, its current value remains in
+// use. The error names such entries, but never contains key material.
 func (c *Certificates) Update(data map[string][]byte, listeners []string, broker int32) error {
 	c.updating.Lock()
 	defer c.updating.Unlock()
@@ -109,7 +109,7 @@ func (c *Certificates) Update(data map[string][]byte, listeners []string, broker
 }
 
 // parsePool returns a pool with the certificates in a PEM file. If the file contains no
-// certificate, the pool is empty, and every client certificate is invalid.
+// certificate, the pool is empty, so that every client certificate is invalid.
 func parsePool(content []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
@@ -131,8 +131,8 @@ var (
 	errNoClientCA    = errors.New("the CA of clients is not known yet")
 )
 
-// server returns a function that returns a listener's TLS configuration. The function rebuilds the
-// configuration only after the certificates have changed.
+// server returns a getter for a listener's TLS configuration, which is rebuilt only when the
+// certificates have changed.
 func (c *Certificates) server(listener string, mutual bool) func() *tls.Config {
 	return c.cached(func(m *material) *tls.Config {
 		loaded := m.listeners[listener]
@@ -168,8 +168,8 @@ func (c *Certificates) peerServer() func() *tls.Config {
 	})
 }
 
-// cached returns a function that returns build's result for the current material. It calls build
-// once for each material.
+// cached returns a function that returns the result of build for the current material. The function
+// calls build once for each material.
 func (c *Certificates) cached(build func(*material) *tls.Config) func() *tls.Config {
 	type built struct {
 		material *material
@@ -189,8 +189,8 @@ func (c *Certificates) cached(build func(*material) *tls.Config) func() *tls.Con
 
 func serverConfig(certificate *tls.Certificate) *tls.Config {
 	config := tlsconfig.New(*certificate)
-	// Connections of Kafka clients live long, so full TLS records save more than small first records
-	// would.
+	// Kafka clients keep connections open for a long time, so full TLS records are better than small
+	// first records.
 	config.DynamicRecordSizingDisabled = true
 	return config
 }
@@ -201,15 +201,15 @@ func requireClients(config *tls.Config) {
 	config.ClientAuth, config.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, true
 }
 
-// refusing returns a configuration that makes every handshake fail with the given reason.
+// refusing returns a configuration with which every handshake fails with the given reason.
 func refusing(reason error) *tls.Config {
 	return tlsconfig.ServeAs(func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, reason })
 }
 
 // client returns the session for a client with a verified certificate. A listener without its own
 // CAs accepts only certificates of LogUsers, and the principal is the common name. On a listener
-// with its own CAs, the principal is the result of the mapping rules. If it were the common name,
-// each of these CAs could issue certificates in the name of every LogUser.
+// with its own CAs, the mapping rules determine the principal. Otherwise each of these CAs could
+// issue certificates for the name of any LogUser.
 func (c *Certificates) client(listener string,
 	rules certname.Rules) func(*tls.ConnectionState) (*wire.Session, error) {
 	return func(state *tls.ConnectionState) (*wire.Session, error) {

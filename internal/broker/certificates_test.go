@@ -97,9 +97,9 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 	}
 }
 
-// TestCommonNameNeedsTheUsersCA is trap 19 of docs/security.md. A CA in clientCAs belongs to
-// somebody else and can issue any common name. On such a listener, the principal is the
-// certificate's full subject name.
+// TestCommonNameNeedsTheUsersCA checks trap 19 of docs/security.md: on a listener with clientCAs,
+// whose owners can issue certificates with any common name, the principal is the full subject name
+// of the certificate.
 func TestCommonNameNeedsTheUsersCA(t *testing.T) {
 	users, foreign := certs.New(t, "users"), certs.New(t, "corp")
 	c := NewCertificates()

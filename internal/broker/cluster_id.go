@@ -22,8 +22,8 @@ const clusterIDBytesMax = 64
 
 // readClusterID returns the id of the cluster to which a data directory belongs, or "" if the
 // directory does not contain the file. It fails if the file does not have the format of
-// writeClusterID. It must not guess an id: with a wrong id, this broker would take another
-// cluster's logs for its own and delete them, because this cluster does not have their topics.
+// writeClusterID. It must not guess an id: with a wrong id, this broker would treat another
+// cluster's logs as its own, and delete them because their topics do not exist in this cluster.
 func readClusterID(fsys vfs.FS, dir string) (string, error) {
 	file := filepath.Join(dir, clusterIDFile)
 	content, err := fsys.ReadFile(file)
@@ -70,7 +70,7 @@ func (f *clusterFile) set(id string) error {
 	return nil
 }
 
-// rewrite writes the file again, because it is damaged.
+// rewrite writes the damaged file again.
 func (f *clusterFile) rewrite() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +80,7 @@ func (f *clusterFile) rewrite() error {
 	return writeClusterID(f.fsys, f.dir, f.id)
 }
 
-// check fails unless content is the content that the file should have.
+// check returns an error if content is not the expected content of the file.
 func (f *clusterFile) check(content []byte) error {
 	id, err := parseClusterID(content)
 	f.mu.Lock()
@@ -114,8 +114,8 @@ func writeClusterID(fsys vfs.FS, dir, id string) error {
 	return nil
 }
 
-// validClusterID reports whether the id is printable ASCII without spaces. Then the file is one
-// line, and people can compare ids.
+// validClusterID reports whether the id is printable ASCII without spaces. Such an id fits on one
+// line, and people can compare it.
 func validClusterID(id string) bool {
 	notPrintable := func(r rune) bool { return r <= ' ' || r > '~' }
 	return id != "" && len(id) <= clusterIDBytesMax && !strings.ContainsFunc(id, notPrintable)

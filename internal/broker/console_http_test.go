@@ -57,8 +57,8 @@ func (c *cluster) cleanTickets() {
 }
 
 // TestSegmentsAndPassesOverHTTP checks that the sizes of the segments add up to the size of the
-// partition. The pass that has rewritten the segments must be listed, even after the broker has
-// restarted.
+// partition, and that the pass that has rewritten the segments is listed, even after a restart of
+// the broker.
 func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -125,7 +125,7 @@ func TestSegmentsAndPassesOverHTTP(t *testing.T) {
 	}
 }
 
-// checkPasses checks two pages of passes: passes with steps, and older passes. It returns the
+// checkPasses checks two pages of passes: one with steps, and one with older passes. It returns the
 // newest pass.
 func checkPasses(t *testing.T, handler http.Handler) report.PartitionPass {
 	t.Helper()
@@ -203,8 +203,8 @@ func recordsOfKey(t *testing.T, handler http.Handler, key, parameters string) re
 		base64.RawURLEncoding.EncodeToString([]byte(key))+parameters, http.StatusOK)
 }
 
-// TestKeysOverHTTP looks up keys that a client has produced to partitions chosen by hash. It does
-// so before and after passes, with tombstones, and for a key that does not exist.
+// TestKeysOverHTTP looks up keys whose partitions the producer has chosen by hash: before and after
+// passes, with tombstones, and with a key that does not exist.
 func TestKeysOverHTTP(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -278,7 +278,7 @@ func TestKeysOverHTTP(t *testing.T) {
 	}
 }
 
-// TestReplicasOverHTTP checks that the leader reports each replica's lag, and which replicas are in
+// TestReplicasOverHTTP checks that the leader reports the lag of each replica, and whether it is in
 // sync.
 func TestReplicasOverHTTP(t *testing.T) {
 	c := newTrio(t)

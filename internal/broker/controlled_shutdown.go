@@ -11,24 +11,24 @@ import (
 // grace period (internal/operator/render), which leaves time to close the logs.
 const shutdownTimeout = 20 * time.Second
 
-// noticeTime is how long a broker continues to serve after other brokers have taken over all its
-// partitions. A client that sends a request in this time receives an error that names the new
-// leader. A client whose connection closes earlier may reconnect to the same address. On Kubernetes
-// that is the address of a pod that no longer exists, and the client waits for its connection
+// noticeTime is how long a broker keeps serving after other brokers have taken over all its
+// partitions. A client that sends a request in this time receives an error with the new leader. A
+// client whose connection is closed before it knows the new leader may reconnect to the same
+// address, which on Kubernetes belongs to a pod that no longer exists, and wait for its connection
 // timeout (ADR 0298).
 const noticeTime = time.Second
 
 // shutDownGracefully performs the controlled shutdown. It announces that this broker is stopping,
 // and waits until no partition depends on this broker (metadata.Image.DependsOn). In the meantime
 // this broker serves requests and applies metadata images. Other brokers take over the leadership
-// of its partitions where possible, and the leaders remove it from the ISRs. Without this wait,
-// producers would have to wait until each leader has removed the stopped broker from the ISR. If
-// another broker that is not stopping has taken over partitions, this broker serves for another
+// of its partitions where possible, and the leaders remove it from the ISRs. Without the controlled
+// shutdown, producers would have to wait until each leader has removed the stopped broker from the
+// ISR. If a broker that is not stopping has taken over a partition, this broker serves for another
 // noticeTime.
 //
-// A partition without another in-sync replica cannot be handed over. After shutdownTimeout, the
-// broker stops anyway, and its clients wait as after a crash. The timeout can also pass because the
-// metadata store is unavailable.
+// A partition without another in-sync replica cannot be taken over. After shutdownTimeout, for
+// example because the metadata store is unavailable, the broker stops anyway, which affects clients
+// like a crash.
 func (b *Broker) shutDownGracefully(ctx context.Context) {
 	announcer, ok := b.opts.Metadata.(metadata.ShutdownAnnouncer)
 	if !ok || !b.image().DependsOn(b.opts.NodeID) {
@@ -60,8 +60,7 @@ func (b *Broker) shutDownGracefully(ctx context.Context) {
 	}
 }
 
-// shutdown contains the shutdown's timeouts. All brokers have the same values, but tests change
-// them before Run.
+// shutdown contains the timeouts of the shutdown. Only tests change them, before Run.
 type shutdown struct {
 	timeout time.Duration
 	notice  func(context.Context)
@@ -75,8 +74,8 @@ func waitNotice(ctx context.Context) {
 	}
 }
 
-// takenOver reports whether a broker that is not shutting down now leads a partition that the given
-// broker led before.
+// takenOver reports whether a partition that the given broker led before is now led by a broker
+// that is not shutting down.
 func takenOver(before, now *metadata.Image, broker int32) bool {
 	for _, topic := range before.Topics {
 		after := now.Topic(topic.Name)

@@ -11,9 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestClientsLearnTheNewLeaderBeforeAConnectionCloses: a client sends a request to a partition's
-// leader only now and then. It must receive NOT_LEADER_OR_FOLLOWER before a controlled shutdown
-// closes its connection.
+// TestClientsLearnTheNewLeaderBeforeAConnectionCloses checks that a client that rarely sends
+// requests to a leader receives NOT_LEADER_OR_FOLLOWER before a controlled shutdown closes its
+// connection.
 func TestClientsLearnTheNewLeaderBeforeAConnectionCloses(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -35,7 +35,7 @@ func TestClientsLearnTheNewLeaderBeforeAConnectionCloses(t *testing.T) {
 	}()
 	defer func() { close(noticed); <-stopped }()
 	for {
-		// The interval between requests is much longer than the hand-over.
+		// The interval between requests is much longer than the change of the leader takes.
 		time.Sleep(100 * time.Millisecond)
 		switch err := leaderError(t.Context(), client.Broker(int(leader))); {
 		case errors.Is(err, kerr.NotLeaderForPartition):

@@ -12,8 +12,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// TestDamageIsFoundByReads flips a bit on the disk of a stopped broker. After its start, no scrub
-// is due: the first read of the batch finds the damage, and has it repaired.
+// TestDamageIsFoundByReads flips a bit on the disk of a stopped broker. After the broker has
+// started, no scrub is due, so the first read of the batch must detect the damage and trigger the
+// repair.
 func TestDamageIsFoundByReads(t *testing.T) {
 	c := newTrio(t, func(topic *v1alpha1.Topic) {
 		topic.Spec.Segment = &v1alpha1.Segment{Size: resource.NewQuantity(1024, resource.BinarySI)}

@@ -6,8 +6,8 @@ import "heartwood.dev/heartwood/internal/vfs"
 // permits that many.
 const connectionsDefault = 10_000
 
-// raiseOpenFiles raises the limit on file descriptors as far as the process is permitted to, and
-// returns the limit in effect. If raising the limit fails, the broker still starts, because the
+// raiseOpenFiles raises the limit on file descriptors to the maximum that the process is permitted,
+// and returns the limit in effect. If raising the limit fails, the broker still starts, because the
 // limit may be sufficient.
 func (b *Broker) raiseOpenFiles() vfs.OpenFilesLimit {
 	limit, err := vfs.RaiseOpenFiles()
@@ -19,10 +19,9 @@ func (b *Broker) raiseOpenFiles() vfs.OpenFilesLimit {
 	return limit
 }
 
-// connectionsMax returns the maximum number of client connections, which use at most half of the
-// file descriptors. The other half is for partitions whose files are closed while idle. If
-// connections could use up all descriptors, the broker could not reopen such files to read these
-// partitions.
+// connectionsMax returns the maximum number of client connections. They use at most half of the
+// file descriptors, so that the broker can always reopen the files of partitions, which are closed
+// while idle.
 func connectionsMax(limit vfs.OpenFilesLimit) int {
 	if limit.Soft == 0 { // reading the limit failed
 		return connectionsDefault

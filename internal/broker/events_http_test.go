@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/broker/httpport"
 )
 
-// TestEventsOverHTTP checks that a client of a real server receives the snapshot first. Then it
-// receives the passes, their steps, and the segments that the passes have replaced.
+// TestEventsOverHTTP checks that a client of a real server receives first the snapshot, and then
+// the passes, their steps, and the segments that the passes have replaced.
 func TestEventsOverHTTP(t *testing.T) {
 	c := newCluster(t)
 	c.start()

@@ -13,9 +13,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// TestFailingClientIsReportedAndBlockedAlone: two users connect from the same address, and one uses
-// an old password. Only that user may be reported as failing and be blocked at the LogCluster's
-// limit.
+// TestFailingClientIsReportedAndBlockedAlone checks that if two users connect from the same
+// address, and one uses an old password, only that user is reported as failing and blocked at the
+// LogCluster's limit.
 func TestFailingClientIsReportedAndBlockedAlone(t *testing.T) {
 	c := newStoppedCluster(t, 1, "admin")
 	limit := int32(3)

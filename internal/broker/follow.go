@@ -14,14 +14,14 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// retryInterval is how long the broker waits after a failure before it applies the metadata image
-// again or repeats a report. By then, the disk may have free space or the API server may be
-// available.
+// retryInterval is how long the broker waits after a failure before it retries to apply a metadata
+// image or to send a report. In the meantime, space may be freed on the disk, or the API server may
+// become available.
 const retryInterval = 3 * time.Second
 
-// offer accepts a new metadata image from the metadata store and does not block. follow may skip
-// images, because each image is complete. offer stores the image before it wakes follow, so follow
-// always loads this image or a newer one.
+// offer accepts a new metadata image from the metadata store, without blocking. It stores the image
+// before it wakes follow, so follow always loads this image or a newer one. follow may skip images,
+// because each image is complete.
 func (b *Broker) offer(image *metadata.Image) {
 	b.images.offer(image)
 	b.wake()
@@ -37,8 +37,8 @@ func (b *Broker) wake() {
 
 // follow applies the newest metadata image after each call of wake. It is the only goroutine that
 // applies images, as replica.Set requires. It returns when ctx ends. After a failure, it retries
-// every retryInterval, and it logs the failure only if its text has changed. It does not log that a
-// partition waits for an election.
+// every retryInterval. It logs a failure only if its text differs from the previous one, and never
+// logs that a partition waits for an election.
 func (b *Broker) follow(ctx context.Context) {
 	retry := time.NewTimer(retryInterval)
 	retry.Stop()
@@ -53,7 +53,7 @@ func (b *Broker) follow(ctx context.Context) {
 		fault := ""
 		image := b.images.newest.Load()
 		if image == nil {
-			continue // wake was called for a failed log before the first image
+			continue // a log has failed before the first image
 		}
 		if err := b.apply(image); err != nil {
 			retry.Reset(retryInterval)
@@ -68,9 +68,9 @@ func (b *Broker) follow(ctx context.Context) {
 	}
 }
 
-// apply applies a metadata image. Then requests can use the image, and the broker reports the
-// partitions that it serves (serving.go). Both happen even if apply fails, because a failure
-// concerns only some partitions, and the others must be served.
+// apply applies a metadata image. Afterwards requests use the image, and the broker reports the
+// partitions that it serves (serving.go). This also holds if apply fails, because a failure affects
+// only some partitions, and the others must be served.
 func (b *Broker) apply(image *metadata.Image) error {
 	// A broker whose version is too old for its cluster has an empty disk, because it refuses to open
 	// a disk with the newer format. It must not copy records in formats that it does not support.
@@ -81,14 +81,14 @@ func (b *Broker) apply(image *metadata.Image) error {
 		b.store.SetBrokerEpoch(self.Epoch) // a clean shutdown writes it to the disk
 	}
 	served, fault := b.replicas.Apply(image)
-	// If the image contains the registration of this broker's previous disk, the registered bound on
-	// producer ids does not apply to the present disk.
+	// The registration in the image may belong to this broker's previous disk. Its bound on producer
+	// ids then does not apply to the current disk.
 	if self, up := image.Broker(b.opts.NodeID); up && self.Directory == b.self.Directory {
 		fault = errors.Join(fault, b.ids.Begin(self.ProducerIDs))
 	}
 	fault = errors.Join(fault, b.recordCluster())
-	// Configure the cleaner for the first image, and whenever its budget changes. The initial empty
-	// image has no ClusterID.
+	// Configure the cleaner when the first image is applied, and whenever the budget changes. The
+	// initial empty image has no ClusterID.
 	if first := b.image(); first.ClusterID == "" || first.Cleaner != image.Cleaner {
 		b.cleaner.Configure(cleanerOptions(image.Cleaner, b))
 	}
@@ -102,8 +102,8 @@ func (b *Broker) apply(image *metadata.Image) error {
 		b.logger.Info("log level changed", "to", b.opts.LogLevel.Level())
 	}
 	b.cleanNow.Update(image, b.opts.NodeID)
-	// Apply the image to the coordinators before requests use it. If the image names this broker as a
-	// coordinator, the coordinator then exists, although it may still be loading.
+	// Apply the image to the coordinators before requests use it. A coordinator for which the image
+	// names this broker then exists, although it may still be loading.
 	b.groups.Apply(image)
 	b.transactions.Apply(image)
 	b.images.apply(image)
@@ -118,8 +118,8 @@ func (b *Broker) apply(image *metadata.Image) error {
 }
 
 // recordCluster writes the cluster id to the data directory. It must be called after
-// replicas.Apply, which sets aside the logs of another cluster (ADR 0028). If recordCluster were
-// called first, a crash in between would attribute the other cluster's logs to this cluster.
+// replicas.Apply, which sets aside the logs of another cluster (ADR 0028). In the opposite order,
+// the other cluster's logs would be attributed to this cluster after a crash in between.
 func (b *Broker) recordCluster() error {
 	return b.cluster.set(b.replicas.Cluster())
 }
@@ -137,9 +137,9 @@ func cleanerOptions(budget metadata.CleanerBudget, b *Broker) cleaner.Options {
 	}
 }
 
-// logFailed is called by the store when a log's disk fails, or when damage has stopped the log. The
-// partition is offline from then on, but the broker keeps running. follow then applies the image
-// again, and the broker reports that the log has stopped.
+// The store calls logFailed when a disk error or damage has stopped a log. The partition is then
+// offline, but the broker keeps running. logFailed makes follow apply the image again, so that the
+// broker reports that the log has stopped.
 func (b *Broker) logFailed(id logstore.PartitionID, err error) {
 	b.logger.Error("partition offline", "partition", id, "error", err)
 	b.wake()

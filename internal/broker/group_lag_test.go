@@ -43,8 +43,8 @@ func fillTopic(t *testing.T, client *kgo.Client, topic, group string, brokers []
 	})
 }
 
-// awaitTopic waits until every broker's metadata image contains the topic. A broker that creates a
-// topic waits only for its own image.
+// awaitTopic waits until every broker's metadata image contains the topic. The broker that creates
+// a topic waits only for its own image.
 func awaitTopic(t *testing.T, brokers []*Broker, topic string) {
 	t.Helper()
 	await.Until(t, "topic "+topic+" is in the images of all brokers", func() bool {
@@ -71,9 +71,9 @@ func lagAtCoordinator(t *testing.T, client *kgo.Client, group string,
 	return g, brokers[index]
 }
 
-// TestGroupLagInASecuredCluster checks that leaders return end offsets to another broker, although
-// no ACL permits that broker's principal to describe the topic. The connections are kept for the
-// next round.
+// TestGroupLagInASecuredCluster checks that leaders return end offsets to other brokers, although
+// no ACL permits these brokers' principals to describe the topic, and that connections are kept for
+// the next round.
 func TestGroupLagInASecuredCluster(t *testing.T) {
 	c := newSecureCluster(t, 3)
 	client := c.client("admin", "admin-secret", kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -88,7 +88,7 @@ func TestGroupLagInASecuredCluster(t *testing.T) {
 	if leaders := leadersOf(coordinator.image(), "orders"); len(g.Peers()) != len(leaders)-1 {
 		t.Errorf("%d connections are kept; the leaders are %v", len(g.Peers()), leaders)
 	}
-	await.Until(t, "a round uses all connections again", func() bool { // unless a leader is too slow
+	await.Until(t, "a round uses all connections again", func() bool { // a leader may be slow
 		kept := maps.Clone(g.Peers())
 		return g.Round(t.Context()) == nil && maps.Equal(g.Peers(), kept)
 	})
@@ -112,8 +112,8 @@ func leadersOf(image *metadata.Image, topic string) map[int32]int {
 }
 
 // TestGroupLagOfAnUnavailableLeader checks that the partitions of an unavailable leader keep their
-// lag, and that the round counts as incomplete. A coordinator that never knew the end offsets omits
-// these partitions.
+// lag, and that the round counts as incomplete. A coordinator that has never received the end
+// offsets must omit these partitions.
 func TestGroupLagOfAnUnavailableLeader(t *testing.T) {
 	c := newTrio(t)
 	client, err := kgo.NewClient(c.seeds(), kgo.RecordPartitioner(kgo.ManualPartitioner()),

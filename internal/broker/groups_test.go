@@ -97,8 +97,8 @@ func (c *trio) committed(group string) (sum int64) {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	// The client sends FindCoordinator and Metadata to any broker. If the coordinator stops between
-	// the two requests, the client fails without a retry.
+	// The client may send FindCoordinator and Metadata to any broker. It fails without a retry if the
+	// coordinator stops between the two requests.
 	var offsets kadm.OffsetResponses
 	c.await("the committed offsets of group "+group, func() bool {
 		offsets, err = kadm.NewClient(client).FetchOffsets(ctx, group)
@@ -126,9 +126,9 @@ func (c *trio) send(n int) {
 	}
 }
 
-// TestGroupSurvivesItsCoordinator: two members share the partitions, and then one member leaves.
-// The broker that coordinates the group crashes. The remaining member and a new member must
-// continue at the committed offsets.
+// TestGroupSurvivesItsCoordinator checks that a group continues at its committed offsets after its
+// coordinator has crashed. Before the crash, one of two members leaves; after it, a new member
+// joins.
 func TestGroupSurvivesItsCoordinator(t *testing.T) { groupSurvivesItsCoordinator(t, "classic") }
 
 // TestConsumerGroupSurvivesItsCoordinator is TestGroupSurvivesItsCoordinator with the consumer

@@ -20,8 +20,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// leaveOpen writes a transactional batch to partition 0 of tickets while the broker is stopped. So
-// the log looks like a log from elsewhere: the transaction is open, and its record is a day old.
+// leaveOpen writes a transactional batch to partition 0 of tickets while the broker is stopped. The
+// log then looks like one of another origin: the transaction is open, and its record is a day old.
 func (c *cluster) leaveOpen(p transaction.Producer) {
 	c.t.Helper()
 	store, err := logstore.Open(logstore.Options{FS: c.fsys, Dir: c.options().DataDir})
@@ -67,7 +67,8 @@ func (c *cluster) http() http.Handler {
 		func() Brokers { return Brokers{c.Broker} }))
 }
 
-// hangs runs a check at the time now, and returns the open transactions in tickets-0.
+// hangs runs a check for hanging transactions at time now, and returns the open transactions in
+// tickets-0.
 func (c *cluster) hangs(handler http.Handler, now time.Time) []report.OpenTransaction {
 	c.t.Helper()
 	c.hanging.Check(c.t.Context(), now)
@@ -108,9 +109,9 @@ func containsProducer(open []report.OpenTransaction, id int64) bool {
 	return false
 }
 
-// TestHangingTransactionOfAKnownProducerIsReported: a coordinator knows the producer, and the
-// producer's last transaction has ended. The broker must not abort the transaction in the log; only
-// an administrator may.
+// TestHangingTransactionOfAKnownProducerIsReported checks that the broker reports a hanging
+// transaction, but does not abort it, if a coordinator knows the producer and its last transaction
+// has ended. Only an administrator may abort it.
 func TestHangingTransactionOfAKnownProducerIsReported(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -147,7 +148,7 @@ func TestHangingTransactionOfAKnownProducerIsReported(t *testing.T) {
 	}
 }
 
-// metric returns a gauge's sum over the topic's partitions.
+// metric returns the sum of a gauge over the topic's partitions.
 func (c *cluster) metric(name, topic string) (sum float64) {
 	c.t.Helper()
 	families, err := c.registry.Gather()

@@ -12,8 +12,8 @@ import (
 )
 
 // HTTPServer returns the TLS configuration of the HTTP port. The port uses the broker's certificate
-// for connections between brokers. It verifies a client certificate but does not require one,
-// because the kubelet and users have none.
+// for connections between brokers. It does not require client certificates, because the kubelet and
+// users have none, but verifies those that clients send.
 func (c *Certificates) HTTPServer() *tls.Config {
 	current := c.cached(func(m *material) *tls.Config {
 		if m.peer == nil || m.peerCA == nil {
@@ -59,8 +59,7 @@ func identifyPeer(leaf *x509.Certificate, namespace, cluster string) (peerIdenti
 	return peerIdentity{uri: uri, broker: int32(id)}, nil
 }
 
-// HTTPPeer returns a function for access.Options.Peer that identifies the peers of a LogCluster's
-// brokers.
+// HTTPPeer returns the value of access.Options.Peer for a LogCluster's brokers.
 func HTTPPeer(namespace, cluster string) func(*tls.ConnectionState) (string, error) {
 	return func(state *tls.ConnectionState) (string, error) {
 		if len(state.VerifiedChains) == 0 {

@@ -27,8 +27,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/jwts"
 )
 
-// securedHTTP is the HTTP port of a broker with certificates. A function replaces the API server:
-// it grants the right to clean to account cleaner, and no other right.
+// securedHTTP is the HTTP port of a broker with certificates. A function stands in for the API
+// server: it grants only one right, the right to clean to account cleaner.
 type securedHTTP struct {
 	t            *testing.T
 	ca           *certs.CA
@@ -98,7 +98,7 @@ func (s *securedHTTP) send(method, path, token string,
 	certificates ...tls.Certificate) (status int, body string, err error) {
 	s.t.Helper()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}
-	if len(certificates) > 0 { // sent even if the server's list of CAs does not contain its CA
+	if len(certificates) > 0 { // sent even if its CA is not in the server's list
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &certificates[0], nil
 		}
@@ -121,8 +121,9 @@ func (s *securedHTTP) send(method, path, token string,
 	return response.StatusCode, string(content), err
 }
 
-// TestSecuredHTTPPort checks that probes and open metrics need neither certificate nor token. Other
-// requests need a certificate of a broker or the operator, or a token with the right.
+// TestSecuredHTTPPort checks that probes and open metrics need neither a certificate nor a token.
+// All other requests need a certificate of a broker or the operator, or a token with the required
+// right.
 func TestSecuredHTTPPort(t *testing.T) {
 	s := newSecuredHTTP(t)
 	if _, _, err := s.send("GET", "/healthz", ""); err == nil {

@@ -9,12 +9,12 @@ import (
 )
 
 // images contains a broker's metadata images. Requests use the image that was applied last, because
-// a broker may refer clients only to partitions that it serves. Deleted topics are an exception:
-// requests treat a topic as deleted as soon as the metadata store has reported the deletion.
-// Applying a deletion can take long, because the broker waits for the disk, and it may still be
-// applying an earlier image.
+// clients must be directed to a broker only for partitions that it already serves. Deleted topics
+// are an exception: requests treat a topic as deleted as soon as the metadata store reports the
+// deletion, because applying the deletion may take long: the broker waits for the disk, and may
+// still be applying an earlier image.
 type images struct {
-	newest  atomic.Pointer[metadata.Image] // the newest image from the metadata store
+	newest  atomic.Pointer[metadata.Image] // newest image from the metadata store
 	current atomic.Pointer[imageState]     // the image that requests use
 	// wakeUp has a buffer of one. A token in it makes follow apply the newest image.
 	wakeUp chan struct{}
@@ -46,8 +46,8 @@ func (i *images) offer(image *metadata.Image) {
 	i.replaceLocked()
 }
 
-// apply sets the image that was applied last. Only the goroutine that applies images calls apply,
-// so an older image never replaces a newer one.
+// apply records that an image has been applied. Only the goroutine that applies images calls it, so
+// an older image never replaces a newer one.
 func (i *images) apply(image *metadata.Image) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -55,8 +55,8 @@ func (i *images) apply(image *metadata.Image) {
 	i.replaceLocked()
 }
 
-// replaceLocked makes requests use the applied image, but without the topics that are deleted in
-// the newest image.
+// replaceLocked makes requests use the applied image, without the topics that are deleted in the
+// newest image.
 func (i *images) replaceLocked() {
 	image := i.mu.applied.WithoutDeleted(i.newest.Load())
 	before := i.current.Load()

@@ -40,7 +40,7 @@ func TestAwaitEndsWithTheImageOrItsContext(t *testing.T) {
 }
 
 // TestTopicExistsOnceItIsCreated checks that a topic can be described immediately after its
-// creation, without retries.
+// creation without retries.
 func TestTopicExistsOnceItIsCreated(t *testing.T) {
 	c := newCluster(t)
 	c.start()

@@ -29,7 +29,7 @@ type Listener struct {
 	// TLS reports whether the listener requires TLS, with its certificate in Options.Certificates.
 	TLS            bool
 	Authentication []v1alpha1.Authentication // empty: clients are anonymous
-	// ReauthMax is the time after which a client must authenticate again; 0: no limit.
+	// ReauthMax is the time after which a client must reauthenticate; 0: no limit.
 	ReauthMax      time.Duration
 	ConnectionsMax int // 0: only the limit of the process applies
 	FailuresMax    int // wire.Security.FailuresMax
@@ -68,7 +68,7 @@ func (o *Options) listeners() []Listener {
 	return []Listener{{Name: metadata.DefaultListener, Listen: o.Listen, Advertise: o.Advertise}}
 }
 
-// openListeners opens the ports. It rejects an advertised address to which no client can connect,
+// openListeners opens the ports. It rejects advertised addresses to which no client can connect,
 // because otherwise only clients would notice the mistake.
 func (b *Broker) openListeners() error {
 	for _, l := range b.opts.listeners() {
@@ -164,7 +164,7 @@ func principalRules(authentication []v1alpha1.Authentication) []string {
 }
 
 // saslOptions returns SASL options that use the password verifiers in the current metadata image.
-// Parameter tokens verifies tokens; if it is nil, the listener accepts no tokens.
+// tokens verifies tokens; if it is nil, the listener accepts none.
 func (b *Broker) saslOptions(tokens sasl.TokenVerifier) *sasl.Options {
 	security := b.image().Security
 	o := &sasl.Options{Verifiers: security.Verifiers, Tokens: tokens}
@@ -174,8 +174,8 @@ func (b *Broker) saslOptions(tokens sasl.TokenVerifier) *sasl.Options {
 	return o
 }
 
-// sessionValid reports whether a client session may continue. The password with which the client
-// authenticated must still be one of the user's passwords.
+// sessionValid reports whether a client session may continue. If the client has authenticated with
+// a password, the password must still be valid.
 func (b *Broker) sessionValid(s *wire.Session) bool {
 	if s.Credential == "" {
 		return true
@@ -202,8 +202,8 @@ func (b *Broker) endSessions() {
 	}
 }
 
-// authorize decides by the ACLs in the current metadata image. If authorization is off, it allows
-// every action.
+// authorize reports whether the ACLs in the current metadata image allow an action. If
+// authorization is disabled, every action is allowed.
 func (b *Broker) authorize(a api.Action) bool {
 	m := b.image().Security.Matcher()
 	switch {

@@ -10,7 +10,7 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// partition returns a partition of topic rep in the present image.
+// partition returns a partition of topic rep in the current metadata image.
 func (c *trio) partition(index int) *metadata.Partition {
 	return c.metadata.Image().Topic("rep").Partitions[index]
 }
@@ -26,7 +26,8 @@ func (c *trio) write() int {
 	return acknowledged()
 }
 
-// lead makes a broker the leader of partition 0. The other brokers restart, so all replicas remain.
+// lead makes a broker the leader of partition 0: it stops the other brokers, and starts them again
+// afterwards. It returns when all replicas are in sync.
 func (c *trio) lead(id int) {
 	c.t.Helper()
 	for other := range c.brokers {
@@ -43,8 +44,8 @@ func (c *trio) lead(id int) {
 	c.await("all replicas to be in sync", c.inSync(3))
 }
 
-// stopAll stops all brokers together. No broker can take over, so all replicas remain in the ISRs.
-// If graceful is not set, the brokers crash.
+// stopAll stops all brokers at the same time. No broker can take over, so all replicas remain in
+// the ISRs. If graceful is false, the brokers crash.
 func (c *trio) stopAll(graceful bool) {
 	c.t.Helper()
 	if err := c.metadata.LeaveAll(); err != nil {
@@ -68,8 +69,7 @@ func (c *trio) loseLog(id int) {
 	}
 }
 
-// startFirst starts a broker that has lost the log of partition 0 while the other brokers are down,
-// and then the others.
+// startFirst starts a broker that has lost the log of partition 0, and after it the other brokers.
 func (c *trio) startFirst(id int) {
 	c.t.Helper()
 	c.start(id, true)
@@ -90,9 +90,10 @@ func (c *trio) startFirst(id int) {
 	}
 }
 
-// TestFirstBrokerHasLostALog stops all brokers gracefully, while all replicas are in sync. Then the
-// log of one replica is removed, and its broker starts first. The other replicas have every record,
-// so one of them must be elected without consent, and the removed log must be copied again.
+// TestFirstBrokerHasLostALog checks that no record is lost if all brokers are stopped gracefully,
+// with all replicas in sync, and the first broker that starts has lost a log. The other replicas
+// have every record, so one of them must be elected without consent, and the lost log must be
+// copied again.
 func TestFirstBrokerHasLostALog(t *testing.T) {
 	for name, test := range map[string]struct{ leader, loses int }{
 		"preferred leader":             {1, 0},
@@ -104,7 +105,7 @@ func TestFirstBrokerHasLostALog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newTrio(t)
 			c.await("all replicas to be in sync", c.inSync(3))
-			// The replicas of a topic begin with any broker.
+			// The list of replicas may begin with any broker.
 			replicas := c.partition(0).Replicas
 			leader, loses := replicas[test.leader], int(replicas[test.loses])
 			if c.partition(0).Leader != leader {
@@ -133,8 +134,9 @@ func TestFirstBrokerHasLostALog(t *testing.T) {
 	}
 }
 
-// TestLastLeaderHasLostItsLogAfterAPowerCut is the same after an unclean stop of all brokers. Each
-// replica may lack its last records, so the election waits until all brokers have returned.
+// TestLastLeaderHasLostItsLogAfterAPowerCut is like TestFirstBrokerHasLostALog after an unclean
+// stop of all brokers. Any replica may lack its newest records, so the election must wait until all
+// brokers have returned.
 func TestLastLeaderHasLostItsLogAfterAPowerCut(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))

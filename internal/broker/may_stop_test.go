@@ -8,9 +8,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestMayStop: a cluster of three brokers has min.insync.replicas 2. Each broker may stop while all
-// replicas are in sync. After one broker has stopped, no other broker may stop, but MayStop still
-// permits the stopped one.
+// TestMayStop checks which of three brokers may stop with min.insync.replicas 2. While all replicas
+// are in sync, each broker may stop. After one broker has stopped, only that broker may.
 func TestMayStop(t *testing.T) {
 	c := newTrio(t)
 	all := Brokers(c.brokers[:])

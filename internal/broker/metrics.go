@@ -19,8 +19,8 @@ type partitionMetrics struct {
 	lag, largestLag, late, hanging                *prometheus.Desc
 }
 
-// register adds this broker's metrics to a registry, which may be nil. If two brokers share a
-// registry, each must use a registerer that adds a distinct label.
+// register adds this broker's metrics to a registry, which may be nil. Brokers that share a
+// registry must use registerers that add distinct labels.
 func (b *Broker) register(registry prometheus.Registerer, groupLag prometheus.Collector) {
 	if registry == nil {
 		return

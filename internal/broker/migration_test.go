@@ -47,9 +47,9 @@ func (c *secureCluster) leads(broker int32) int32 {
 	return -1
 }
 
-// TestBrokersReplicateDuringTheMigration: in a rolling update to TLS or back, brokers with and
-// without certificates must replicate from each other. Both brokers must have all acknowledged
-// records.
+// TestBrokersReplicateDuringTheMigration checks that brokers with and without certificates
+// replicate from each other, as in a rolling update to TLS or back. Both brokers must have all
+// acknowledged records.
 func TestBrokersReplicateDuringTheMigration(t *testing.T) {
 	c, client := newHalfMigrated(t)
 	for leader := range int32(2) {
@@ -68,7 +68,7 @@ func TestBrokersReplicateDuringTheMigration(t *testing.T) {
 }
 
 // TestClientsAreNoFollowersDuringTheMigration checks that a broker with certificates accepts
-// followers without a certificate only on the port for peers.
+// followers without a certificate only on the port for brokers.
 func TestClientsAreNoFollowersDuringTheMigration(t *testing.T) {
 	c, client := newHalfMigrated(t)
 	c.leads(1)

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/internal/tokens"
 )
 
-// errOnlyKubernetes means that a listener for ServiceAccount tokens is configured outside
+// errOnlyKubernetes means that a listener that accepts ServiceAccount tokens is configured outside
 // Kubernetes.
 var errOnlyKubernetes = errors.New("oauth.serviceAccounts needs the API server of Kubernetes, " +
 	"which has the keys of the tokens: set issuer, jwksURL and audience instead")

@@ -136,8 +136,8 @@ func (c *tokenCluster) client(listener int, token string) *kgo.Client {
 }
 
 // TestTokensAuthenticate checks that the principal is the configured claim in an identity
-// provider's token, or the name of a ServiceAccount. A client may connect before the broker knows
-// the keys.
+// provider's token, or the name of a ServiceAccount, and that a client may connect before the
+// broker has read the issuer's keys.
 func TestTokensAuthenticate(t *testing.T) {
 	c := newTokenCluster(t)
 	later := time.Now().Add(time.Hour)
@@ -159,8 +159,9 @@ func TestTokensAuthenticate(t *testing.T) {
 	}
 }
 
-// Trap 9, over the network. The same error must answer tokens for another listener, from another
-// issuer or for another audience, expired tokens, and a token with an unknown key id.
+// TestTrap9TokensOfOthersAreRefused checks that the response is the same for tokens for another
+// listener, from another issuer or for another audience, for expired tokens, and for a token with
+// an unknown key id.
 func TestTrap9TokensOfOthersAreRefused(t *testing.T) {
 	c := newTokenCluster(t)
 	later := time.Now().Add(time.Hour)
@@ -181,7 +182,7 @@ func TestTrap9TokensOfOthersAreRefused(t *testing.T) {
 		"no principal": c.idp.Token("a", "kafka", later, nil),
 		"none":         strings.Split(good, ".")[0] + "." + strings.Split(good, ".")[1] + ".AAAA",
 	} {
-		// the client's error text for the response {"status":"invalid_token"}
+		// error of the client after the response {"status":"invalid_token"}
 		if err := c.client(0, token).Ping(t.Context()); err == nil || !strings.Contains(err.Error(),
 			"unexpected data in oauth response") {
 			t.Errorf("%s: got %v", name, err)
@@ -193,8 +194,8 @@ func TestTrap9TokensOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// Trap 7: a session ends when its token expires. A client with a new token authenticates again on
-// the same connection (KIP-368).
+// TestTrap7SessionEndsWithItsToken checks that a session ends when its token expires, and that a
+// client with a new token reauthenticates on the same connection (KIP-368).
 func TestTrap7SessionEndsWithItsToken(t *testing.T) {
 	c := newTokenCluster(t)
 	var identities atomic.Int64
@@ -211,7 +212,7 @@ func TestTrap7SessionEndsWithItsToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	// On a busy machine, a client may be too late to reauthenticate, and then opens a new connection.
+	// On a busy machine, a client may reauthenticate too late; it then opens a new connection.
 	await.Until(t, "the client authenticates again on the same connection", func() bool {
 		if err := client.Ping(t.Context()); err != nil {
 			t.Log(err)

@@ -30,8 +30,8 @@ const (
 	reportDir   = "../../api/report"
 )
 
-// openAPITypes are the types in package report that have a schema. The schemas of their fields'
-// types are added.
+// openAPITypes are types in package report that have a schema. The types of their fields get
+// schemas too.
 var openAPITypes = []reflect.Type{
 	reflect.TypeFor[report.Partitions](), reflect.TypeFor[report.Segments](),
 	reflect.TypeFor[report.Passes](), reflect.TypeFor[report.SegmentsEvent](),
@@ -81,7 +81,7 @@ const openAPIHead = `components:
   schemas:
 `
 
-// fieldDocs returns the comments on the types and fields in package report, by "Type" and
+// fieldDocs returns the comments of the types and fields in package report. The keys are "Type" and
 // "Type.Field".
 func fieldDocs(t *testing.T) map[string]string {
 	t.Helper()
@@ -129,7 +129,8 @@ type schemas struct {
 	all  map[string]string // YAML by type name
 }
 
-// schemaOf returns a type's schema in one line, and generates the schemas of named structures.
+// schemaOf returns a type's schema in one line. It also generates the schemas of named structs that
+// the type contains.
 func (s *schemas) schemaOf(goType reflect.Type) string {
 	switch goType.Kind() {
 	case reflect.Pointer:
@@ -241,8 +242,8 @@ func loadOpenAPI(t *testing.T) *openapi3.T {
 	return document
 }
 
-// TestOpenAPIListsTheEndpointsOfTheManual compares the document's paths with the table in
-// docs/http.md.
+// TestOpenAPIListsTheEndpointsOfTheManual checks that the document contains the same paths as the
+// table in docs/http.md.
 func TestOpenAPIListsTheEndpointsOfTheManual(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/http.md")
 	if err != nil {
@@ -272,8 +273,8 @@ func TestOpenAPIListsTheEndpointsOfTheManual(t *testing.T) {
 	}
 }
 
-// TestOpenAPIHoldsForResponses validates real responses against the document: responses of a broker
-// with records, passes and a tombstone, and error responses.
+// TestOpenAPIHoldsForResponses validates real responses against the document. They come from a
+// broker with records, passes and a tombstone, and include errors.
 func TestOpenAPIHoldsForResponses(t *testing.T) {
 	c := newCluster(t)
 	c.start()

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/metadata"
 )
 
-// TestPeerAddressIsPreferred checks that a broker dials another broker's peer address, even if the
-// advertised name does not resolve.
+// TestPeerAddressIsPreferred checks that a broker connects to another broker's peer address, even
+// if the advertised name cannot be resolved.
 func TestPeerAddressIsPreferred(t *testing.T) {
 	c := newCluster(t)
 	opts := c.options()
@@ -45,7 +45,7 @@ func TestPeerAddressIsPreferred(t *testing.T) {
 	}
 }
 
-// recordingDialer records the dialed address, but always connects to the address in its field to.
+// recordingDialer records the dialed address, but always connects to d.to.
 type recordingDialer struct {
 	to     string
 	dialed string

@@ -35,7 +35,7 @@ func (b *Broker) openPeers() error {
 }
 
 // checkPlainPeers returns an error if other brokers cannot fetch from this broker. They connect to
-// the first listener, without TLS and authentication, so that listener must require neither.
+// the first listener without TLS and authentication, so that listener must require neither.
 func (b *Broker) checkPlainPeers() error {
 	if first := b.listeners[0].Listener; first.TLS || len(first.Authentication) > 0 {
 		return fmt.Errorf("other brokers connect to listener %s without TLS and authentication: "+
@@ -93,9 +93,9 @@ func singleURI(certificate *x509.Certificate) (string, error) {
 	return certificate.URIs[0].String(), nil
 }
 
-// dialPeer connects to another broker at the address that it has registered. A broker without
-// certificates connects without TLS. The port for peers accepts such connections until all brokers
-// have certificates. Otherwise a rolling update to TLS, or back, would stop replication.
+// dialPeer connects to another broker at its registered address. A broker without certificates
+// connects without TLS; the port for peers accepts such connections until all brokers have
+// certificates, because a rolling update to TLS, or back, would otherwise stop replication.
 func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, error) {
 	name := b.clientID()
 	address, secure := strings.CutPrefix(to.Peer, metadata.PeerTLS)
@@ -126,9 +126,9 @@ func (b *Broker) dialPeer(ctx context.Context, to metadata.Broker) (*wire.Peer, 
 	return wire.NewPeer(stream, name), nil
 }
 
-// peerClient returns the TLS configuration for a connection to another broker. The address is a
-// pod's address, which may belong to another pod by now. So the configuration verifies the URI in
-// the certificate, which contains the broker id, and no host name.
+// peerClient returns the TLS configuration for a connection to another broker. The address may by
+// now belong to another pod. Therefore not a host name is verified, but the URI in the certificate,
+// which contains the broker id.
 func (b *Broker) peerClient(to int32) (*tls.Config, error) {
 	m := b.opts.Certificates.current.Load()
 	if m.peer == nil || m.peerCA == nil {
@@ -171,9 +171,9 @@ func (b *Broker) plainPeers() bool {
 	return false
 }
 
-// plainFollower reports whether a listener's client may act as a broker without a certificate. If
-// this broker has a port for peers, only clients of that port may, because other brokers read that
-// port from the registration and connect to no other listener.
+// plainFollower reports whether clients of a listener may act as brokers without a certificate. If
+// this broker has a port for peers, only clients of that port may, because other brokers find that
+// port in the registration and connect to no other.
 func (b *Broker) plainFollower(listener string) bool {
 	return (b.peers == nil || listener == peersListener) && b.plainPeers()
 }

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestPlacement checks that each broker reports all partitions of the cluster, with the lag of the
-// partitions that it leads. After a broker has stopped, its partitions have another leader and are
+// TestPlacement checks that each broker reports all partitions of the cluster, and the lag of those
+// that it leads. After a broker has stopped, its partitions must have another leader and be
 // under-replicated.
 func TestPlacement(t *testing.T) {
 	c := newTrio(t)

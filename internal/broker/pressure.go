@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/internal/pressure"
 )
 
-// Intervals between two measurements of the volume. The longest interval applies unless the volume
+// Intervals between two measurements of the volume. The longest interval is used unless the volume
 // could become too full before the next measurement.
 const (
 	shortestMeasureInterval = 20 * time.Millisecond
@@ -29,10 +29,10 @@ const (
 )
 
 // volumeWatch measures the broker's volume and applies the storage pressure level (package
-// pressure). Depending on the level, the cleaner reclaims space, the broker refuses produce
-// requests, or all appends fail to keep the reserve.
+// pressure). Depending on the level, the cleaner reclaims space, the broker rejects produce
+// requests, or all appends are rejected to preserve the reserve.
 //
-// One goroutine, run, measures.
+// Only the goroutine run takes measurements.
 type volumeWatch struct {
 	broker *Broker
 	state  atomic.Pointer[volumeState]
@@ -64,7 +64,7 @@ func newVolumeWatch(b *Broker) *volumeWatch {
 	return w
 }
 
-// configure applies the settings in a metadata image. The next measurement uses them.
+// configure sets the limits from a metadata image. They apply from the next measurement on.
 func (w *volumeWatch) configure(image *metadata.Image) {
 	next := volumeLimits{Thresholds: image.Pressure}
 	if next.Thresholds == (pressure.Thresholds{}) {
@@ -90,9 +90,10 @@ func (w *volumeWatch) run(ctx context.Context) {
 	}
 }
 
-// measureInterval returns the time until the next measurement. A disk can write at most slack bytes
-// in this time. The interval does not depend on the current write rate, because load can begin at
-// any time. If slack is 0, only freed space can change the level, so the longest interval applies.
+// measureInterval returns the time until the next measurement. In this time, a disk can write at
+// most slack bytes. The interval does not depend on the current write rate, because the load may
+// change at any time. If slack is 0, only freed space can change the level, so the interval is the
+// longest one.
 func measureInterval(slack int64) time.Duration {
 	if slack == 0 {
 		return longestMeasureInterval
@@ -102,8 +103,8 @@ func measureInterval(slack int64) time.Duration {
 		time.Duration(min(seconds, longestMeasureInterval.Seconds())*float64(time.Second)))
 }
 
-// measure measures the volume and applies a change of the level. It returns how many more bytes can
-// be written before the next level that refuses records begins.
+// measure measures the volume and applies a change of the level. It returns how many bytes can
+// still be written until the next level that rejects records begins.
 func (w *volumeWatch) measure() (slack int64) {
 	limits, before := w.limits.Load(), w.state.Load()
 	now := volumeState{Volume: w.broker.measureVolume()}
@@ -141,9 +142,9 @@ func cleanerPressure(level pressure.Level) cleaner.Pressure {
 }
 
 // report reports the volume to the metadata store if it has changed noticeably. Noticeable changes
-// are another level, a change of the used share by more than one percentage point, and a change of
-// the size or the reclaimable bytes by more than 1 % of the volume. The size can change because
-// some file systems reserve blocks.
+// are another level, a change of the usage by more than one percentage point, and a change of the
+// size or the reclaimable bytes by more than 1 % of the size. The size can change because some file
+// systems reserve blocks.
 func (w *volumeWatch) report(now volumeState, changed bool) {
 	reporter, ok := w.broker.opts.Metadata.(metadata.VolumeReporter)
 	if !ok || now.Total <= 0 || !changed && time.Since(w.checked) < reportInterval {
@@ -185,7 +186,7 @@ func (b *Broker) reclaimableBytes() int64 {
 	return b.cleaner.ReclaimableBytes()
 }
 
-// volume returns the last measurement of the volume. Result known is false if the volume's size is
+// volume returns the last measurement of the volume. known is false if the volume's size is
 // unknown.
 func (w *volumeWatch) volume() (v report.Volume, known bool) {
 	state, limits := w.state.Load(), w.limits.Load()

@@ -35,8 +35,8 @@ type largeDisk struct{ sizedDisk }
 
 func (d *largeDisk) Size(string) (uint64, error) { return 1000 << 30, nil }
 
-// TestLargeDiskAcceptsRecords: the disk of a development machine is 95 % full, mostly with files of
-// other programs. The broker must still accept records.
+// TestLargeDiskAcceptsRecords checks that the broker accepts records on a large disk that is 95 %
+// full, like the disk of a development machine, which mostly contains files of other programs.
 func TestLargeDiskAcceptsRecords(t *testing.T) {
 	c := newCluster(t)
 	disk := &largeDisk{}
@@ -59,9 +59,9 @@ func (c *cluster) level(want pressure.Level) {
 	})
 }
 
-// TestFullVolumeRefusesProduce: while the volume is full, a client without retries receives
-// NOT_ENOUGH_REPLICAS with the used share, even immediately after a restart. A client with retries
-// continues once the volume has space.
+// TestFullVolumeRefusesProduce checks that while the volume is full, a client without retries
+// receives NOT_ENOUGH_REPLICAS with the disk usage, even immediately after a restart. A client with
+// retries must continue once the volume has space.
 func TestFullVolumeRefusesProduce(t *testing.T) {
 	c := newCluster(t)
 	disk := &sizedDisk{}
@@ -103,8 +103,9 @@ func TestFullVolumeRefusesProduce(t *testing.T) {
 	}
 }
 
-// TestRefusalIsReportedAndTheBrokerStaysReady: a full volume makes the broker refuse records.
-// /readyz and /api/v1/volumes must then report the broker, the level, the bytes and the remedy.
+// TestRefusalIsReportedAndTheBrokerStaysReady checks that while the broker rejects records because
+// its volume is full, /readyz and /api/v1/volumes report the broker, the level, the bytes and the
+// remedy.
 func TestRefusalIsReportedAndTheBrokerStaysReady(t *testing.T) {
 	c := newCluster(t)
 	disk := &sizedDisk{}

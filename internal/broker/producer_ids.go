@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Layout of a producer id, from the highest bit: the sign bit, which is 0; the node id; a counter
+// A producer id consists of the sign bit, which is 0, the node id, and a counter in the lowest bits
 // (ADR 0025).
 const (
 	producerCounterBits = 51 // counting microseconds, the counter lasts for 71 years
@@ -34,7 +34,7 @@ const producerIDBlock = 1000
 // describes its format.
 const producerIDsFile = "producer-ids"
 
-// errNotBegun means that the broker has a new disk and is not registered yet. Clients retry after
+// errNotBegun means that the broker has a new disk and has not registered yet. Clients retry after
 // this error.
 var errNotBegun = fmt.Errorf("%w: no producer ids before this broker is registered",
 	coordinator.ErrLoading)
@@ -54,15 +54,15 @@ type ProducerIDs struct {
 		// next is the counter of the next id. reserved is the counter in the file. A counter may be used
 		// only if it is below reserved.
 		next, reserved int64
-		// whether Begin has succeeded, or was not needed because the file was valid
+		// true if Begin has succeeded, or is not needed because the file was valid
 		begun bool
 	}
 }
 
-// OpenProducerIDs continues with the counter in the data directory's file. If the file does not
-// exist or is malformed (Lost), the counter starts from the clock, and Begin raises it if the
-// registered bound is higher. OpenProducerIDs fails if node does not fit into an id, or if the file
-// cannot be read.
+// OpenProducerIDs reads the counter from the file in the data directory. If the file does not exist
+// or is malformed (Lost), the counter starts from the clock, and Begin raises it if the registered
+// bound is higher. OpenProducerIDs fails if node does not fit into an id, or if the file cannot be
+// read.
 func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) (*ProducerIDs,
 	error) {
 	if node < 0 || node > producerNodeMax {
@@ -89,8 +89,8 @@ func OpenProducerIDs(fsys vfs.FS, dir string, node int32, now func() time.Time) 
 	return p, nil
 }
 
-// Bound returns a counter above all counters allocated from this disk so far, and above all
-// counters that can be allocated before the broker registers again.
+// Bound returns an upper bound of the counters that have been allocated from this disk, or can be
+// allocated before the broker registers again.
 func (p *ProducerIDs) Bound() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,10 +102,10 @@ func (p *ProducerIDs) Bound() int64 {
 // registered bound above every id that was allocated from this disk (ADR 0181).
 func (p *ProducerIDs) Lost() error { return p.lost }
 
-// Begin starts the allocation on a disk without a usable file. Parameter bound is the registered
-// bound. The counter starts at bound - ProducerIDsAhead, or at the clock if that is higher. Begin
-// writes the file immediately, so that the disk is treated as new only once. If the file was valid,
-// Begin does nothing.
+// Begin starts the allocation on a disk without a usable file. bound is the registered bound. The
+// counter starts at bound - ProducerIDsAhead, or at the clock if that is higher. Begin writes the
+// file immediately, so that the disk is treated as new only once. If the file was valid, Begin does
+// nothing.
 func (p *ProducerIDs) Begin(bound int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *ProducerIDs) reserveLocked() error {
 	return nil
 }
 
-// rewrite writes the file again, because it is damaged.
+// rewrite writes the damaged file again.
 func (p *ProducerIDs) rewrite() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +141,7 @@ func (p *ProducerIDs) rewrite() error {
 	return vfs.WriteFileAtomic(p.fsys, p.file, formatProducerIDs(p.mu.reserved))
 }
 
-// check fails unless content is the content that the file should have.
+// check returns an error if content is not the expected content of the file.
 func (p *ProducerIDs) check(content []byte) error {
 	reserved, err := parseProducerIDs(content)
 	p.mu.Lock()
@@ -184,10 +184,10 @@ func producerID(node int32, counter int64) (int64, error) {
 }
 
 // firstCounter returns the first counter for a disk without a file, before the registered bound is
-// considered. It is the number of microseconds since producerEpoch. If no clock was set back, it is
-// above all counters that the node has allocated from earlier disks. The reason is that a broker
-// does not allocate a million ids a second, nor restart a thousand times a second, and each restart
-// skips at most one block of 1,000 ids.
+// considered. It is the number of microseconds since producerEpoch. If the clock has not been set
+// back, it is above all counters that the node has allocated from earlier disks, because a broker
+// allocates fewer than a million ids per second and restarts less than a thousand times per second,
+// and each restart skips at most one block of 1,000 ids.
 func firstCounter(now time.Time) int64 { return max(now.Sub(producerEpoch).Microseconds(), 0) }
 
 // formatProducerIDs returns the content of the file. Its two lines are the version of the format,

@@ -31,8 +31,8 @@ func openIDs(t *testing.T, fsys vfs.FS, node int32, now time.Time) *ProducerIDs 
 	return ids
 }
 
-// registerIDs registers a broker in the same way as the metadata store. Parameter known is the
-// previous registration, which registerIDs replaces.
+// registerIDs registers a broker in the same way as the metadata store. known is the previous
+// registration, which registerIDs replaces.
 func registerIDs(t *testing.T, ids *ProducerIDs, known *metadata.Broker, directory string) {
 	t.Helper()
 	self := metadata.Broker{Directory: directory, ProducerIDs: ids.Bound(),
@@ -55,8 +55,9 @@ func nextID(t *testing.T, ids *ProducerIDs) int64 {
 
 // TestProducerIDsAreUnique checks that no id is allocated twice. In random order, brokers allocate
 // ids, stop, crash with or without losing unsynced writes, and get new disks. With an even seed,
-// the metadata store keeps the registrations, and clocks jump, even years back. With an odd seed,
-// the store keeps nothing, and clocks only advance. The model is the set of all allocated ids.
+// the metadata store keeps the registrations, and clocks may jump, even back by years. With an odd
+// seed, the store keeps no registrations, and clocks only advance. The model is the set of all
+// allocated ids.
 func TestProducerIDsAreUnique(t *testing.T) {
 	for seed := range seed.Sequence(t, 20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -135,8 +136,8 @@ func TestProducerIDsFromManyGoroutinesAreUnique(t *testing.T) {
 	group.Wait()
 }
 
-// TestProducerIDsOfNodesAreDisjoint checks that a node's highest id is one below the lowest id of
-// the node with the next higher node id.
+// TestProducerIDsOfNodesAreDisjoint checks that the highest id of a node is one below the lowest id
+// of the node with the next node id.
 func TestProducerIDsOfNodesAreDisjoint(t *testing.T) {
 	for _, node := range []int32{0, 1, 999, 4094} {
 		last, err := producerID(node, producerCounterMax)

@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// reachWatch pings all other brokers, and reports brokers that do not answer to the metadata store.
-// A ping is a small request on a separate connection, so neither a slow disk nor a large fetch
-// response delays its answer.
+// reachWatch pings all other brokers, and reports those that do not respond to the metadata store.
+// A ping is a small request on a separate connection, so its response is not delayed by a slow disk
+// or a large fetch response.
 //
 // Goroutines: run, and one for each pinged peer. run stops these goroutines and waits for them
 // before it returns.
@@ -54,8 +54,8 @@ func (w *reachWatch) run(ctx context.Context) {
 	}
 }
 
-// tick starts and stops pingers so that they match the newest metadata image, and returns the
-// current report.
+// tick starts pingers for new brokers in the newest metadata image, stops those for removed
+// brokers, and returns the current report.
 func (w *reachWatch) tick(ctx context.Context, running *sync.WaitGroup) reachability.Report {
 	peers := w.peers()
 	for peer, p := range w.pinged {
@@ -121,7 +121,7 @@ func (w *reachWatch) pingAlways(ctx context.Context, peer reachability.Peer,
 	}
 }
 
-// ping sends a ping and waits for the answer. It returns the connection for the next ping, or nil
+// ping sends a ping and waits for the response. It returns the connection for the next ping, or nil
 // if the connection failed.
 func (w *reachWatch) ping(ctx context.Context, connection *wire.Peer,
 	target metadata.Broker) (*wire.Peer, error) {

@@ -19,7 +19,7 @@ type reachabilityStore struct {
 func (s reachabilityStore) ReportUnreachable(peers string) { s.reports <- peers }
 
 // TestUnreachablePeersAreReported pings a real broker, and a listener that accepts connections but
-// never answers, like a stopped process. Only the listener may be reported.
+// never responds, like a suspended process. Only the listener may be reported.
 func TestUnreachablePeersAreReported(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,17 +15,18 @@ import (
 // for deletion. It reports each deletion to the metadata store (docs/format/partition-sets.md
 // describes the entry of such a partition).
 //
-// A deletion is durable before it is reported. After a restart it is repeated, because the metadata
-// image names this broker until the report is stored. One goroutine, run, removes and reports.
+// A deletion is durable before it is reported. After a restart it may be repeated, because the
+// metadata image names this broker until the report is stored. Only the goroutine run removes
+// records and reports.
 type removals struct {
 	broker  *Broker
-	changed chan struct{} // buffer of one; a token means that an image names partitions to be removed
+	changed chan struct{} // buffer of one; a token means that there may be partitions to remove
 	// removed contains the partitions that this process has removed. Only run accesses it.
 	removed map[removal]bool
 }
 
-// removal identifies the records in a deleted topic's partition by the topic id's tag and the
-// partition index.
+// removal identifies a partition of a deleted topic by the tag of the topic id and the partition
+// index.
 type removal struct {
 	index int32
 	tag   string
@@ -84,9 +85,9 @@ func (r *removals) run(ctx context.Context) {
 	}
 }
 
-// step removes the records of all partitions that are being removed, and reports the partitions
-// that the metadata image assigns to this broker. A broker to which the image assigns no replica
-// can still have records, because its replica was moved away.
+// step removes the records of all partitions that are being removed, and reports those that the
+// metadata image assigns to this broker. A broker without an assigned replica may still have
+// records of a replica that was moved away.
 func (r *removals) step(ctx context.Context) error {
 	b := r.broker
 	var pending, mine []metadata.RetainedPartition

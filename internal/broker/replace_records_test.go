@@ -29,7 +29,7 @@ func (c *trio) flipRecord(id int) string {
 	return c.flipOnDisk(id)
 }
 
-// flipOnDisk does the same as flipRecord without a check of the broker, which may be stopped.
+// flipOnDisk is like flipRecord, but does not check the broker, so the broker may be stopped.
 func (c *trio) flipOnDisk(id int) string {
 	c.t.Helper()
 	dir := "/data/rep-0"
@@ -84,8 +84,8 @@ func damagedFilesOf(d scrub.Damaged) (files []string) {
 }
 
 // TestDamagedRecordsAreReplacedByAnotherReplica flips a bit on the leader, and then on a follower.
-// The scrub must replace the damaged batch with another replica's batch. Neither the leader nor the
-// ISR may change, and consumers must be able to read all records.
+// The scrub must replace the damaged batch with the batch of another replica. Neither the leader
+// nor the ISR may change, and consumers must be able to read all records.
 func TestDamagedRecordsAreReplacedByAnotherReplica(t *testing.T) {
 	c := newTrio(t, func(topic *v1alpha1.Topic) {
 		topic.Spec.Segment = &v1alpha1.Segment{Size: resource.NewQuantity(1024, resource.BinarySI)}
@@ -119,7 +119,7 @@ func TestDamagedRecordsAreReplacedByAnotherReplica(t *testing.T) {
 }
 
 // TestDamagedBatchIsNotServed damages a batch on the only replica, so the scrub cannot replace it.
-// A consumer must receive an error instead of the batch, and must receive the batches behind it.
+// A consumer must receive an error instead of the batch, and must receive the batches after it.
 func TestDamagedBatchIsNotServed(t *testing.T) {
 	c := newTrio(t, func(topic *v1alpha1.Topic) {
 		topic.Spec.Replicas, topic.Spec.MinInSyncReplicas = new(int32(1)), new(int32(1))

@@ -30,8 +30,8 @@ type trio struct {
 	t        *testing.T
 	metadata *local.Store
 	disks    [3]*vfs.Mem
-	// listen contains the addresses of the brokers. Like the addresses of pods, they remain the same
-	// after a restart. Otherwise clients would have no valid address after all brokers have restarted.
+	// listen contains the addresses of the brokers. They remain the same after a restart, because
+	// clients would otherwise have no valid address after all brokers have restarted.
 	listen  []string
 	brokers [3]*Broker
 	stops   [3]func() error
@@ -46,7 +46,7 @@ type brokerStore struct {
 
 func (l brokerStore) AnnounceShutdown(ctx context.Context) error { return l.Store.Leave(ctx, l.id) }
 
-// trioWait is the timeout of every wait. It is far longer than any wait that succeeds.
+// trioWait is the timeout of every wait. It is far longer than any successful wait takes.
 const trioWait = await.Limit
 
 func newTrio(t *testing.T, changes ...func(*v1alpha1.Topic)) *trio {
@@ -93,7 +93,7 @@ func (c *trio) start(id int, graceful bool) {
 	}
 }
 
-// tryStart does the same as start, but returns an error if the broker does not start.
+// tryStart is like start, but returns an error if the broker does not start.
 func (c *trio) tryStart(id int, graceful bool) error {
 	c.t.Helper()
 	opts := Options{
@@ -127,9 +127,9 @@ func (c *trio) stop(id int) {
 	}
 }
 
-// kill stops a broker and replaces its disk by the disk that a machine crash would leave, without
-// unsynced writes. A broker that was started with graceful set still performs a controlled
-// shutdown, but the new disk does not contain its result.
+// kill stops a broker and discards its unsynced writes, as a crash of the machine would. A broker
+// that was started with graceful set still performs a controlled shutdown, but without effect on
+// the disk.
 func (c *trio) kill(id int) {
 	c.t.Helper()
 	left := c.disks[id].CrashClone()
@@ -347,8 +347,8 @@ func isLedBy(id int32) func(p *metadata.Partition) bool {
 	return func(p *metadata.Partition) bool { return p.Leader == id }
 }
 
-// TestCleanShutdownOfAllAllowsASingleLeader: all brokers stop, and only broker 1 starts again.
-// After a clean shutdown, its disk proves that it has all records, so it is elected. After a crash
+// TestCleanShutdownOfAllAllowsASingleLeader stops all brokers and starts only broker 1. After a
+// clean shutdown, its disk proves that it has all records, so it must be elected. After a crash
 // there is no such proof, so it must not be elected.
 func TestCleanShutdownOfAllAllowsASingleLeader(t *testing.T) {
 	for _, crash := range []bool{false, true} {
@@ -368,7 +368,7 @@ func TestCleanShutdownOfAllAllowsASingleLeader(t *testing.T) {
 			c.start(1, true)
 			c.await("broker 1 to be registered",
 				func() bool { _, up := c.metadata.Image().Broker(1); return up })
-			// The broker's registration has triggered the election.
+			// The registration of the broker has triggered the election.
 			for _, p := range c.metadata.Image().Topic("rep").Partitions {
 				if led := p.Leader == 1; led == crash {
 					t.Errorf("crash %t: partition %d: got leader %d, ISR %v", crash, p.Index, p.Leader, p.ISR)

@@ -17,8 +17,8 @@ func (b *Broker) Report() []report.Partition {
 	return rows
 }
 
-// row returns the current state of a partition. A report computes its rows one after the other, so
-// they show slightly different times.
+// row returns the current state of a partition. The rows of a report are computed one after the
+// other, so they represent slightly different times.
 func (b *Broker) row(state replica.State) report.Partition {
 	row := report.Partition{
 		Broker: b.opts.NodeID, Topic: state.ID.Topic, Partition: state.ID.Index,

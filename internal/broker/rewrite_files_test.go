@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/seed"
 )
 
-// smallFilesOf returns the content of the files of a broker that belong to no segment, by path.
+// smallFilesOf returns the contents of a broker's files that do not belong to a segment, by path.
 func (c *trio) smallFilesOf(id int) map[string][]byte {
 	c.t.Helper()
 	found := map[string][]byte{}
@@ -49,7 +49,8 @@ func (c *trio) smallFilesOf(id int) map[string][]byte {
 	return found
 }
 
-// flipAt flips a bit at a position of a file. It restores the content if the position is -1.
+// flipAt flips a bit at a position of a file. If the position is -1, it restores the original
+// content.
 func (c *trio) flipAt(id int, path string, content []byte, position int) {
 	c.t.Helper()
 	changed := slices.Clone(content)
@@ -66,8 +67,9 @@ func (c *trio) flipAt(id int, path string, content []byte, position int) {
 	}
 }
 
-// TestSmallFilesAreRepaired flips a bit of each file of a broker that belongs to no segment. The
-// scrub of the running broker repairs all of them, and a restart finds the right content.
+// TestSmallFilesAreRepaired flips a bit in each of a running broker's files that do not belong to a
+// segment. The scrub must repair all of them, and the broker must find the correct content after a
+// restart.
 func TestSmallFilesAreRepaired(t *testing.T) {
 	c := newTrio(t, func(topic *v1alpha1.Topic) {
 		topic.Spec.CleanupPolicy = v1alpha1.CleanupCompact
@@ -134,7 +136,8 @@ func (c *trio) produceKeyed(n int) {
 	}
 }
 
-// sameFiles compares files with their earlier content, except those that a running broker changes.
+// sameFiles checks that files have their earlier content. It ignores files that a running broker
+// changes.
 func (c *trio) sameFiles(id int, before map[string][]byte, names []string) {
 	c.t.Helper()
 	changes := []string{"/data/" + scrub.StateFile, "/data/cleaner-history", "/data/cleaner-totals"}
@@ -146,9 +149,9 @@ func (c *trio) sameFiles(id int, before map[string][]byte, names []string) {
 	}
 }
 
-// TestBrokerStartsWithDamagedFiles flips a bit of each file of a stopped broker that belongs to no
-// segment, one after the other. The broker has the only replica of the topic, whose reclaim policy
-// is Delete. It starts and has all records, or it refuses to start with an error that names the
+// TestBrokerStartsWithDamagedFiles flips a bit in each of a stopped broker's files that do not
+// belong to a segment, one file at a time. The broker has the only replica of a topic with reclaim
+// policy Delete. It must start with all records, or refuse to start with an error that names the
 // file and the remedy.
 func TestBrokerStartsWithDamagedFiles(t *testing.T) {
 	c := newTrio(t, func(topic *v1alpha1.Topic) {

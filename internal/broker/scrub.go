@@ -20,12 +20,12 @@ import (
 	"heartwood.dev/heartwood/internal/pressure"
 )
 
-// smallFiles returns the files in the data directory that the store does not write.
+// smallFiles returns the files in the data directory that are not written by the store.
 func (b *Broker) smallFiles(passes *passlog.Log) map[string]scrub.File {
 	files := map[string]scrub.File{
 		clusterIDFile:   {Check: b.cluster.check, Rewrite: b.cluster.rewrite},
 		producerIDsFile: {Check: b.ids.check, Rewrite: b.ids.rewrite},
-		// The tasks are set later in open, before Run runs the scrub.
+		// open sets the tasks later, but before Run starts the scrub.
 		cleannow.FileName: {Check: cleannow.Check,
 			Rewrite: func() error { return b.cleanNow.Rewrite() }},
 	}
@@ -50,19 +50,19 @@ func (b *Broker) newScrub(passes *passlog.Log) *scrub.Scrubber {
 			return status != nil && status.RunningPass != nil
 		},
 		Clean: func(log *logstore.Log) {
-			// CleanNow fails if the cleaner has no workers; then no pass needs the file.
+			// CleanNow fails if the cleaner has no workers; the file is then not needed.
 			_, _ = b.cleaner.CleanNow(log.ID())
 		},
 	})
 }
 
-// verification maps the values of spec.scrub.verifyReads.
+// verification contains the log store's setting for each value of spec.scrub.verifyReads.
 var verification = map[v1alpha1.VerifyReads]logstore.Verification{
 	v1alpha1.VerifyOnce: logstore.VerifyOnce, v1alpha1.VerifyAlways: logstore.VerifyAlways,
 	v1alpha1.VerifyNever: logstore.VerifyNever,
 }
 
-// damageRead is called when a read has found damage in a segment.
+// damageRead is called when a read has detected damage in a segment.
 func (b *Broker) damageRead(id logstore.PartitionID, base int64) {
 	b.logger.Error("damage found by a read", "partition", id, "segment", base)
 	b.scrub.Recheck(id, base)
@@ -103,7 +103,7 @@ func (b *Broker) scrubReport() report.Scrub {
 	return scrubreport.Row(b.opts.NodeID, b.opts.DataDir, b.scrub.Status())
 }
 
-// ScrubNow requests that these brokers immediately check the files of a topic, or all files if
+// ScrubNow requests an immediate scrub of a topic's files on these brokers, or of all files if
 // topic is empty. The result also lists the brokers of other processes.
 func (all Brokers) ScrubNow(topic string) (report.ScrubRequests, error) {
 	answer := report.ScrubRequests{Topic: topic, Requests: []report.ScrubNowRequest{}}

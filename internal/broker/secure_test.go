@@ -38,8 +38,8 @@ type secureCluster struct {
 	brokers Brokers
 }
 
-// scramOf returns the users' SCRAM verifiers by user name. Parameter passwords contains the
-// passwords by user name.
+// scramOf returns the users' SCRAM verifiers by user name. passwords contains the passwords by user
+// name.
 func scramOf(t *testing.T, passwords map[string]string) map[string]*v1alpha1.ScramVerifiers {
 	t.Helper()
 	all := map[string]*v1alpha1.ScramVerifiers{}
@@ -145,7 +145,7 @@ func (c *secureCluster) start(id int32) *Broker {
 		}})
 }
 
-// run runs a broker until the end of the test.
+// run runs a broker until the test ends.
 func (c *secureCluster) run(opts *Options) *Broker {
 	c.t.Helper()
 	opts.Metadata = local.Session{Store: c.store, Broker: opts.NodeID}
@@ -204,8 +204,9 @@ func produce(ctx context.Context, client *kgo.Client, topic string) error {
 	return client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("x")}).FirstErr()
 }
 
-// TestAuthorizedClientOverTLS checks that a user may do what an admin client's ACLs allow, as soon
-// as the ACLs are created, and nothing else. Records are replicated over the peer connections.
+// TestAuthorizedClientOverTLS checks that a user may do exactly what the ACLs created by an admin
+// client allow, as soon as they are created. The records must be replicated over the peer
+// connections.
 func TestAuthorizedClientOverTLS(t *testing.T) {
 	c := newSecureCluster(t, 2)
 	admin := kadm.NewClient(c.client("admin", "admin-secret"))
@@ -263,9 +264,9 @@ func TestClientCertificateIsAPrincipal(t *testing.T) {
 	}
 }
 
-// TestForgedFollowersAreRefused sends a follower's fetch as the super user, and as a broker with
-// another broker's id. It does so in each way that identifies a follower: by replica id, replica
-// state and private tags (CVE-2018-1288).
+// TestForgedFollowersAreRefused checks that a fetch as a follower is refused if it is sent by the
+// super user, or by a broker with another broker's id. It tries all ways to identify a follower:
+// replica id, replica state and private tags (CVE-2018-1288).
 func TestForgedFollowersAreRefused(t *testing.T) {
 	c := newSecureCluster(t, 2)
 	admin := c.client("admin", "admin-secret")

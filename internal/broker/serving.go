@@ -9,16 +9,15 @@ import (
 	"heartwood.dev/heartwood/internal/outage"
 )
 
-// servingReport contains the list of partitions that this broker serves, to be reported to the
-// metadata store. A separate goroutine reports the list. After a failover of a thousand partitions,
-// a report to a slow API server takes a minute, and the broker must apply newer images in that
-// time.
+// servingReport contains the list of partitions that this broker serves, which a separate goroutine
+// reports to the metadata store. After a failover of a thousand partitions, a report to a slow API
+// server may take a minute, and the broker must apply newer images in the meantime.
 type servingReport struct {
 	newest  atomic.Pointer[[]metadata.Served]
 	changed chan struct{} // buffer of one; a token means that newest was set
 }
 
-// set replaces the list. A list can be replaced before it was reported, because each list is
+// set replaces the list. A list may be replaced before it is reported, because each list is
 // complete.
 func (s *servingReport) set(served []metadata.Served) {
 	s.newest.Store(&served)
@@ -28,20 +27,19 @@ func (s *servingReport) set(served []metadata.Served) {
 	}
 }
 
-// servingPauseMax is the maximum time for which changes are collected before a report of the served
-// partitions.
+// servingPauseMax is the maximum of servingPause.
 const servingPauseMax = time.Second
 
-// servingPause returns how long changes are collected before the list of served partitions is
-// reported. When a broker with thousands of partitions fails, a new image follows each election in
-// a PartitionSet. If each image caused a report, the reports would delay the next elections.
+// servingPause returns how long changes of the list are collected before it is reported. When a
+// broker with thousands of partitions fails, there is a new image after each election in a
+// PartitionSet. A report for each of these images would delay the next elections.
 func servingPause(served int) time.Duration {
 	return min(time.Duration(served)*100*time.Microsecond, servingPauseMax)
 }
 
 // reportServing reports the newest list until ctx ends, one call at a time. After a failure it
-// retries every retryInterval. It starts when the broker accepts requests, because before that, no
-// partition may be reported as served.
+// retries every retryInterval. It starts when the broker accepts requests, because no partition is
+// served before that.
 func (b *Broker) reportServing(ctx context.Context) {
 	select {
 	case <-b.readiness.serves:

@@ -47,8 +47,8 @@ func (c *cluster) runWith(store Metadata) (context.Context, *Broker) {
 	return ctx, b
 }
 
-// TestImagesAreAppliedDuringAReport checks that images are applied while a report blocks. After
-// that report, the newest list is reported; lists in between may be skipped.
+// TestImagesAreAppliedDuringAReport checks that images are applied while a report blocks. The next
+// report must contain the newest list; lists in between may be skipped.
 func TestImagesAreAppliedDuringAReport(t *testing.T) {
 	c := newCluster(t)
 	slow := &slowStore{c.metadata, make(chan []metadata.Served)}

@@ -29,7 +29,8 @@ func (c *trio) stopLog(id int32) {
 	log.Fail(errDisk)
 }
 
-// restart restarts a broker whose log has stopped. Its store was therefore not closed cleanly.
+// restart restarts a broker whose log has stopped, and whose store can therefore not be closed
+// cleanly.
 func (c *trio) restart(id int32) {
 	c.t.Helper()
 	if err := c.stops[id](); !errors.Is(err, errDisk) {
@@ -55,8 +56,9 @@ func others(except ...int32) []int32 {
 		func(id int32) bool { return slices.Contains(except, id) })
 }
 
-// TestStoppedFollowerLeavesAnIdlePartition: a follower's log stops in a partition without writes.
-// The follower must leave the ISR, and rejoin it after a restart. The leader must not change.
+// TestStoppedFollowerLeavesAnIdlePartition checks that a follower whose log stops leaves the ISR,
+// even if nothing is written to the partition, and rejoins it after a restart. The leader must not
+// change.
 func TestStoppedFollowerLeavesAnIdlePartition(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -72,10 +74,10 @@ func TestStoppedFollowerLeavesAnIdlePartition(t *testing.T) {
 	c.await("all replicas to be in sync again", c.inSync(3))
 }
 
-// TestStoppedLeaderHandsOver: the leader's log stops while records are produced, and then its
-// successor's log stops. The last in-sync replica becomes the leader. There are then fewer in-sync
-// replicas than min.insync.replicas, so it accepts no records until another replica is in sync. No
-// acknowledged record may be lost.
+// TestStoppedLeaderHandsOver stops the leader's log while records are produced, and then its
+// successor's log. The last in-sync replica must become the leader. With fewer in-sync replicas
+// than min.insync.replicas, it accepts no records until another replica is in sync. No acknowledged
+// record may be lost.
 func TestStoppedLeaderHandsOver(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -104,10 +106,10 @@ func TestStoppedLeaderHandsOver(t *testing.T) {
 	c.equal()
 }
 
-// TestStoppedLastMember: the logs of both followers stop, and then the leader's log stops. The
-// leader must remain the leader and report the reason. When a follower has returned, it copies the
-// missing records from the stopped log, joins the ISR, and becomes the leader. No acknowledged
-// record may be lost.
+// TestStoppedLastMember stops the logs of both followers, and then the leader's log. The leader
+// must remain the leader and report the reason. A follower that returns must copy the missing
+// records from the stopped log, join the ISR, and become the leader. No acknowledged record may be
+// lost.
 func TestStoppedLastMember(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))
@@ -144,9 +146,9 @@ func TestStoppedLastMember(t *testing.T) {
 	c.await("all replicas to be in sync again", c.inSync(3))
 }
 
-// TestAllLogsStopped: the logs of all replicas stop at once, so a broker may be elected whose log
-// has already stopped. One replica must remain in sync. After all brokers have restarted, no
-// acknowledged record may be lost.
+// TestAllLogsStopped stops the logs of all replicas at the same time, so that a broker whose log
+// has already stopped may be elected. One replica must remain in the ISR, and no acknowledged
+// record may be lost after all brokers have restarted.
 func TestAllLogsStopped(t *testing.T) {
 	c := newTrio(t)
 	c.await("all replicas to be in sync", c.inSync(3))

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/tlsscan"
 )
 
-// TestListenersAcceptModernTLSOnly scans the client listeners with and without client certificates,
-// the port for other brokers, and the HTTP port.
+// TestListenersAcceptModernTLSOnly checks that the client listeners with and without client
+// certificates, the port for other brokers, and the HTTP port accept only modern TLS.
 func TestListenersAcceptModernTLSOnly(t *testing.T) {
 	c := newSecureCluster(t, 1)
 	b := c.brokers[0]

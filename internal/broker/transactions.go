@@ -28,8 +28,8 @@ func (b *Broker) newTransactions() *coordinator.Transactions {
 	})
 }
 
-// metadataReachable reports whether the metadata image is current, as far as this broker knows. A
-// metadata store that cannot become unavailable does not have to implement Outage.
+// metadataReachable reports whether the metadata image is current, as far as this broker knows.
+// Metadata stores that do not implement Outage are always available.
 func (b *Broker) metadataReachable() bool {
 	store, ok := b.opts.Metadata.(interface {
 		Outage(now time.Time) time.Duration
@@ -91,5 +91,5 @@ func (p transactionPeer) KnownProducers(ctx context.Context,
 	return transactions.DecodeKnownProducers(body)
 }
 
-// clientID returns the client id by which other brokers identify this broker in their logs.
+// clientID returns the client id of this broker in its requests to other brokers.
 func (b *Broker) clientID() string { return "broker-" + strconv.Itoa(int(b.opts.NodeID)) }

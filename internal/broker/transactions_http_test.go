@@ -40,9 +40,9 @@ func begin(t *testing.T, c *cluster, id string) *kgo.Client {
 	return client
 }
 
-// TestTransactionsOverHTTP checks that an open transaction is listed with its coordinator's state
-// and in its partition's log. Aborting its transactional id ends it, and a second abort finds no
-// open transaction.
+// TestTransactionsOverHTTP checks that an open transaction is listed both with the state of its
+// transactional id and in its partition. Aborting the transactional id must end it, and a second
+// abort must find no open transaction.
 func TestTransactionsOverHTTP(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -110,7 +110,7 @@ func expectFailures(t *testing.T, handler http.Handler, want map[string]string) 
 }
 
 // TestAbortOfAnOpenTransactionInOnePartition checks that the abort marker ends the transaction in
-// the partition's log, although the coordinator does not know of the abort.
+// the partition's log, although the coordinator is not involved.
 func TestAbortOfAnOpenTransactionInOnePartition(t *testing.T) {
 	c := newCluster(t)
 	c.start()

@@ -53,17 +53,15 @@ func (all Brokers) Transactions(ctx context.Context, now time.Time,
 }
 
 const (
-	// identifyAge is the minimum age of open transactions for which a report looks up the
-	// transactional id. Most transactions end earlier, and reading many transactional ids takes some
-	// milliseconds.
+	// identifyAge is the minimum age of an open transaction whose transactional id is looked up for a
+	// report. Most transactions end earlier, and looking up many ids takes some milliseconds.
 	identifyAge = 10 * time.Second
 	// identifyTimeout limits how long a report waits for the coordinators.
 	identifyTimeout = time.Second
 )
 
-// identify sets the transactional ids of those transactions in rows that these brokers coordinate.
-// All other transactions keep only their producer id, as do transactions whose coordinator is
-// loading.
+// identify sets the transactional ids of the transactions in rows, as far as these brokers
+// coordinate them and the coordinators have loaded. All other transactions have only a producer id.
 func (all Brokers) identify(now time.Time, rows []report.Partition) {
 	old := func(row report.Partition) bool {
 		return row.OldestTransaction != nil &&
@@ -123,7 +121,7 @@ func (b *Broker) openTransactions(now time.Time, minAge time.Duration) (
 			continue
 		}
 		if count, _ := state.Log.OpenTransactions(); count == 0 {
-			continue // no lock of the log is needed
+			continue // avoids locking the log
 		}
 		for _, open := range state.Log.Producers().Transactions() {
 			if minAge > 0 && now.Sub(open.Since) < minAge {
@@ -146,15 +144,15 @@ func (b *Broker) transactionRow(partitionID replica.PartitionID,
 }
 
 // lateMargin is added to the longest transaction timeout of producers. A transaction that has been
-// open for longer than both together is late (KIP-664), because its coordinator should have aborted
-// it by then.
+// open for longer than the sum is late (KIP-664), because its coordinator should have aborted it by
+// then.
 const lateMargin = 5 * time.Minute
 
-// lateAfter returns the age from which an open transaction is late.
+// lateAfter returns the age at which an open transaction is late.
 func (b *Broker) lateAfter() time.Duration { return transactionTimeoutMax(b.image()) + lateMargin }
 
-// lateTransactions returns the number of late transactions in a partition. Result ok is false if
-// this broker does not lead the partition, or if the partition has no open transaction.
+// lateTransactions returns the number of late transactions in a partition. ok is false if this
+// broker does not lead the partition, or if the partition has no open transaction.
 func (b *Broker) lateTransactions(state replica.State, now time.Time) (late int, ok bool) {
 	if !state.Leader || state.Log == nil {
 		return 0, false
@@ -193,8 +191,8 @@ func (all Brokers) AbortTransaction(ctx context.Context, id string) (report.Abor
 }
 
 // AbortOpen aborts the open transaction that begins at firstOffset, only in this partition, like
-// `kafka-transactions abort`. Its purpose is to end transactions that no coordinator knows. It
-// fails with replica.ErrNotLeader if none of these brokers leads the partition.
+// `kafka-transactions abort`. It is used for transactions that no coordinator knows. It fails with
+// replica.ErrNotLeader if none of these brokers leads the partition.
 func (all Brokers) AbortOpen(ctx context.Context, key report.TopicPartition,
 	firstOffset int64) (report.Aborted, error) {
 	err := ErrStarting
@@ -212,8 +210,8 @@ func (all Brokers) AbortOpen(ctx context.Context, key report.TopicPartition,
 	return report.Aborted{Partitions: []report.TopicPartition{key}}, nil
 }
 
-// abortOpen aborts the open transaction for which matches returns true, in a partition that this
-// broker leads. Parameter leaderEpoch is the required leader epoch, or -1 for any.
+// abortOpen aborts the open transaction that satisfies matches, in a partition that this broker
+// leads. leaderEpoch is the required leader epoch, or -1 for any.
 func (b *Broker) abortOpen(ctx context.Context, id replica.PartitionID, leaderEpoch int32,
 	matches func(logstore.ProducerInfo) bool) error {
 	log, err := b.replicas.Leader(id, leaderEpoch)

@@ -8,8 +8,8 @@ type sizer interface {
 	Size(name string) (uint64, error)
 }
 
-// volume returns two sizes in bytes: the size of the data directory's file system, and the space
-// that this process can still use in it. An unknown value is -1.
+// volume returns the size of the data directory's file system, and the space that this process can
+// still use in it, in bytes. An unknown value is -1.
 func (b *Broker) volume() (total, usable int64) {
 	total, usable = -1, -1
 	if free, err := b.opts.FS.Free(b.opts.DataDir); err == nil {

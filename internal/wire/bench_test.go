@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// waitingHandler replies immediately or, if wait is set, after a short wait, like a produce request
-// with acks=all that waits for followers.
+// waitingHandler replies immediately or, if wait is set, after a short wait, like the broker to a
+// produce request with acks=all.
 type waitingHandler struct {
 	*testHandler
 	wait time.Duration
@@ -27,8 +27,9 @@ func (p waitingHandler) Handle(ctx context.Context, req *Request) (Reply, error)
 	return Reply{Chunks: []Chunk{{Bytes: req.Body}}}, nil
 }
 
-// BenchmarkRequest measures a request of 100 bytes and its reply on one connection over loopback.
-// The metric cpu-us/op is the user and system time of the whole process, including the client.
+// BenchmarkRequest measures the exchange of a request of 100 bytes and its reply on one loopback
+// connection. The metric cpu-us/op is the user and system time of the whole process, including the
+// client.
 func BenchmarkRequest(b *testing.B) {
 	for name, wait := range map[string]time.Duration{"answers at once": 0,
 		"waits": 200 * time.Microsecond} {

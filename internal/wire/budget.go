@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// budget limits the total memory of frames on all connections. Waiting frames acquire memory in the
-// order of their arrival.
+// budget limits the total memory of frames on all connections. Memory is granted to waiting frames
+// in the order of arrival.
 type budget struct {
 	*semaphore.Weighted
 	waiting *atomic.Int64 // number of waiting calls of acquire

@@ -21,7 +21,7 @@ type connection struct {
 	stream   net.Conn       // socket, or the TLS connection over it
 	cancel   func()         // function that ends the connection
 	address  netip.Addr     // client's IP address, without zone; IPv4 is not mapped to IPv6
-	routines sync.WaitGroup // goroutines that serve waits for
+	routines sync.WaitGroup // goroutines for which serve waits
 
 	// session is nil until the client is authenticated.
 	session  atomic.Pointer[Session]
@@ -30,11 +30,11 @@ type connection struct {
 
 	// first bytes of the frame that is being read; only the reading goroutine uses it
 	head [headBytes]byte
-	// idle contains one token while no request is being handled. The reading goroutine takes the token
-	// before it handles the next frame.
+	// idle contains one token while no request is being handled. The reading goroutine must receive
+	// the token before it handles the next frame.
 	idle chan struct{}
-	// nextRequest contains one token while a frame waits for the current request, until the current
-	// request takes the token.
+	// nextRequest contains a token if a frame waits for the current request, until the current request
+	// receives the token.
 	nextRequest chan struct{}
 	sender      sender // only the goroutine that handles a request uses it
 	// throttle is the current request's Reply.Throttle. Only the goroutine that handles a request uses
@@ -67,9 +67,9 @@ func (c *connection) serve(ctx context.Context, established func()) {
 	c.cancel = cancel
 	c.server.track(c)
 	defer c.server.untrack(c)
-	// A deadline in the past ends a blocked read; a blocked write ends at drainEnd. The functions
-	// readUntil and writeUntil set their deadline first and check ctx afterwards, so they never
-	// override the deadlines that are set here.
+	// A deadline in the past ends a blocked read; a blocked write ends at drainEnd. readUntil and
+	// writeUntil check ctx after they have set their deadlines, so they never override the deadlines
+	// that are set here.
 	unhook := context.AfterFunc(ctx, func() {
 		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
 		_ = c.socket.SetWriteDeadline(c.drainEnd())
@@ -89,8 +89,8 @@ func (c *connection) serve(ctx context.Context, established func()) {
 }
 
 // work reads requests and replies to them, one after the other. When a request begins to wait, work
-// starts a goroutine that continues with the next frame; work itself then returns after its request
-// has a reply. So one goroutine handles most requests without a context switch, and a closed
+// starts a goroutine that continues with the next frame, and itself returns after it has replied to
+// its request. So a single goroutine handles most requests without a context switch, but a closed
 // connection is still detected while a request waits.
 //
 // An error cancels ctx, which ends the connection: waiting requests return, and reads fail because
@@ -123,9 +123,9 @@ func (c *connection) work(ctx context.Context, cancel func()) {
 }
 
 // mute waits until the throttle time of the last request has passed, or until the connection ends.
-// The next request is not handled before c.idle has its token, so even a client that ignores the
-// throttle is slowed down (KIP-219). As during a long poll, the first bytes of the next request are
-// read, because otherwise the end of the connection would not be detected.
+// c.idle gets its token only then, and the next request is not handled before, so even a client
+// that ignores the throttle time is slowed down (KIP-219). As during a long poll, the first bytes
+// of the next request are read in order to detect the end of the connection.
 func (c *connection) mute(request *requestContext) {
 	if c.throttle <= 0 {
 		return
@@ -145,7 +145,7 @@ func (c *connection) mute(request *requestContext) {
 type requestContext struct {
 	context.Context
 	once   sync.Once
-	onWait func() // the first Done calls it, unless hasWaited was called before
+	onWait func() // called by the first Done, unless hasWaited has been called before
 }
 
 // Done implements context.Context.
@@ -154,8 +154,8 @@ func (r *requestContext) Done() <-chan struct{} {
 	return r.Context.Done()
 }
 
-// hasWaited reports whether onWait was called. After a call of hasWaited, onWait is never called
-// any more, because a handler may use the context even after its request has a reply.
+// hasWaited reports whether onWait has been called. After hasWaited, onWait is never called,
+// because a handler may still use the context after its request has a reply.
 func (r *requestContext) hasWaited() bool {
 	waited := true
 	r.once.Do(func() { waited = false })
@@ -200,9 +200,9 @@ func (c *connection) dispatch(ctx context.Context, request *requestContext, f fr
 }
 
 // answer handles one request and sends its reply. Every error closes the connection, because a part
-// of the reply may already have been sent, and the client would read the next bytes as the rest of
-// this reply. Both the request and the reply are always released, the reply only after it was sent.
-// Parameter request is the context for the handler; it is derived from ctx.
+// of the reply may already have been sent, and the client would interpret the next bytes as the
+// rest of this reply. Both the request and the reply are always released, the reply only after it
+// has been sent. request is the context for the handler; it is derived from ctx.
 func (c *connection) answer(ctx, request context.Context, f frame) error {
 	begin := time.Now()
 	s := c.server
@@ -243,7 +243,7 @@ func (c *connection) answer(ctx, request context.Context, f frame) error {
 // closed.
 const lingerBytesMax = 16 << 20
 
-// refusedError is an error that the handler has returned: the request has no reply, and the
+// refusedError wraps an error returned by the handler. The request gets no reply, and the
 // connection is closed.
 type refusedError struct{ error }
 
@@ -252,9 +252,9 @@ func (e *refusedError) Unwrap() error { return e.error }
 // linger closes the sending direction after an invalid request, and discards the bytes that the
 // client still sends. If a socket with unread bytes were closed, TCP would reset the connection,
 // and the client could lose the replies to its earlier requests. After a failed authentication,
-// linger lets the client close the connection first. The reason is that kafka-python loses a reply
-// that arrives together with the end of the connection, and then reports a lost connection. After
-// other errors, linger returns immediately. No other goroutine may read from the socket.
+// linger lets the client close the connection first, because kafka-python loses a reply that
+// arrives together with the end of the connection, and then reports a lost connection. After other
+// errors, linger returns immediately. No other goroutine may read from the socket.
 func (c *connection) linger(ctx context.Context, err error) {
 	socket, half := c.stream.(interface{ CloseWrite() error })
 	if !half || !isInvalid(err) {
@@ -278,8 +278,8 @@ func (c *connection) discard(ctx context.Context) error {
 	return err
 }
 
-// isInvalid reports whether the error means that a request is invalid. A request from a client that
-// is too slow counts as valid, because more time would not help that client.
+// isInvalid reports whether err was caused by an invalid request. A request that arrives too slowly
+// does not count as invalid.
 func isInvalid(err error) bool {
 	var refused *refusedError
 	var rejected *rejectedError
@@ -288,10 +288,10 @@ func isInvalid(err error) bool {
 		errors.As(err, &rejected) && rejected.reason != rejectSlow
 }
 
-// readUntil sets the deadline of the next read to limit from now. It first sets the deadline and
-// then checks ctx. If ctx ended before the check, readUntil sets a deadline in the past; if ctx
+// readUntil sets the deadline of the next read to limit from now. It checks ctx after it has set
+// the deadline. If ctx has ended before the check, readUntil sets a deadline in the past; if ctx
 // ends later, the AfterFunc in serve does so. In the opposite order, the AfterFunc could run
-// between the check and setting the deadline, and a stopping server would wait for limit.
+// between the check and the setting of the deadline, and a stopping server would wait for limit.
 func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 	_ = c.socket.SetReadDeadline(time.Now().Add(limit))
 	if ctx.Err() != nil {
@@ -301,8 +301,8 @@ func (c *connection) readUntil(ctx context.Context, limit time.Duration) {
 
 // writeUntil sets the deadline of the next write, and checks ctx afterwards, for the same reason as
 // readUntil. Until ctx ends, each step of a large reply may take Options.Stall. After that, all
-// steps together may take Options.Drain, because otherwise a slow client could delay the end of
-// Serve without limit.
+// steps together may take Options.Drain, because a slow client could otherwise delay the return of
+// Serve indefinitely.
 func (c *connection) writeUntil(ctx context.Context) {
 	_ = c.socket.SetWriteDeadline(time.Now().Add(c.server.opts.Stall))
 	if ctx.Err() != nil {
@@ -310,8 +310,8 @@ func (c *connection) writeUntil(ctx context.Context) {
 	}
 }
 
-// logEnd logs the reason why a connection is closed, unless the peer has closed it or the server
-// stops.
+// logEnd logs the reason why a connection is closed, unless the peer has closed it or the server is
+// stopping.
 func (c *connection) logEnd(ctx context.Context, err error) {
 	logger := c.server.opts.Logger.With("listener", c.server.opts.Name, "remote",
 		c.socket.RemoteAddr())
@@ -334,8 +334,8 @@ func (c *connection) logEnd(ctx context.Context, err error) {
 	}
 }
 
-// logNoKeys counts a token that cannot be verified yet. It logs this at most once a minute, because
-// clients try again until the keys are known.
+// logNoKeys counts a token that cannot be verified yet. It logs at most one such token per minute,
+// because clients retry until the keys are known.
 func (c *connection) logNoKeys() {
 	s := c.server
 	s.metrics.rejected(rejectNoKeys)
@@ -349,7 +349,7 @@ func (c *connection) logNoKeys() {
 	}
 }
 
-// logFailure counts a failed authentication and logs it, unless the user has failed often.
+// logFailure counts a failed authentication and logs it, unless the user has already failed often.
 func (c *connection) logFailure(failed *authenticationError) {
 	s := c.server
 	s.metrics.authenticated(failed.mechanism, false)

@@ -22,8 +22,8 @@ const (
 	reauthInterval = time.Second
 )
 
-// establish performs the TLS handshake and the authentication of a new connection. Requests are
-// read only after that. It occupies no more than one buffer of authFrameMax bytes.
+// establish performs the TLS handshake and the authentication of a new connection; no request is
+// read before it returns. It buffers at most authFrameMax bytes.
 func (c *connection) establish(ctx context.Context) error {
 	security := &c.server.opts.Security
 	if !security.establishes() {
@@ -120,7 +120,7 @@ func (c *connection) readAuthFrame() ([]byte, error) {
 	return buf, nil
 }
 
-// authReadError converts a timeout to an error with the reason for refusing the client.
+// authReadError converts a timeout to a rejectedError, which contains the reason.
 func (c *connection) authReadError(err error) error {
 	var timeout interface{ Timeout() bool }
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -215,9 +215,9 @@ func (c *connection) reauthenticates(key int16) bool {
 		len(c.server.opts.Security.Mechanisms) > 0
 }
 
-// reauthenticate handles SaslHandshake and SaslAuthenticate on an authenticated connection. Result
-// handled is false if the request does not belong to a re-authentication; the handler then replies
-// with ILLEGAL_SASL_STATE.
+// reauthenticate handles SaslHandshake and SaslAuthenticate on an authenticated connection. handled
+// is false if the request does not belong to a re-authentication; the caller then passes it to the
+// handler, which replies with ILLEGAL_SASL_STATE.
 func (c *connection) reauthenticate(ctx context.Context, f frame) (handled bool, err error) {
 	session := c.session.Load()
 	now := time.Now()

@@ -14,29 +14,29 @@ const (
 	failuresMax   = 10
 	failureWindow = time.Minute
 	failureBlock  = 30 * time.Second
-	// unnamedFactor is multiplied by Security.FailuresMax. The product is the number of failures
-	// without a user name after which an address is refused. It is higher than the limit for a user,
-	// because the address's other clients are then refused too.
+	// unnamedFactor times Security.FailuresMax is the number of failures without a user name after
+	// which an address is refused. It is higher than the limit for a user, because all clients at the
+	// address are then refused.
 	unnamedFactor = 10
-	// failureAddressesMax limits the number of addresses with failures, which bounds the memory.
-	// Failures from additional addresses are not counted until entries have expired.
+	// failureAddressesMax limits the number of addresses with failures, and so the memory. Failures
+	// from other addresses are not counted until entries have expired.
 	failureAddressesMax = 10_000
 	// failureNamesMax limits the number of user names at all addresses, and addressNamesMax the number
 	// at one address. Additional names at an address share one count, so that a client cannot evade
-	// the limit by varying names.
+	// the limit with different names.
 	failureNamesMax = 10_000
 	addressNamesMax = 100
-	// failingMin is the number of failures within failureWindow from which on a client counts as
-	// failing. Fewer failures may be mistyped passwords. A client counts as failing for failingFor.
+	// A client with at least failingMin failures within failureWindow counts as failing, for the time
+	// failingFor. Fewer failures may be mistyped passwords.
 	failingMin = 3
 	failingFor = 2 * failureWindow
 )
 
-// failures counts failed authentications by address and user name. A user is not blocked at all
-// addresses, because an attacker who knows the name could then lock out the user. Other users at
-// the same address are not blocked either, because many clients can share an address, such as the
-// address of a Kubernetes node. Names are counted as they are sent, whether such a user exists or
-// not, because otherwise a block would reveal that the name exists.
+// failures counts failed authentications per address and user name. A name is blocked only at the
+// address of the failures: if it were blocked at every address, an attacker who knows the name
+// could lock out the user. Other names at the address are not blocked, because many clients can
+// share an address, such as the address of a Kubernetes node. Names are counted whether or not the
+// user exists, because a block would otherwise reveal that the user exists.
 type failures struct {
 	mu        sync.Mutex
 	byAddress map[netip.Addr]*addressFailures
@@ -81,9 +81,9 @@ func (f *failureCount) add(known bool, limit int, now time.Time) {
 	}
 }
 
-// add counts a failure. Parameter name is "" if the client has not sent a name; known is set if a
-// user with this name exists. Result logs is true only for the first failures in a window, so that
-// more failures do not fill the log.
+// add counts a failure. name is "" if the client has not sent a name; known is true if a user with
+// this name exists. logs is true only for the first failures in a window, so that repeated failures
+// do not fill the log.
 func (f *failures) add(address netip.Addr, name string, known bool, limit int,
 	now time.Time) (logs bool) {
 	f.mu.Lock()
@@ -161,8 +161,8 @@ func (f *failures) purge(now time.Time) {
 	})
 }
 
-// succeeded forgets the failures of a user who has authenticated. The client still counts as
-// failing, because another client of the same user may have an old password.
+// succeeded resets the failures of a user who has authenticated. The user still counts as failing,
+// because another client of the user may have an old password.
 func (f *failures) succeeded(address netip.Addr, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,14 +193,15 @@ func (f *failures) blocked(address netip.Addr, name string, now time.Time) bool 
 	return failing.shared.blocked(now)
 }
 
-// FailingClient is a user that fails to authenticate from an address.
+// FailingClient is a user, or a client without a user name, that fails to authenticate from an
+// address.
 type FailingClient struct {
 	Address netip.Addr
 	User    string // "": the client has not sent the name of an existing user
 	Blocked bool   // true if the user was blocked within the last minute after too many failures
 }
 
-// FailingClients returns the clients that fail repeatedly to authenticate. Blocked clients come
+// FailingClients returns the clients that repeatedly fail to authenticate. Blocked clients come
 // first.
 func (s *Server) FailingClients() []FailingClient {
 	return s.failures.failing(time.Now())

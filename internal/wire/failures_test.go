@@ -59,8 +59,8 @@ func (f *failures) forget() {
 	f.byAddress, f.names = nil, 0
 }
 
-// TestBlockedUserIsAnsweredAlike checks that while a name is blocked, the reply to the right
-// password is the same as to a wrong one. The reply for a name that does not exist is the same too.
+// TestBlockedUserIsAnsweredAlike checks that while a name is blocked, the replies to the correct
+// password, to a wrong password, and for a name that does not exist are the same.
 func TestBlockedUserIsAnsweredAlike(t *testing.T) {
 	security := scramSecurity(t)
 	security.FailuresMax, security.FailureDelay = 2, 20*time.Millisecond
@@ -87,8 +87,8 @@ func TestBlockedUserIsAnsweredAlike(t *testing.T) {
 	}
 }
 
-// TestRightPasswordOfABlockedUserInTheSecondMessage checks that connections that were opened before
-// the block cannot be used to try more passwords.
+// TestRightPasswordOfABlockedUserInTheSecondMessage checks that a client cannot try more passwords
+// on connections that it opened before it was blocked.
 func TestRightPasswordOfABlockedUserInTheSecondMessage(t *testing.T) {
 	blocked := false
 	security := scramSecurity(t)
@@ -163,8 +163,8 @@ func TestFailuresAreForgottenAfterTheWindow(t *testing.T) {
 	}
 }
 
-// TestSuccessForgetsFailures checks that a user whose clients repeatedly connect is not blocked
-// because of occasional failures.
+// TestSuccessForgetsFailures checks that occasional failures do not block a user whose clients
+// usually succeed.
 func TestSuccessForgetsFailures(t *testing.T) {
 	var f failures
 	now := time.Now()
@@ -182,8 +182,8 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	}
 }
 
-// TestFailuresWithoutANameBlockTheAddress checks that failures without a name block the address
-// after ten times as many failures.
+// TestFailuresWithoutANameBlockTheAddress checks that failures without a name block the address,
+// but only after ten times as many failures as for a name.
 func TestFailuresWithoutANameBlockTheAddress(t *testing.T) {
 	var f failures
 	now := time.Now()
@@ -214,7 +214,8 @@ func TestAddressIsRefusedAfterManyFailures(t *testing.T) {
 	}, "no connection was refused")
 }
 
-// TestVariedNamesShareALimit checks that the number of counts per address is bounded.
+// TestVariedNamesShareALimit checks that the number of names per address is limited, and that
+// further names share one count.
 func TestVariedNamesShareALimit(t *testing.T) {
 	var f failures
 	now := time.Now()

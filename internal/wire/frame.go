@@ -12,11 +12,11 @@ import (
 const (
 	// frameBytesMax is the maximum size of a request (Kafka's socket.request.max.bytes).
 	frameBytesMax = 100 << 20
-	// headBytes is the number of bytes that are read before a buffer for the frame is chosen. They
+	// headBytes is the number of bytes that are read before a buffer for the frame is allocated. They
 	// contain the frame's size and the fields at the beginning of every request header.
 	headBytes = 4 + prefixBytes
-	// largeBytes is the size above which a frame counts as large. The memory of a large frame is
-	// reserved separately (reserve), and is charged to Options.LargeBytesMax.
+	// largeBytes is the size above which a frame is large. The memory of a large frame is reserved
+	// separately (reserve), and is charged to Options.LargeBytesMax.
 	largeBytes = 1 << 20
 	// stepBytes is the number of bytes that are read or sent under one deadline. A slow peer keeps
 	// its connection if it moves this many bytes within Options.Stall. Without this minimum rate, a
@@ -24,16 +24,15 @@ const (
 	stepBytes = 1 << 20
 	// aheadBytesMax is the maximum size of a frame that is read while the previous request is still
 	// being handled, and that is not charged to a budget. A larger frame is not read ahead, because it
-	// would occupy memory while the previous request waits, which can take minutes. Kafka does not
-	// read frames ahead.
+	// would occupy memory while the previous request waits, possibly for minutes. Kafka does not read
+	// frames ahead.
 	aheadBytesMax = 16 << 10
-	// contendedShare divides Options.Stall. A frame with at most largeBytes must arrive within
-	// Options.Stall/contendedShare if other frames wait for the budget when its read begins.
+	// If other frames wait for the budget when the read of a frame with at most largeBytes begins, the
+	// frame must arrive within Options.Stall/contendedShare.
 	contendedShare = 10
-	// largePace is the minimum rate of a large frame, in bytes per second, while other frames wait for
-	// the budget. It applies to the whole frame, which gets Options.Stall in addition. If stepBytes
-	// per Options.Stall were the only limit, a frame of 100 MiB could occupy its memory for 50
-	// minutes.
+	// largePace is the minimum average rate of a large frame, in bytes per second, while other frames
+	// wait for the budget; Options.Stall is added to the resulting time. With only the limit of
+	// stepBytes per Options.Stall, a frame of 100 MiB could occupy its memory for 50 minutes.
 	largePace = 1 << 20
 )
 
@@ -53,14 +52,13 @@ type frame struct {
 	release func() // releases the memory of rest, and its bytes in a budget
 }
 
-// readFrame reads one frame. It returns io.EOF if the connection ended between two frames, and a
+// readFrame reads one frame. It returns io.EOF if the connection ends between two frames, and a
 // *rejectedError for an invalid frame. If ctx ends while readFrame waits for a budget or for the
 // previous request, it returns the error of ctx.
 //
-// It reads the first headBytes, and then the other bytes directly into their final buffer. A
-// buffered reader is not used, because it would read ahead, and the bytes would have to be copied
-// from its buffer. So a small request needs two system calls, but every batch is copied once less
-// (docs/format/copies.md).
+// It reads the first headBytes, and then the other bytes directly into their final buffer. It uses
+// no buffered reader, from whose buffer the bytes would have to be copied. A small request
+// therefore needs two system calls, but each batch is copied one time less (docs/format/copies.md).
 func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) {
 	head := &c.head
 	c.readUntil(ctx, c.server.opts.Idle)
@@ -85,8 +83,8 @@ func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) 
 	return f, err
 }
 
-// reject returns err when the previous request has its reply, as in Kafka. If ctx ends first, it
-// returns the error of ctx.
+// reject returns err after the previous request has got its reply, as in Kafka. If ctx ends first,
+// it returns the error of ctx.
 func (c *connection) reject(ctx context.Context, err error) error {
 	if idleErr := c.awaitIdle(ctx); idleErr != nil {
 		return idleErr
@@ -94,8 +92,8 @@ func (c *connection) reject(ctx context.Context, err error) error {
 	return err
 }
 
-// readInOrder reads the remaining n bytes of a frame, and waits until the previous request has its
-// reply. It reads a small frame before the wait, and a larger frame after it.
+// readInOrder reads the remaining n bytes of a frame, and waits until the previous request has got
+// its reply. A small frame is read before the wait, and a larger one after it.
 func (c *connection) readInOrder(ctx context.Context, r io.Reader, f *frame, n int) error {
 	if n > aheadBytesMax {
 		if err := c.awaitIdle(ctx); err != nil {
@@ -132,15 +130,15 @@ func (c *connection) checkLimit(key int16, size int) error {
 	return nil
 }
 
-// readRest reads the remaining n bytes of a frame into a buffer. For a size up to aheadBytesMax,
-// the buffer comes from a pool. Up to largeBytes, it comes from a pool and is charged to a budget.
-// A larger frame is first charged to a budget, and then its memory is reserved as a whole. Reserved
-// memory is committed only when bytes arrive, so a peer that announces 100 MB and sends nothing
-// occupies a part of the budget and no memory.
+// readRest reads the remaining n bytes of a frame into a buffer. Up to aheadBytesMax, the buffer
+// comes from a pool. Up to largeBytes, it comes from a pool and is charged to a budget. A larger
+// frame is charged to another budget, and its memory is reserved as a whole. Reserved memory is
+// committed only as bytes arrive, so a peer that announces 100 MB and sends nothing occupies a part
+// of the budget, but no memory.
 //
-// A frame that occupies bytes of a budget waits only for an append, or for its peer: at most
-// Options.Stall per step, and limited by largePace. It never waits for more bytes of a budget, so
-// two frames cannot deadlock.
+// A frame that occupies bytes of a budget waits only for an append or for its peer (at most
+// Options.Stall per step, and limited by largePace). It never waits for more bytes of a budget, so
+// frames cannot deadlock.
 func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int) error {
 	buf, release, err := c.frameBuffer(ctx, n)
 	if err != nil {
@@ -170,8 +168,8 @@ func (c *connection) readRest(ctx context.Context, r io.Reader, f *frame, n int)
 	return nil
 }
 
-// frameBuffer returns a buffer of n bytes. Function release releases the buffer and, if it occupies
-// bytes of a budget, those bytes.
+// frameBuffer returns a buffer of n bytes. release releases the buffer and the bytes of a budget
+// that it occupies.
 func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, release func(),
 	err error) {
 	if n <= aheadBytesMax {
@@ -181,8 +179,8 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, releas
 	if n <= largeBytes {
 		return c.mediumBuffer(ctx, n)
 	}
-	// A frame that is larger than the whole budget is charged the whole budget, because acquire would
-	// never return for more.
+	// A frame that is larger than the budget is charged the whole budget, because acquire would never
+	// return for more.
 	charged := min(int64(n), c.server.opts.LargeBytesMax)
 	if err := c.server.large.acquire(ctx, charged); err != nil {
 		return nil, nil, err
@@ -198,8 +196,8 @@ func (c *connection) frameBuffer(ctx context.Context, n int) (buf []byte, releas
 	}, nil
 }
 
-// mediumBuffer is frameBuffer for a frame with more than aheadBytesMax and at most largeBytes. The
-// charge is the size of the pooled buffer, which may be larger than n.
+// mediumBuffer is like frameBuffer, for a frame with more than aheadBytesMax and at most
+// largeBytes. The charge is the size of the pooled buffer, which may be larger than n.
 func (c *connection) mediumBuffer(ctx context.Context, n int) (buf []byte, release func(),
 	err error) {
 	charged := min(int64(1)<<(bufferClass(n)+bufferBitsMin), c.server.opts.MediumBytesMax)

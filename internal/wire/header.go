@@ -29,8 +29,8 @@ func parsePrefix(b [prefixBytes]byte) prefix {
 
 // parseHeaderRest splits the bytes after the prefix into client id and body. In header v1, the
 // client id is a nullable string. In header v2, tagged fields follow; they are skipped, because
-// none is defined. Even in v2 the client id is not a compact string, so that a broker can read it
-// before it knows the version.
+// none is defined. Even in v2 the client id is not a compact string, so that brokers can read it
+// from headers of unknown versions.
 func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, err error) {
 	r := kbin.Reader{Src: rest}
 	if id := r.NullableString(); id != nil {
@@ -45,9 +45,9 @@ func parseHeaderRest(rest []byte, flexible bool) (clientID string, body []byte, 
 	return clientID, r.Src, nil
 }
 
-// SkipTags skips a section of tagged fields, and stops at the end of the bytes. In contrast,
-// kmsg.SkipTags loops as often as the section's count says. Six bytes with the count 2^32-1 would
-// occupy it for half a minute.
+// SkipTags skips a section of tagged fields, and stops at the end of the bytes. kmsg.SkipTags, in
+// contrast, loops as often as the section's count says: six bytes with the count 2^32-1 keep it
+// busy for half a minute.
 func SkipTags(r *kbin.Reader) {
 	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
 		r.Uvarint() // tag

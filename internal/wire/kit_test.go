@@ -35,7 +35,7 @@ type testHandler struct {
 	frameMax int
 	chunks   []Chunk
 	waiting  chan struct{} // signals that a request begins to wait
-	released chan struct{} // signals that a reply is released
+	released chan struct{} // signals that a reply has been released
 	got      chan Request  // each request, with a copy of its body
 }
 
@@ -101,8 +101,8 @@ type testServer struct {
 	log      output.Buffer
 }
 
-// lengthen sets long times for options that a test has not set, so that a slow machine does not
-// exceed them.
+// lengthen sets long timeouts for options that a test has not set, so that they do not expire on a
+// slow machine.
 func lengthen(o *Options) {
 	o.Stall, o.Drain = defaulted(o.Stall, time.Hour), defaulted(o.Drain, time.Hour)
 	o.Idle, o.Linger = defaulted(o.Idle, time.Hour), defaulted(o.Linger, time.Hour)

@@ -45,7 +45,7 @@ func TestPeerAddressesAreNormalized(t *testing.T) {
 	}
 }
 
-// addressed is a connection of which only the remote address can be used.
+// addressed is a connection that implements only RemoteAddr.
 type addressed struct {
 	net.Conn
 	addr net.Addr
@@ -54,7 +54,7 @@ type addressed struct {
 func (a addressed) RemoteAddr() net.Addr { return a.addr }
 
 // TestMediumFramesShareABudget sends two medium frames that use up the budget. A third medium frame
-// must then be read only when one of the two is released. A small frame must be read immediately.
+// must be read only after one of them has been released, but a small frame immediately.
 func TestMediumFramesShareABudget(t *testing.T) {
 	const size, budget = 200 << 10, 512 << 10 // two buffers of 256 KiB
 	s := startServer(t, func(o *Options) { o.MediumBytesMax = budget })

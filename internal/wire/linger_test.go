@@ -14,8 +14,8 @@ import (
 
 // TestInvalidRequestDoesNotResetTheConnection pipelines a request that waits for the next one, an
 // invalid request, and many more bytes. The first request must get its reply before the connection
-// is closed. The connection must end with FIN and not with RST, because RST could destroy a reply
-// in transit.
+// is closed. The connection must end with FIN, not with RST, because RST could make the client lose
+// a reply in transit.
 func TestInvalidRequestDoesNotResetTheConnection(t *testing.T) {
 	for name, invalid := range map[string][]byte{
 		"unknown API":            request(99, 0, 2, []byte("unknown")),
@@ -63,7 +63,7 @@ func TestEndlessClientIsNotDrainedForever(t *testing.T) {
 	}
 }
 
-// halfClosed is a connection that counts the calls of CloseWrite.
+// halfClosed is a connection that counts calls of CloseWrite.
 type halfClosed struct {
 	net.Conn
 	calls int
@@ -74,7 +74,7 @@ func (h *halfClosed) CloseWrite() error {
 	return nil
 }
 
-// failingHandler refuses every request. With wait, it refuses a request after it has begun to wait.
+// failingHandler refuses every request. If wait is set, it first begins to wait.
 type failingHandler struct {
 	*testHandler
 	wait bool
@@ -111,9 +111,9 @@ func TestConnectionLingersOnlyWithOneReader(t *testing.T) {
 	}
 }
 
-// TestFailedAuthenticationLetsTheClientCloseFirst checks that the end of the connection does not
-// immediately follow the reply, because kafka-python 3.0.12 loses a reply that arrives together
-// with the end.
+// TestFailedAuthenticationLetsTheClientCloseFirst checks that the server does not close the
+// connection immediately after the reply, because kafka-python 3.0.12 loses a reply that arrives
+// together with the end of the connection.
 func TestFailedAuthenticationLetsTheClientCloseFirst(t *testing.T) {
 	ours, theirs := net.Pipe()
 	socket := &halfClosed{Conn: ours}

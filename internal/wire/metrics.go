@@ -40,8 +40,8 @@ var durationBuckets = []float64{
 	300,
 }
 
-// metrics contains one server's metrics. The servers of all listeners that use the same registry
-// share duration, errors and inFlight.
+// metrics contains the metrics of one server. Servers that use the same registry share duration,
+// errors and inFlight.
 type metrics struct {
 	duration    *prometheus.HistogramVec // duration in seconds, by API
 	errors      *prometheus.CounterVec   // responses by API and Kafka error
@@ -79,8 +79,8 @@ func newMetrics(registry prometheus.Registerer, listener string, mechanisms []st
 		Name: "heartwood_broker_connection_rejected_total",
 		Help: "Connections refused, or closed because of an invalid request.",
 	}, []string{"listener", "reason"}))
-	// Create the series for every reason with value 0. If a series appeared with its first event,
-	// rate() would not include that event.
+	// Create the series of all reasons with value 0, because rate() would not include the event with
+	// which a series appears.
 	for _, reason := range []string{rejectConnections, rejectAddress, rejectTooLarge,
 		rejectUnknownAPI, rejectHeader, rejectSlow, rejectHTTP, rejectTLS, rejectPlain,
 		rejectHandshake, rejectUnauthenticated, rejectExpired, rejectRevoked, rejectNoKeys,
@@ -100,8 +100,8 @@ func newMetrics(registry prometheus.Registerer, listener string, mechanisms []st
 	return m
 }
 
-// register adds a collector to a registry and returns it. If another listener has already added the
-// same collector, register returns that collector.
+// register adds a collector to a registry and returns it. If another listener has already
+// registered an equal collector, it returns that one.
 func register[C prometheus.Collector](registry prometheus.Registerer, c C) C {
 	if registry == nil {
 		return c
@@ -137,13 +137,13 @@ func (m *metrics) observe(api string, d time.Duration) {
 	m.duration.WithLabelValues(api).Observe(d.Seconds())
 }
 
-// failed updates the metric for a response with an error. Parameter name is the response's first
-// Kafka error.
+// failed updates the metric for a response with an error. name is the first Kafka error in the
+// response.
 func (m *metrics) failed(api, name string) { m.errors.WithLabelValues(api, name).Inc() }
 
-// rejected updates the metric for a connection that was refused or closed. Parameter reason must be
-// one of the reject constants and never a text from a peer, because a peer could create any number
-// of series with it.
+// rejected updates the metric for a connection that was refused or closed. reason must be one of
+// the reject constants, never a text from a peer, because a peer could then create any number of
+// series.
 func (m *metrics) rejected(reason string) { m.rejections.WithLabelValues(m.listener, reason).Inc() }
 
 // keyNumber is the default of Options.APIName. It returns the number as text.

@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// namedTokens accepts the tokens alice and bob for half an hour. The token later needs keys that
-// are not known yet.
+// namedTokens accepts the tokens alice and bob for half an hour. For the token later, it returns
+// the error for keys that are not known yet.
 type namedTokens struct{}
 
 func (namedTokens) Verify(now time.Time, token string) (sasl.Identity, error) {
@@ -45,8 +45,9 @@ func (c *client) bearer(token string) authenticated {
 	return c.authenticate("n,,\x01auth=Bearer " + token + "\x01\x01")
 }
 
-// Trap 7: a session ends when its token expires (KIP-368). The client may authenticate again with
-// another token for the same principal, but not as another principal or with another mechanism.
+// TestTrap7SessionOfATokenIsExtendedByItsPrincipalOnly checks that a session ends when its token
+// expires (KIP-368). The client may reauthenticate with another token for the same principal, but
+// not as another principal or with another mechanism.
 func TestTrap7SessionOfATokenIsExtendedByItsPrincipalOnly(t *testing.T) {
 	s := startSecure(t, tokenSecurity(t))
 	start := func() *client {
@@ -106,8 +107,8 @@ func TestTokenFailureIsAnsweredTwice(t *testing.T) {
 }
 
 // TestUnknownKeysCloseTheConnection checks that the connection is closed if the keys are not known
-// yet. Clients would treat an error response as final, but reconnect after a disconnection. This
-// must not count as a failure of the address.
+// yet. Clients would treat an error response as final, but reconnect after a disconnection. The
+// disconnection must not count as a failed authentication.
 func TestUnknownKeysCloseTheConnection(t *testing.T) {
 	s := startSecure(t, tokenSecurity(t))
 	for range failuresMax + 5 {

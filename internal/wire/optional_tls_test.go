@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// TestPlainPeersAreRefusedAfterTheMigration is trap 28 of docs/security.md. While some brokers have
-// no certificate, a listener accepts both kinds of connections; afterwards it accepts only TLS. A
-// peer without TLS is always anonymous.
+// TestPlainPeersAreRefusedAfterTheMigration checks trap 28 of docs/security.md: while some brokers
+// have no certificate, a listener accepts connections with and without TLS; afterwards it accepts
+// only TLS. A peer without TLS is always anonymous.
 func TestPlainPeersAreRefusedAfterTheMigration(t *testing.T) {
 	brokers, peers := certs.New(t, "brokers"), certs.New(t, "peers")
 	var migrates atomic.Bool
@@ -47,8 +47,8 @@ func TestPlainPeersAreRefusedAfterTheMigration(t *testing.T) {
 	s.wantRejected(late, rejectPlain, "SASL_SSL")
 }
 
-// TestSilentPeersAreEnded checks that a listener that accepts both kinds waits for the first byte
-// no longer than for a handshake.
+// TestSilentPeersAreEnded checks that a listener that accepts connections with and without TLS
+// waits for the first byte no longer than for a handshake.
 func TestSilentPeersAreEnded(t *testing.T) {
 	ca := certs.New(t, "brokers")
 	config := serverTLS(ca)
@@ -57,8 +57,8 @@ func TestSilentPeersAreEnded(t *testing.T) {
 	s.wantRejected(s.dial(), rejectHandshake, "client has sent nothing")
 }
 
-// TestSingleByteRecordsAreEnded is trap 26: a client sends each byte of a request in a separate TLS
-// record. The connection must end after the authentication timeout, whatever arrives.
+// TestSingleByteRecordsAreEnded checks trap 26: if a client sends each byte of a request in a
+// separate TLS record, the connection ends after the authentication timeout, whatever has arrived.
 func TestSingleByteRecordsAreEnded(t *testing.T) {
 	ca := certs.New(t, "brokers")
 	config := serverTLS(ca)
@@ -67,7 +67,7 @@ func TestSingleByteRecordsAreEnded(t *testing.T) {
 	security.AuthenticationTimeout = time.Second
 	s := startSecure(t, security)
 	frame := request0(keySaslHandshake, 1, 1, kbin.AppendString(nil, sasl.ScramSHA512))
-	// On a busy machine, the handshake alone can take the whole time; then try another client.
+	// On a busy machine, the handshake alone may exceed the timeout; then try another client.
 	s.eventually(func() bool {
 		c, err := s.dialTLS(clientTLS(ca))
 		for _, b := range frame[:len(frame)-1] {
@@ -93,9 +93,9 @@ func (s *testServer) serves(c *client) bool {
 	return true
 }
 
-// TestSilentPeersWithACertificateStayConnected is trap 24. The operator keeps a connection to each
-// broker on which it sends nothing, and interprets the connection's end as the end of the broker.
-// The timeouts for handshake and authentication must not end this connection.
+// TestSilentPeersWithACertificateStayConnected checks trap 24: the timeouts for handshake and
+// authentication do not close an idle connection. The operator keeps an idle connection to each
+// broker, and concludes from its end that the broker has stopped.
 func TestSilentPeersWithACertificateStayConnected(t *testing.T) {
 	brokers, peers := certs.New(t, "brokers"), certs.New(t, "peers")
 	security := mutual(brokers, peers)

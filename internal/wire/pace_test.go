@@ -25,8 +25,8 @@ func writeAtPace(conn net.Conn, frame []byte, size int, pause time.Duration) {
 }
 
 // TestSlowFramesAreReadAndStalledOnesClosed sends large frames at different rates while no other
-// frame waits. A frame must be read if 1 MiB arrives within each Options.Stall, however long the
-// whole frame takes. At a lower rate, the connection must be closed.
+// frame waits. A frame must be read if at least 1 MiB arrives in each Options.Stall, however long
+// the whole frame takes. At a lower rate, the connection must be closed.
 func TestSlowFramesAreReadAndStalledOnesClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		piece int
@@ -65,9 +65,9 @@ func TestSlowFramesAreReadAndStalledOnesClosed(t *testing.T) {
 	}
 }
 
-// TestSlowFramesAreClosedUnderContention tests largePace. Three frames of 9 MiB arrive at 1 MiB in
-// 20 s, and a frame of 2 MiB waits for the budget behind them. Each of the three must be rejected
-// in turn, and the frame of 2 MiB must be read.
+// TestSlowFramesAreClosedUnderContention checks that largePace is enforced. Three frames of 9 MiB
+// arrive at a rate of 1 MiB per 20 s, and a frame of 2 MiB waits for the budget. The three frames
+// must be rejected one after the other, and the frame of 2 MiB must be read.
 func TestSlowFramesAreClosedUnderContention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Handler: newTestHandler(), LargeBytesMax: 10 << 20})
@@ -117,7 +117,7 @@ func TestLargeFramesAreNotReadAhead(t *testing.T) {
 	c := s.dial()
 	c.send(request(keyWait, 0, 1, nil))
 	<-s.handler.waiting
-	// more than fits into the sockets' buffers
+	// more than the socket buffers can hold
 	go func() { _, _ = c.Write(request(keyEcho, 0, 2, make([]byte, 64<<20))) }()
 	other := s.dial()
 	other.send(request(keyEcho, 0, 3, make([]byte, 2<<20)))

@@ -18,7 +18,7 @@ const (
 	// peerResponseMax limits the size of a response, in bytes. A fetch response can exceed the
 	// requested size, because its first batch is always returned whole.
 	peerResponseMax = 128 << 20
-	// peerStall limits the time for each step of sending a request, and of reading a response whose
+	// peerStall limits the time for each step of sending a request, or of reading a response after its
 	// size has arrived.
 	peerStall = 30 * time.Second
 	// peerLinger replaces peerStall when the context of Do is canceled. It is long enough to finish
@@ -42,8 +42,8 @@ type Peer struct {
 	in       []byte // buffer for responses; reused if it is not larger than peerKeep
 
 	// mu guards the fields that Interrupt and Do share. It is held while an interrupting request is
-	// written. This takes little time, because the request has about twenty bytes and the peer has
-	// already read the request before it.
+	// written. This takes little time, because the request has only about twenty bytes, and the peer
+	// has already read the previous request.
 	mu struct {
 		sync.Mutex
 		correlation int32
@@ -51,7 +51,7 @@ type Peer struct {
 		interrupted bool  // true if an interrupting request was sent while Do waits
 		pending     *Call // interrupting request to send after Do's next request
 		// unanswered contains the correlation ids of interrupting requests whose responses have not been
-		// read yet. There is rarely more than one id, and there are never more than two.
+		// read yet. Usually there is at most one, and never more than two.
 		unanswered []int32
 	}
 }
@@ -68,8 +68,8 @@ type Dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// DialPeer connects to a broker's listener with dialer. Parameter clientID identifies this broker
-// in the other broker's logs.
+// DialPeer connects to a broker's listener with dialer. clientID identifies this broker in the
+// other broker's logs.
 func DialPeer(ctx context.Context, dialer Dialer, address, clientID string) (*Peer, error) {
 	socket, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -83,13 +83,13 @@ func NewPeer(socket net.Conn, clientID string) *Peer {
 	return &Peer{socket: socket, clientID: clientID}
 }
 
-// Close closes the connection. If another goroutine waits in Do, Do then fails.
+// Close closes the connection. A call of Do that waits in another goroutine then fails.
 func (p *Peer) Close() error { return p.socket.Close() }
 
 // Do sends a request and returns the body of its response, which is valid until the next call of
-// Do. It waits for the response until ctx ends. If ctx reaches its deadline while the response
-// arrives, Do reads the response to its end as long as there is progress. If ctx is canceled, Do
-// permits at most peerLinger for each further step of the response.
+// Do. It waits for the response until ctx ends. If the deadline of ctx expires while the response
+// is arriving, Do reads the rest of the response as long as there is progress. If ctx is canceled,
+// each further step of the response may take at most peerLinger.
 func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	id := p.correlate()
 	p.out = p.frame(p.out[:0], id, call)
@@ -127,10 +127,10 @@ func (p *Peer) Do(ctx context.Context, call Call) ([]byte, error) {
 	}
 }
 
-// Interrupt makes the peer's handler stop waiting. It sends an interrupting request after the
-// request for whose response Do waits; the peer then responds to the earlier request immediately.
-// If Do is not waiting, the interrupting request is sent after Do's next request. The response to
-// the interrupting request is read and discarded.
+// Interrupt makes the peer's handler stop waiting. If Do waits for a response, Interrupt sends an
+// interrupting request; the peer then responds to the request of Do immediately. Otherwise the
+// interrupting request is sent after the next request of Do. The response to the interrupting
+// request is read and discarded.
 //
 // Any goroutine may call Interrupt. If it fails, it closes the connection, so that Do fails too.
 func (p *Peer) Interrupt(call Call) {
@@ -152,7 +152,7 @@ func (p *Peer) interruptLocked(call Call) error {
 	if err == nil {
 		_, err = p.socket.Write(p.frame(nil, p.mu.correlation, call))
 	}
-	if err != nil { // part of the request may have been sent, so no other may follow
+	if err != nil { // part of the request may have been sent, so no other request may follow
 		_ = p.socket.Close()
 	}
 	return err
@@ -166,8 +166,8 @@ func (p *Peer) correlate() int32 {
 	return p.mu.correlation
 }
 
-// sent records that a request was sent and Do waits for its response. If an interrupting request is
-// pending, sent sends it.
+// sent records that Do has sent a request and waits for its response. It sends the pending
+// interrupting request, if there is one.
 func (p *Peer) sent() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +180,7 @@ func (p *Peer) sent() error {
 	return p.interruptLocked(*pending)
 }
 
-// answered records that the response was read, so Do no longer waits.
+// answered records that Do has read the response and no longer waits.
 func (p *Peer) answered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,8 +228,8 @@ func (p *Peer) send(ctx context.Context, frame []byte) error {
 }
 
 // bound limits the duration of a read or write that takes place in steps. The caller must call step
-// before each step, and done after the last one. Function step first sets its deadline and then
-// checks ctx, so it does not override the deadline that the AfterFunc sets when ctx is canceled.
+// before each step, and done after the last one. step checks ctx after it has set its deadline, so
+// it does not override the deadline that the AfterFunc sets when ctx is canceled.
 //
 // Only a cancellation shortens the deadline, because the caller then no longer needs the response.
 // If ctx reaches its own deadline, the response is still needed, because otherwise a large response
@@ -260,8 +260,8 @@ func bound(ctx context.Context, deadline func(time.Time) error) (step func() err
 	return step, done
 }
 
-// await waits until the size of the response has arrived or ctx ends. It removes the previous
-// read's deadline before the AfterFunc can set one, so it does not override the deadline that the
+// await waits until the size of the response has arrived or ctx ends. It removes the deadline of
+// the previous read before the AfterFunc can set one, so it does not override the deadline that the
 // AfterFunc sets when ctx ends.
 func (p *Peer) await(ctx context.Context) (int, error) {
 	if err := p.socket.SetReadDeadline(time.Time{}); err != nil {
@@ -271,8 +271,8 @@ func (p *Peer) await(ctx context.Context) (int, error) {
 	var size [4]byte
 	_, err := io.ReadFull(p.socket, size[:])
 	if !unhook() && err == nil {
-		// ctx ended while the size of the response arrived. The AfterFunc can set its deadline at any
-		// moment, so the response cannot be read.
+		// ctx has ended while the size of the response was arriving. The AfterFunc may set its deadline
+		// at any moment, so the response cannot be read.
 		err = ctx.Err()
 	}
 	if err != nil {

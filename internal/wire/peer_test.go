@@ -49,8 +49,8 @@ func TestPeerExchangesRequests(t *testing.T) {
 	}
 }
 
-// TestPeerStopsWaitingWhenItsContextEnds cancels the context of Do, which must return the context's
-// error. After the connection is closed, the handler on the server must end too.
+// TestPeerStopsWaitingWhenItsContextEnds checks that Do returns the context's error when its
+// context is canceled, and that the server's handler ends after the connection is closed.
 func TestPeerStopsWaitingWhenItsContextEnds(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -84,9 +84,9 @@ func TestPeerCloseEndsAWait(t *testing.T) {
 	}
 }
 
-// TestPeerAbandonsAHungResponse sends a response that stops half-way or arrives slowly. A canceled
-// Do must return soon, so that a follower can follow another leader. If Do is not canceled, it must
-// read a slow response to its end, even after its context's deadline.
+// TestPeerAbandonsAHungResponse sends a response that stops half-way or arrives slowly. If the
+// context is canceled, Do must return soon, so that a follower can follow another leader. Otherwise
+// it must read a slow response to its end, even after the deadline of its context.
 func TestPeerAbandonsAHungResponse(t *testing.T) {
 	const size = 2 * stepBytes
 	for name, test := range map[string]struct {
@@ -141,8 +141,8 @@ func TestPeerAbandonsAHungResponse(t *testing.T) {
 	}
 }
 
-// TestInterruptDoesNotBlock checks that Interrupt returns soon even if the peer reads nothing,
-// because Interrupt holds a lock that Do needs.
+// TestInterruptDoesNotBlock checks that Interrupt returns soon even if the peer reads nothing;
+// meanwhile it holds a lock that Do needs.
 func TestInterruptDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -249,8 +249,8 @@ func TestInterruptEndsTheWaitOfARequest(t *testing.T) {
 	}
 }
 
-// TestInterruptFromAnotherGoroutine interrupts while another goroutine sends requests. With the
-// race detector, it finds most concurrency bugs.
+// TestInterruptFromAnotherGoroutine calls Interrupt while another goroutine sends requests. Run
+// with the race detector, it finds most concurrency bugs.
 func TestInterruptFromAnotherGoroutine(t *testing.T) {
 	s := startServer(t, nil)
 	p := s.peer()
@@ -258,7 +258,7 @@ func TestInterruptFromAnotherGoroutine(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 5000 { // the channels of testHandler have room for twice as many
+		for range 5000 { // the channels of testHandler can buffer twice as many
 			if ctx.Err() != nil {
 				return
 			}

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// peerCounts counts the open connections from each IP address. Clients behind the same NAT address
-// share one count.
+// peerCounts counts the open connections from each IP address. Clients behind the same NAT share
+// one count.
 type peerCounts struct {
 	limit int // maximum number of connections per address; positive
 	lock  sync.Mutex

@@ -25,7 +25,7 @@ func loggedIn(t *testing.T, change func(*Security)) (*testServer, *client) {
 	return s, c
 }
 
-// age makes all sessions appear to have started, and to expire, earlier.
+// age moves the start and the end of all sessions back by the given time.
 func (s *testServer) age(by time.Duration) {
 	s.open.Lock()
 	defer s.open.Unlock()
@@ -56,8 +56,8 @@ func TestReauthenticationExtendsTheSession(t *testing.T) {
 	s.wantRejected(c, rejectExpired, "not authenticated again")
 }
 
-// TestReauthenticationAfterTheEnd checks that after its session has expired, a client may
-// authenticate again, but nothing else.
+// TestReauthenticationAfterTheEnd checks that a client may only reauthenticate after its session
+// has expired.
 func TestReauthenticationAfterTheEnd(t *testing.T) {
 	s, c := loggedIn(t, func(o *Security) { o.ReauthMax = time.Hour })
 	s.age(2 * time.Hour)
@@ -85,8 +85,8 @@ func TestReauthenticationKeepsPrincipalAndMechanism(t *testing.T) {
 	c.wantClosed()
 }
 
-// TestReauthenticationWithinASecond checks that a re-authentication within a second is passed to
-// the handler, which replies with ILLEGAL_SASL_STATE.
+// TestReauthenticationWithinASecond checks that a re-authentication within a second of the previous
+// one is passed to the handler, which replies with ILLEGAL_SASL_STATE.
 func TestReauthenticationWithinASecond(t *testing.T) {
 	s := startSecure(t, scramSecurity(t))
 	c := s.dial()

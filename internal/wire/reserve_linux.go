@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// reservedBitsMax is the class of the largest ranges. A range of 1<<reservedBitsMax bytes can
-// contain a frame of frameBytesMax.
+// reservedBitsMax is the log2 of the size of the largest range. A range of that size can hold a
+// frame of frameBytesMax.
 const reservedBitsMax = 27
 
 // reserved contains the address ranges that no request currently uses: free[n] contains ranges of
@@ -20,13 +20,13 @@ var reserved struct {
 
 // reserve returns n bytes of memory, at most frameBytesMax, and the function that releases them.
 // The kernel commits the memory page by page when it is written. Go's allocator would clear the
-// memory, which would commit all of it. A buffer that grows as bytes arrive would have to copy its
-// content each time it grows.
+// memory, and so commit all of it. A buffer that grows as bytes arrive would copy its content each
+// time it grows.
 //
-// The release returns the pages to the kernel, but keeps the address range. Code that uses the
-// range by mistake after the release reads zeros or another request, as with pooled buffers. If the
-// range were unmapped, the Go heap could reuse its addresses, and such code could read any memory
-// (ADR 0062).
+// unreserve returns the pages to the kernel, but keeps the address range. Code that uses the range
+// by mistake after the release reads zeros or another request, as with pooled buffers. If the range
+// were unmapped, the Go heap could reuse its addresses, and such code could read any memory (ADR
+// 0062).
 func reserve(n int) (buf []byte, unreserve func(), err error) {
 	class := bits.Len(uint(max(1, n) - 1))
 	whole := getReserved(class)
@@ -40,7 +40,7 @@ func reserve(n int) (buf []byte, unreserve func(), err error) {
 	return whole[:n:n], func() { putReserved(class, whole) }, nil
 }
 
-// getReserved returns a free range of a class, or nil if no range is free.
+// getReserved returns a free range of the class, or nil if there is none.
 func getReserved(class int) []byte {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -54,7 +54,7 @@ func getReserved(class int) []byte {
 }
 
 // putReserved returns the pages of a range to the kernel, and keeps the range as a free one. If the
-// process's memory is locked (mlockall), the kernel refuses to take the pages, so putReserved
+// process has locked its memory (mlockall), the kernel does not take the pages back, so putReserved
 // unmaps the range instead.
 func putReserved(class int, whole []byte) {
 	if syscall.Madvise(whole, syscall.MADV_DONTNEED) != nil {

@@ -23,8 +23,8 @@ func residentBytes(t *testing.T) int {
 }
 
 func TestReservedMemoryIsCommittedAsItIsWritten(t *testing.T) {
-	// Free the memory of earlier tests now. If it were freed during the test, the measured value would
-	// be too low.
+	// Free the memory of earlier tests now. If it were freed during the test, the measured difference
+	// would be too small.
 	debug.FreeOSMemory()
 	before := residentBytes(t)
 	buf, unreserve, err := reserve(frameBytesMax)
@@ -47,9 +47,8 @@ func TestReservedMemoryIsCommittedAsItIsWritten(t *testing.T) {
 	}
 }
 
-// TestReleasedReservationReadsZeros checks that a slice that is used by mistake after its range was
-// released reads zeros. It also checks that a range is reused, and that two requests never share a
-// range.
+// TestReleasedReservationReadsZeros checks that a slice that is used by mistake after its range has
+// been released contains zeros, that ranges are reused, and that two requests never share a range.
 func TestReleasedReservationReadsZeros(t *testing.T) {
 	buf, unreserve, err := reserve(3 << 20)
 	if err != nil {

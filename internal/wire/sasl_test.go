@@ -94,8 +94,8 @@ func TestMechanismMustBeEnabled(t *testing.T) {
 	}
 }
 
-// TestWrongPasswordAndUnknownUserLookAlike compares the whole responses for a wrong password and an
-// unknown user.
+// TestWrongPasswordAndUnknownUserLookAlike checks that the whole responses for a wrong password and
+// for an unknown user are the same.
 func TestWrongPasswordAndUnknownUserLookAlike(t *testing.T) {
 	security := scramSecurity(t)
 	security.FailureDelay = 30 * time.Millisecond
@@ -165,7 +165,7 @@ func TestUnauthenticatedConnectionsAreLimited(t *testing.T) {
 	second := s.dial()
 	s.eventually(func() bool { return len(s.unauthenticated) == 2 }, "two are not counted")
 	s.dial().wantClosed()
-	for _, c := range []*client{first, second} { // an authenticated connection does not count
+	for _, c := range []*client{first, second} { // authenticated connections do not count
 		if got := c.login("alice", "secret"); got.code != 0 {
 			t.Fatalf("login: %+v", got)
 		}

@@ -57,7 +57,7 @@ type answered struct {
 	body     []byte
 	flexible bool
 	session  *Session // session of the authenticated client; nil: not authenticated yet
-	err      error    // reason for closing the connection after body was sent
+	err      error    // reason for closing the connection after body has been sent
 }
 
 // handshake handles SaslHandshake, versions 0 and 1.
@@ -193,9 +193,9 @@ func (x *saslExchange) step(now time.Time, message []byte) (reply []byte, sessio
 	return reply, session, nil
 }
 
-// isBlocked reports whether a user is refused, whatever the password is. A client that
-// re-authenticates is not refused, because the failures were another client's. Tokens are not
-// refused, because they cannot be guessed.
+// isBlocked reports whether the user is blocked, so that even the correct password is refused.
+// Re-authentications are never blocked, because the failures are those of other clients. Tokens are
+// never blocked, because they cannot be guessed.
 func (x *saslExchange) isBlocked(user string) bool {
 	return x.blocked != nil && x.mechanism != sasl.OAuthBearer && x.previous == nil && user != "" && x.blocked(user)
 }

@@ -18,7 +18,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// passwords returns SASL options for SCRAM users. Parameter users contains the passwords by name.
+// passwords returns SASL options for SCRAM users. users contains the passwords by name.
 func passwords(t testing.TB, users map[string]string) func() *sasl.Options {
 	t.Helper()
 	verifiers := map[string][]sasl.Verifier{}
@@ -38,8 +38,8 @@ func passwords(t testing.TB, users map[string]string) func() *sasl.Options {
 	return func() *sasl.Options { return o }
 }
 
-// scramSecurity returns the security of a listener without TLS on which alice and bob can
-// authenticate.
+// scramSecurity returns the security of a listener without TLS for clients of users alice and bob,
+// who authenticate with SCRAM.
 func scramSecurity(t testing.TB) Security {
 	return Security{Mechanisms: []string{sasl.ScramSHA256, sasl.ScramSHA512},
 		SASL:         passwords(t, map[string]string{"alice": "secret", "bob": "other"}),

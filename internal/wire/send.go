@@ -16,18 +16,18 @@ const (
 	// the bytes around it. For so few bytes, another system call costs more than the copy.
 	copyBytesMax = 16 << 10
 	// gatherBytesMax is the number of copied bytes at which the gathered parts are written. Without
-	// this limit, a fetch response that consists of many small ranges, with up to 55 MiB, would be in
-	// memory as a whole while a slow client reads it.
+	// this limit, a whole fetch response of many small ranges, up to 55 MiB, would be in memory while
+	// a slow client reads it.
 	gatherBytesMax = 256 << 10
-	// copyStepBytes is the number of bytes of a file range that are in memory at a time while the
-	// range is copied. It limits the memory for 1,000 slow readers over TLS to 64 MiB.
+	// copyStepBytes is the maximum number of bytes of a file range that are in memory while the range
+	// is copied. It limits the memory for 1,000 slow readers over TLS to 64 MiB.
 	copyStepBytes = 64 << 10
 	// responseBytesMax is the largest value of the int32 that contains the size of a frame.
 	responseBytesMax = 1<<31 - 1
 )
 
-// errReplyTooLarge is the error for a reply that does not fit into a frame. Handlers limit their
-// replies, so this error indicates a bug.
+// errReplyTooLarge is the error for a reply that exceeds the maximum size of a frame. It indicates
+// a bug, because handlers limit the size of their replies.
 var errReplyTooLarge = errors.New("reply exceeds the largest frame")
 
 // sender writes replies to one socket. It gathers small parts into one write, and sends large file
@@ -47,8 +47,8 @@ func newSender(socket net.Conn) sender {
 }
 
 // send writes one response frame. It calls extend before each step that can block. If it returns
-// errReplyTooLarge, it has written nothing. After any other error, it may have written a part of
-// the frame, so the connection must be closed.
+// errReplyTooLarge, it has written nothing. After any other error, the connection must be closed,
+// because a part of the frame may have been written.
 func (s *sender) send(correlationID int32, reply *Reply, extend func()) error {
 	defer s.forget()
 	// The value of the size field does not include its own four bytes.
@@ -100,8 +100,8 @@ func anySendfile(chunks []Chunk) bool {
 	return false
 }
 
-// add adds a chunk to the gathered parts. If the chunk is a large file range, add instead writes
-// the gathered parts and then sends the range.
+// add adds a chunk to the gathered parts. If the chunk is a large file range, add writes the
+// gathered parts and sends the range instead.
 func (s *sender) add(c *Chunk, extend func()) error {
 	if c.File == nil {
 		if len(c.Bytes) > 0 {

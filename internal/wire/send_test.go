@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// fileOf creates a file with random content. A file in vfs.OS is sent with sendfile, and a file in
-// vfs.Mem is read and written.
+// fileOf creates a file with random content. Files in vfs.OS are sent with sendfile; files in
+// vfs.Mem are read and written.
 func fileOf(t *testing.T, fsys vfs.FS, size int) (vfs.File, []byte) {
 	t.Helper()
 	content := make([]byte, size)
@@ -109,7 +109,7 @@ func TestPartialWritesAreResumed(t *testing.T) {
 }
 
 // TestShortFileClosesTheConnection sends a range that ends beyond the end of its file. The
-// connection must be closed, and no other byte may be sent in place of the missing byte.
+// connection must be closed, and no other byte may be sent in place of a missing one.
 func TestShortFileClosesTheConnection(t *testing.T) {
 	forEachFS(t, func(t *testing.T, fsys vfs.FS) {
 		for _, size := range []int{copyBytesMax / 2, 1 << 20} {

@@ -13,9 +13,9 @@ import (
 // so that each platform compiles only the code that it uses (ADR 0037).
 const sendfileWorks = true
 
-// sendfile sends at most n bytes of a file from a position on, and returns how many bytes it sent.
-// It waits for space in the socket until the socket's write deadline. Unlike net.TCPConn.ReadFrom,
-// it does not move the file's offset, because all readers share the file.
+// sendfile sends at most n bytes of a file, starting at a position, and returns how many bytes it
+// sent. It waits for space in the socket until the socket's write deadline. Unlike
+// net.TCPConn.ReadFrom, it does not move the file's offset, because all readers share the file.
 func sendfile(to *net.TCPConn, file *os.File, position int64, n int) (sent int, err error) {
 	socket, err := to.SyscallConn()
 	if err != nil {

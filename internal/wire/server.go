@@ -22,8 +22,8 @@ type Request struct {
 	Version       int16
 	CorrelationID int32
 	ClientID      string // "" if the client has sent none
-	// Body is valid until ReleaseBody is called or the reply was sent. A handler must copy parts of
-	// Body that it needs for longer.
+	// Body is valid until ReleaseBody is called or the reply has been sent. Handlers must copy the
+	// parts that they need for longer.
 	Body []byte
 	// Listener is the Options.Name of the server that accepted the connection.
 	Listener string
@@ -31,10 +31,10 @@ type Request struct {
 	Session *Session
 	Remote  net.Addr
 	Address netip.Addr // IP address of Remote, without zone; IPv4 is not mapped to IPv6
-	// Connection is the number of the client's connection, at least 1. It is higher than the numbers
-	// of all connections that the server accepted before.
+	// Connection is the number of the client's connection, at least 1. The server numbers connections
+	// in the order in which it accepts them.
 	Connection uint64
-	// Release releases the memory of Body and its bytes in a budget. If it is nil, there is nothing to
+	// Release releases the memory of Body and its bytes of a budget. It is nil if there is nothing to
 	// release. Handlers call ReleaseBody instead.
 	Release func()
 	// NextRequest delivers one value when the client has sent its next request, which then waits for
@@ -50,9 +50,9 @@ func (r *Request) Principal() Principal {
 	return r.Session.Principal
 }
 
-// ReleaseBody releases Body before the request has a reply. A handler that is about to wait should
-// call it if it no longer needs Body. Otherwise the memory of waiting requests could use up the
-// budget, and no other request could be read. After the call, the reply must not alias Body.
+// ReleaseBody releases Body before the request has a reply. A handler should call it before it
+// waits if it no longer needs Body. Otherwise waiting requests could use up the budget, and no
+// other request could be read. After the call, the reply must not alias Body.
 func (r *Request) ReleaseBody() {
 	release := r.Release
 	r.Body, r.Release = nil, nil
@@ -74,11 +74,11 @@ type Chunk struct {
 type Reply struct {
 	Flexible bool // true if the response header contains tags; false for ApiVersions
 	Chunks   []Chunk
-	Release  func() // called after the reply was sent or sending it failed; may be nil
+	Release  func() // called after the reply has been sent or could not be sent; may be nil
 	None     bool   // true if the request has no response (acks=0)
 	Error    string // name of the first Kafka error, for request_errors_total; empty: none
-	// Throttle is how long no further request on the connection is handled after the reply was sent
-	// (KIP-219).
+	// Throttle is the time after sending the reply in which no other request on the connection is
+	// handled (KIP-219).
 	Throttle time.Duration
 }
 
@@ -91,8 +91,7 @@ type Handler interface {
 	// Flexible reports whether a request's header contains tagged fields (header v2, KIP-482).
 	Flexible(key, version int16) bool
 	// Handle handles one request. The context ends when the client disconnects or the server stops.
-	// The reply may alias req.Body. Reply.Release is called even if Handle returns an error with the
-	// reply.
+	// The reply may alias req.Body. If Handle returns an error, Reply.Release is called nevertheless.
 	Handle(ctx context.Context, req *Request) (Reply, error)
 }
 
@@ -112,8 +111,8 @@ type Options struct {
 	// is half of ConnectionsMax, so that one address cannot use up all connections.
 	ConnectionsPerAddressMax int
 	// MediumBytesMax limits the total memory of frames with more than 16 KiB and at most 1 MiB on all
-	// connections. The default is 512 MiB. At the limit, the next such frame is read when enough
-	// memory has been released.
+	// connections. The default is 512 MiB. At the limit, further such frames are read only after
+	// enough memory has been released.
 	MediumBytesMax int64
 	// LargeBytesMax is the corresponding limit for frames with more than 1 MiB. The default is 256
 	// MiB.
@@ -127,9 +126,9 @@ type Options struct {
 	// Drain is how long the server continues to send replies after the context of Serve has ended.
 	// The default is 5 s.
 	Drain time.Duration
-	// Linger is how long a connection that is closed after an invalid request still receives bytes. It
-	// is also how long the client may take to close the connection after a failed authentication. The
-	// default is 1 s.
+	// Linger is how long the server still receives bytes on a connection that it closes after an
+	// invalid request, and how long it waits for the client to close the connection after a failed
+	// authentication. The default is 1 s.
 	Linger time.Duration
 }
 
@@ -180,8 +179,8 @@ type Server struct {
 		fold outage.Fold[struct{}] // tokens that cannot be verified yet
 	}
 	// unauthenticated contains one token for each connection that has not authenticated yet, and
-	// pending counts these connections by address. Both are used only if connections have an
-	// authentication or TLS phase before their first request.
+	// pending counts these connections by address. Both are used only if the listener uses TLS or
+	// authentication.
 	unauthenticated chan struct{}
 	pending         peerCounts
 	open            struct {
@@ -223,14 +222,14 @@ func (s *Server) untrack(c *connection) {
 }
 
 // Serve accepts connections until ctx ends. It then stops reading requests, waits until the
-// requests in progress have their replies, and returns after all its goroutines have exited. Long
-// polls get their replies immediately, because their contexts end too. Serve returns an error only
-// if the listener fails; it then returns before ctx ends.
+// requests in progress have got their replies, and returns after all its goroutines have exited.
+// Long polls get their replies immediately, because their contexts are canceled too. Serve returns
+// an error only if the listener fails; it then returns before ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { _ = s.opts.Listener.Close() })
-	// The deferred calls run in reverse order. So if the listener fails, cancel ends the connections
-	// before conns.Wait waits for them.
+	// Deferred calls run in reverse order: if the listener fails, cancel ends the connections before
+	// conns.Wait waits for them.
 	defer s.conns.Wait()
 	defer cancel()
 	defer stop()
@@ -272,7 +271,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// refuse closes a connection that would exceed a limit. It updates the metric for each connection,
+// refuse closes a connection that would exceed a limit. It counts every connection in the metric,
 // but logs only the first of a series, because clients reconnect immediately.
 func (s *Server) refuse(socket net.Conn, reason string, limit int) {
 	s.metrics.rejected(reason)
@@ -284,8 +283,8 @@ func (s *Server) refuse(socket net.Conn, reason string, limit int) {
 }
 
 // admit starts the goroutines of a connection, or refuses the connection. It does not wait for a
-// slot. A client whose connection is closed tries another broker, but a client that had to wait
-// would assume that this broker hangs.
+// slot: a client whose connection is closed tries another broker, but to a client that has to wait,
+// this broker would appear to hang.
 func (s *Server) admit(ctx context.Context, socket net.Conn) {
 	select {
 	case s.slots <- struct{}{}:
@@ -319,8 +318,8 @@ func (s *Server) admit(ctx context.Context, socket net.Conn) {
 	})
 }
 
-// admitUnauthenticated counts a connection that must authenticate, or refuses it. The returned
-// function must be called when the client is authenticated or the connection has failed.
+// admitUnauthenticated counts a connection that must authenticate, or refuses it. The caller must
+// call established when the client is authenticated or the connection has failed.
 func (s *Server) admitUnauthenticated(socket net.Conn, peer netip.Addr) (established func(),
 	ok bool) {
 	security := &s.opts.Security

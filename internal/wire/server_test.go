@@ -34,7 +34,7 @@ func TestQuirk16RepliesKeepTheOrderOfRequests(t *testing.T) {
 }
 
 // TestHeaderFollowsFlexibility checks quirk 4: the headers of requests and responses contain tagged
-// fields only if the version is flexible. Unknown tags must be skipped.
+// fields only if the version is flexible, and unknown tags are skipped.
 func TestHeaderFollowsFlexibility(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
@@ -118,7 +118,7 @@ func TestServeReturnsWhileAClientDoesNotRead(t *testing.T) {
 }
 
 // TestServeReturnsWhileAClientReadsSlowly stops the server while a client reads a large reply
-// slowly: 1 MiB in a quarter of Options.Drain. Each step of the reply is fast enough. But the whole
+// slowly: 1 MiB in a quarter of Options.Drain. Each step of the reply is fast enough, but the whole
 // reply may take only Options.Drain, so the client must not receive all of it.
 //
 // The same goroutine reads and stops the server. So even on a slow machine, the client reads only
@@ -216,8 +216,8 @@ func TestBuffersAreNotSharedBetweenRequests(t *testing.T) {
 	}
 }
 
-// TestLargeFramesShareABudget checks that large frames on all connections are charged to one
-// budget. Each frame must be charged until its request has a reply.
+// TestLargeFramesShareABudget checks that large frames on all connections are charged to one budget
+// until their requests have got replies.
 func TestLargeFramesShareABudget(t *testing.T) {
 	const size, budget = 2 << 20, 5 << 20
 	s := startServer(t, func(o *Options) { o.LargeBytesMax = budget })

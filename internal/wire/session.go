@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/internal/sasl"
 )
 
-// Role determines what the client with a session is: a Kafka client, a broker or the operator.
+// Role is the kind of client that a session belongs to: a Kafka client, a broker or the operator.
 type Role int8
 
 // The roles. Only a listener for peers assigns the roles of brokers and the operator.
@@ -43,10 +43,10 @@ var anonymous = &Session{Principal: Anonymous}
 // Security configures TLS and the authentication of clients. The zero value means a plaintext
 // listener without authentication.
 type Security struct {
-	// TLS returns the TLS configuration for a new connection, so that a new certificate takes effect
-	// without a restart. If TLS is nil, the listener does not use TLS.
+	// TLS returns the TLS configuration for a new connection. It is a function so that a new
+	// certificate takes effect without a restart. If TLS is nil, the listener does not use TLS.
 	TLS func() *tls.Config
-	// Plain reports whether a new connection may be without TLS; nil: it may not.
+	// Plain reports whether clients may currently connect without TLS. If it is nil, they may not.
 	Plain func() bool
 	// Certificate returns the session for a client's verified certificate. It is nil if the listener
 	// does not authenticate clients by certificate.
@@ -56,8 +56,8 @@ type Security struct {
 	// SASL returns the current options for new conversations. It is required if Mechanisms is not
 	// empty.
 	SASL func() *sasl.Options
-	// ReauthMax is the time after which a client must authenticate again; 0: only the credential's
-	// lifetime is a limit.
+	// ReauthMax is the time after which a client must reauthenticate; 0: only when its credential
+	// expires.
 	ReauthMax time.Duration
 	// Valid reports whether a session may continue. EndSessions calls it.
 	Valid func(*Session) bool
@@ -88,7 +88,7 @@ func (s *Security) setDefaults() {
 	s.FailureDelay = defaulted(s.FailureDelay, 100*time.Millisecond)
 }
 
-// establishes reports whether a connection has a TLS or authentication phase before its first
+// establishes reports whether connections have a TLS or authentication phase before the first
 // request.
 func (s *Security) establishes() bool { return s.TLS != nil || len(s.Mechanisms) > 0 }
 

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// measuredConn is a connection without sendfile, like a TLS connection. During each write, at which
-// a slow reader would stop the sender, it measures how much memory the sender holds.
+// measuredConn is a connection without sendfile, such as a TLS connection. At each Write, where a
+// slow reader would block the sender, it records how much memory the sender holds.
 type measuredConn struct {
 	net.Conn
 	sender *sender
@@ -24,9 +24,9 @@ func (c *measuredConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSlowReadersOverTLSHoldLittleMemory is trap 29 of docs/security.md: over TLS, the bytes of
-// files pass through memory. For any reply, a reader that stops may hold at most three steps of
-// copyStepBytes, so 1,000 such readers hold less than 200 MiB.
+// TestSlowReadersOverTLSHoldLittleMemory checks trap 29 of docs/security.md: over TLS, the bytes of
+// files are copied through memory. A client that stops reading may cause at most three steps of
+// copyStepBytes to be held, whatever the reply, so 1,000 such clients cause less than 200 MiB.
 func TestSlowReadersOverTLSHoldLittleMemory(t *testing.T) {
 	file, _ := fileOf(t, vfs.OS{}, 8<<20)
 	replies := map[string][]Chunk{

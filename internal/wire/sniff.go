@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// httpMethods contains the first four bytes of every kind of HTTP request. As the size of a frame,
-// "GET " would be 1.1 GB, which is above the limit.
+// httpMethods contains the first four bytes of every kind of HTTP request. Interpreted as the size
+// of a frame, "GET " is 1.1 GB, which is above the limit.
 const httpMethods = "GET POSTPUT HEADDELEOPTIPATCCONNTRACPRI "
 
 // detectProtocol returns rejectHTTP or rejectTLS if a connection that starts with these bytes uses

@@ -18,8 +18,9 @@ import (
 // requests of all other clients.
 var handshakeGate = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-// gatedConn is the socket below a TLS connection. During the handshake, the goroutine holds a place
-// in handshakeGate, except while it waits for the peer. So a slow peer delays no other handshake.
+// gatedConn is the socket below a TLS connection. During the handshake, the connection holds a
+// place in handshakeGate, except while it waits for the peer, so that a slow peer does not delay
+// other handshakes.
 type gatedConn struct {
 	net.Conn
 	passed atomic.Bool // set when the handshake has ended

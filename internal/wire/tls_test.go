@@ -96,8 +96,8 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 	}
 }
 
-// TestInvalidClientCertificatesAreRefused checks three rules. A CA that the client sends is not
-// trusted, a server certificate cannot authenticate a client, and a certificate must currently be
+// TestInvalidClientCertificatesAreRefused checks that a CA that the client sends is not trusted,
+// that a server certificate cannot authenticate a client, and that a certificate must currently be
 // valid.
 func TestInvalidClientCertificatesAreRefused(t *testing.T) {
 	brokers, users, others := certs.New(t, "brokers"), certs.New(t, "users"), certs.New(t, "users")
@@ -128,8 +128,8 @@ func TestInvalidClientCertificatesAreRefused(t *testing.T) {
 	}
 }
 
-// TestNewCertificateNeedsNoRestart changes the certificate between two connections. The open
-// connection must continue.
+// TestNewCertificateNeedsNoRestart changes the certificate between two connections. The second one
+// must get the new certificate, and the first one must stay open.
 func TestNewCertificateNeedsNoRestart(t *testing.T) {
 	first, second := certs.New(t, "first"), certs.New(t, "second")
 	var current atomic.Pointer[tls.Config]

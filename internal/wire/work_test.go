@@ -16,9 +16,8 @@ func readers() int {
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*connection).work(")
 }
 
-// TestWaitingRequestHasAnotherReader checks that one goroutine reads and handles requests as long
-// as no request waits. It then sends another request behind a waiting one, and checks that all
-// goroutines exit.
+// TestWaitingRequestHasAnotherReader checks that only one goroutine reads and handles requests
+// while no request waits, and that all goroutines exit after a request has waited.
 func TestWaitingRequestHasAnotherReader(t *testing.T) {
 	s := startServer(t, nil)
 	before := readers()
@@ -40,8 +39,8 @@ func TestWaitingRequestHasAnotherReader(t *testing.T) {
 	}
 }
 
-// mixedHandler replies to some requests immediately and to others after a wait. It waits in each
-// way in which handlers wait.
+// mixedHandler replies to some requests immediately and to others after a wait. It uses all the
+// ways in which handlers wait.
 type mixedHandler struct{ *testHandler }
 
 func (m mixedHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
@@ -61,8 +60,8 @@ func (m mixedHandler) Handle(ctx context.Context, req *Request) (Reply, error) {
 	return Reply{Chunks: []Chunk{{Bytes: []byte{req.Body[0]}}}}, nil
 }
 
-// TestRepliesOfMixedRequestsKeepTheirOrder checks that replies keep the order of requests, some of
-// which wait. With the race detector, it finds most concurrency bugs.
+// TestRepliesOfMixedRequestsKeepTheirOrder checks that replies have the order of the requests even
+// if some requests wait. Run with the race detector, it finds most concurrency bugs.
 func TestRepliesOfMixedRequestsKeepTheirOrder(t *testing.T) {
 	before := readers()
 	s := startServer(t, func(o *Options) { o.Handler = mixedHandler{newTestHandler()} })

@@ -42,7 +42,7 @@ type doneTask struct {
 }
 
 // readFile returns the completed tasks from the file. It logs and ignores an unreadable file. The
-// annotated replicas are then cleaned once more, which does no harm.
+// annotated replicas are then cleaned once more, which is harmless.
 func readFile(fsys vfs.FS, dir string,
 	logger *slog.Logger) map[logstore.PartitionID]task {
 	file := filepath.Join(dir, FileName)
@@ -119,8 +119,8 @@ func encode(tasks map[logstore.PartitionID]task) ([]byte, error) {
 	return append(encoded, '\n'), err
 }
 
-// save writes the file if tasks were completed after the last write. It reports whether the file is
-// up to date.
+// save writes the file if tasks have been completed since the last write. It reports whether the
+// file is up to date.
 func (c *Tasks) save() bool {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -130,7 +130,7 @@ func (c *Tasks) save() bool {
 		return true
 	}
 	tasks := maps.Clone(c.mu.tasks)
-	c.mu.unsaved = false // more tasks can complete during the write
+	c.mu.unsaved = false // other tasks may be completed during the write
 	c.mu.Unlock()
 	content, err := encode(tasks)
 	if err == nil {
@@ -154,10 +154,10 @@ func (c *Tasks) save() bool {
 	return err == nil
 }
 
-// errNotWritten is the error of Rewrite. save has logged the cause.
+// errNotWritten is the error of Rewrite; save logs the cause.
 var errNotWritten = errors.New("write completed clean-now requests: the write has failed")
 
-// Rewrite replaces the file, which is damaged, by one with the completed tasks.
+// Rewrite replaces the damaged file with the tasks completed so far.
 func (c *Tasks) Rewrite() error {
 	c.mu.Lock()
 	c.mu.unsaved = true

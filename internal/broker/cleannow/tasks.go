@@ -15,9 +15,9 @@ import (
 )
 
 // Tasks executes the annotation heartwood.dev/clean-now: it requests one pass over each replica on
-// this broker for each value of the annotation. A value is done when the pass requested for it has
-// completed. A file (file.go) stores the values that are done, so that a restart of the operator or
-// the broker does not repeat a pass.
+// this broker for each value of the annotation. A value is done when its pass has completed. The
+// values that are done are stored in a file (file.go), so that no pass is repeated after a restart
+// of the operator or the broker.
 //
 // Only one goroutine, Run, advances tasks. While it holds the lock, it calls neither the cleaner
 // nor the disk.
@@ -32,7 +32,7 @@ type Tasks struct {
 	mu struct {
 		sync.Mutex
 		tasks map[logstore.PartitionID]task
-		// unsaved reports whether tasks were completed after the last write of the file.
+		// unsaved is true if tasks have been completed since the file was last written.
 		unsaved bool
 		saves   outage.State // failed writes of the file, which are retried every second
 	}
@@ -56,8 +56,8 @@ type task struct {
 	state  string // one of report.CleanNow*; meaningless while target is ""
 	ticket int64  // ticket of the requested pass; 0: no pass was requested
 
-	done     string    // the last completed value; "": no value was completed
-	finished time.Time // time at which the value in done was completed
+	done     string    // the last completed value; "": none
+	finished time.Time // time at which done was completed
 }
 
 // interval is how often the progress of requested passes is polled.
@@ -140,8 +140,8 @@ func (c *Tasks) Status(id logstore.PartitionID) *report.CleanNow {
 	return reported
 }
 
-// Run advances the tasks until ctx ends. It does so immediately after an update, and every interval
-// while a task is not done.
+// Run advances the tasks until ctx ends. It does so immediately after each update, and once per
+// interval while any task is not done.
 func (c *Tasks) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -159,7 +159,7 @@ func (c *Tasks) Run(ctx context.Context) {
 }
 
 // step advances each open task by at most one state, and saves the tasks. It reports whether any
-// task is still not done or not saved.
+// task is not done or not saved yet.
 func (c *Tasks) step(now time.Time) (open bool) {
 	for id, w := range c.open() {
 		after := c.advance(id, w, now)
@@ -197,8 +197,8 @@ func (c *Tasks) put(id logstore.PartitionID, before, after task) {
 }
 
 // advance returns the next state of a task. The task stays pending while the cleaner accepts no
-// request, because it has no workers or the log does not exist yet. If the log was reopened, the
-// cleaner has lost the request, and advance repeats it.
+// request because it has no workers or the log does not exist yet. If the log has been reopened,
+// the cleaner has lost the request, and advance repeats it.
 func (c *Tasks) advance(id logstore.PartitionID, w task, now time.Time) task {
 	status := c.cleaner.Status(id)
 	switch {
@@ -206,7 +206,7 @@ func (c *Tasks) advance(id logstore.PartitionID, w task, now time.Time) task {
 		w.ticket, w.state = 0, report.CleanNowPending
 	case w.ticket == 0 && w.state == report.CleanNowFailed &&
 		status.Reason == v1alpha1.ReasonQuarantined:
-		// The quarantine's backoff also delays the request.
+		// The backoff of the quarantine also applies to the request.
 	case w.ticket == 0:
 		ticket, err := c.cleaner.Request(id)
 		if err != nil {

@@ -109,9 +109,9 @@ func (c *Tasks) expect(t *testing.T, value, state string) {
 	}
 }
 
-// TestEachValueIsExecutedOnce checks that each value of the annotation leads to one pass over each
-// replica of the broker. A restart of the broker, or removing the annotation and setting it again,
-// causes no second pass.
+// TestEachValueIsExecutedOnce checks that each value of the annotation causes one pass over each
+// replica of the broker. Neither a restart of the broker nor removing the annotation and setting it
+// again may cause a second pass.
 func TestEachValueIsExecutedOnce(t *testing.T) {
 	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestTasks(t, mem, p)
@@ -183,8 +183,8 @@ func TestFailedPassIsRetriedAfterItsQuarantine(t *testing.T) {
 	c.expect(t, "monday", report.CleanNowDone)
 }
 
-// TestRequestIsRepeatedForAReopenedLog: a log was reopened, so the cleaner has lost the request.
-// Tasks must repeat the request once.
+// TestRequestIsRepeatedForAReopenedLog checks that a request is repeated once if the cleaner has
+// lost it because the log was reopened.
 func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
 	p, now := newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestTasks(t, vfs.NewMem(), p)
@@ -200,8 +200,9 @@ func TestRequestIsRepeatedForAReopenedLog(t *testing.T) {
 	}
 }
 
-// TestTopicOfTheSameNameIsCleanedAgain: a topic was deleted, and created again with the same
-// annotation. Its replicas must be cleaned again. The tasks for the deleted topic are removed.
+// TestTopicOfTheSameNameIsCleanedAgain checks that the replicas of a topic that was deleted and
+// created again with the same annotation are cleaned again. The tasks for the deleted topic must be
+// removed.
 func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
 	mem, p, now := vfs.NewMem(), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestTasks(t, mem, p)
@@ -223,8 +224,8 @@ func TestTopicOfTheSameNameIsCleanedAgain(t *testing.T) {
 	}
 }
 
-// TestFailedWriteIsRetried checks that step returns true and tries again while the file cannot be
-// written. Only the first failure is logged.
+// TestFailedWriteIsRetried checks that step returns true and retries while the file cannot be
+// written, and that only the first failure is logged.
 func TestFailedWriteIsRetried(t *testing.T) {
 	fault, p, now := vfs.NewFault(vfs.NewMem()), newFakeCleaner(), time.Unix(1000, 0)
 	c := newTestTasks(t, fault, p)

@@ -21,7 +21,7 @@ import (
 const (
 	// timeout limits the time to connect to another replica, and the duration of each read.
 	timeout = 30 * time.Second
-	// bytesMax is the maximum size of one read from another replica.
+	// bytesMax limits the size of each read from another replica, in bytes.
 	bytesMax = 1 << 20
 )
 
@@ -36,11 +36,11 @@ type Replacer struct {
 }
 
 // Replace replaces a segment's damaged records with the records of the first other in-sync replica
-// that has them. Neither the leader nor the ISR changes in the meantime, because the log does not
+// that has them. The leader and the ISR remain the same in the meantime, because the log does not
 // serve the damaged batches.
 //
-// If it is not possible to replace only these records, Replace declares the log lost, unless the
-// partition needs this replica (dispensable). See ADR 0389.
+// If these records cannot be replaced, Replace declares the whole log lost, unless the partition
+// needs this replica (dispensable). See ADR 0389.
 func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logstore.AtRest,
 	places []inspect.Damage) error {
 	if err := log.Fault(); err != nil {
@@ -103,8 +103,8 @@ func (s recordSource) Read(ctx context.Context, offset int64) (batches []byte, e
 	return batches, nil
 }
 
-// othersInSync returns the brokers that are up, in the partition's ISR and not fenced there, except
-// the broker self. The leader comes first.
+// othersInSync returns the brokers other than self that are up, in the partition's ISR and not
+// fenced there. The leader comes first.
 func othersInSync(image *metadata.Image, id logstore.PartitionID, self int32) []metadata.Broker {
 	topic := image.Topic(id.Topic)
 	if topic == nil || int(id.Index) >= len(topic.Partitions) {
@@ -127,8 +127,8 @@ func othersInSync(image *metadata.Image, id logstore.PartitionID, self int32) []
 	return others
 }
 
-// dispensable reports whether the partition has minInSyncReplicas in-sync replicas without the
-// broker self.
+// dispensable reports whether the ISR has at least minInSyncReplicas members without the broker
+// self.
 func dispensable(image *metadata.Image, id logstore.PartitionID, self int32) bool {
 	topic := image.Topic(id.Topic)
 	return topic != nil &&

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// interval is the time between two rounds. If a shard or a leader did not answer in a round, retry
-	// is the time until the next round.
+	// interval is the time between two rounds. retry is the time after a round in which a shard or a
+	// leader did not respond.
 	interval, retry = 15 * time.Second, 5 * time.Second
 	// timeout limits the wait for the coordinator's shards, and then the wait for all leaders
 	// together.
@@ -31,7 +31,7 @@ const (
 	pairsMax = 100
 )
 
-// Lag computes in rounds the lag of the groups that a broker coordinates. All fields except state
+// Lag computes the lag of the groups that a broker coordinates, in rounds. All fields except state
 // belong to the goroutine of Run.
 type Lag struct {
 	opts   Options
@@ -59,9 +59,9 @@ type Options struct {
 // State is the immutable result of a round.
 type State struct {
 	lag.Summary
-	// Unanswered is the number of partitions whose leader did not answer in the last round.
+	// Unanswered is the number of partitions whose leader did not respond in the last round.
 	Unanswered int
-	Success    time.Time // end of the last complete round; zero: no round was complete
+	Success    time.Time // end of the last complete round; zero: no round has been complete
 }
 
 // knownEnd is a partition's last known end offset, and the topic's id.
@@ -120,8 +120,8 @@ func (g *Lag) Close() {
 	}
 }
 
-// ended logs the end of a round and returns the time until the next round. It does not log a single
-// incomplete round, because shards often load and leaders often change.
+// ended logs the end of a round and returns the time until the next round. A single incomplete
+// round is not logged, because shards often load and leaders often change.
 func (g *Lag) ended(err error) time.Duration {
 	if err == nil {
 		g.incomplete = 0
@@ -137,7 +137,7 @@ func (g *Lag) ended(err error) time.Duration {
 	return retry
 }
 
-// Round computes the lag. The error names the shards and leaders that did not answer.
+// Round computes the lag. The error names the shards and leaders that did not respond.
 func (g *Lag) Round(ctx context.Context) error {
 	image := g.opts.Image()
 	reading, cancel := context.WithTimeout(ctx, timeout)
@@ -167,9 +167,9 @@ func keepExisting(image *metadata.Image) func(string, [16]byte, int32) bool {
 	}
 }
 
-// endOffsets returns the partitions' end offsets. The slice partitions must be sorted. If a leader
-// does not answer, its partitions get their last known end offsets. The result unanswered is the
-// number of these partitions.
+// endOffsets returns the partitions' end offsets. partitions must be sorted. If a leader does not
+// respond, its partitions get their last known end offsets; unanswered is the number of these
+// partitions.
 func (g *Lag) endOffsets(ctx context.Context, image *metadata.Image, partitions []lag.Partition) (
 	ends map[lag.Partition]int64, unanswered int, err error) {
 	byLeader := map[int32][]data.EndOffset{}
@@ -200,8 +200,8 @@ func (g *Lag) endOffsets(ctx context.Context, image *metadata.Image, partitions 
 	return ends, unanswered, err
 }
 
-// askAll requests the end offsets from all leaders at once. It closes kept connections to brokers
-// that are not among these leaders.
+// askAll requests the end offsets from all leaders concurrently. It closes kept connections to
+// brokers that are no longer leaders.
 func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 	byLeader map[int32][]data.EndOffset) (map[replica.PartitionID]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -222,7 +222,7 @@ func (g *Lag) askAll(ctx context.Context, image *metadata.Image,
 		}
 		to, up := image.Broker(leader)
 		if !up {
-			continue // the leader's partitions count as unanswered
+			continue // the leader's partitions then count as unanswered
 		}
 		before := g.peers[leader]
 		delete(g.peers, leader)
@@ -256,8 +256,8 @@ func (g *Lag) local(endOffsets []data.EndOffset, to map[replica.PartitionID]int6
 	}
 }
 
-// ask requests end offsets from a leader. It uses the connection from the previous round if that
-// still works. It returns the connection for the next round; on an error, it closes the connection.
+// ask requests end offsets from a leader. It reuses the connection of the previous round if that
+// still works. It returns the connection for the next round, or closes it after an error.
 func (g *Lag) ask(ctx context.Context, peer *Peer, to metadata.Broker,
 	endOffsets []data.EndOffset) (map[replica.PartitionID]int64, *Peer, error) {
 	if peer != nil {
@@ -281,7 +281,7 @@ func (g *Lag) ask(ctx context.Context, peer *Peer, to metadata.Broker,
 	return ends, peer, nil
 }
 
-// endOffsets requests the end offsets in as many requests as necessary.
+// endOffsets requests end offsets, in several requests if necessary.
 func (p *Peer) endOffsets(ctx context.Context, endOffsets []data.EndOffset) (
 	map[replica.PartitionID]int64, error) {
 	all := map[replica.PartitionID]int64{}

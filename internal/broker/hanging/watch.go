@@ -18,10 +18,10 @@ const (
 	interval = time.Minute
 	// ObservedFor is how long this broker must have observed an open transaction before it asks the
 	// coordinators. The transaction's age is not sufficient, because after a restart it is computed
-	// from the producer's timestamps. Also, a coordinator may answer from a metadata image that is up
+	// from the producer's timestamps. Also, a coordinator may respond from a metadata image that is up
 	// to ObservedFor old.
 	ObservedFor = 5 * time.Minute
-	// askTimeout limits the wait for the answers of all coordinators.
+	// askTimeout limits the wait for the responses of all coordinators.
 	askTimeout = 30 * time.Second
 )
 
@@ -50,13 +50,13 @@ type Watch struct {
 type Options struct {
 	Serves    <-chan struct{}        // closed once requests are accepted
 	States    func() []replica.State // returns the states of the partitions on this broker
-	LateAfter func() time.Duration   // returns the age from which an open transaction is late
+	LateAfter func() time.Duration   // returns the age at which an open transaction is late
 	Reachable func() bool            // reports whether the metadata image is current
-	// Known returns which of the given producers a transaction coordinator knows. The map's value
-	// reports whether the producer's transaction is open.
+	// Known returns the producers among the given ones that a transaction coordinator knows. The value
+	// is true if the producer has an open transaction.
 	Known func(ctx context.Context, producers []int64) (map[int64]bool, error)
-	// Abort aborts the open transaction of the producer for which matches returns true. It fails if
-	// this broker does not lead the partition in the given leader epoch.
+	// Abort aborts the open transaction whose producer satisfies matches. It fails if this broker does
+	// not lead the partition in the given leader epoch.
 	Abort func(ctx context.Context, id replica.PartitionID, leaderEpoch int32,
 		matches func(logstore.ProducerInfo) bool) error
 	Logger *slog.Logger
@@ -130,7 +130,7 @@ func (h *Watch) Check(ctx context.Context, now time.Time) {
 }
 
 // stillHanging returns the suspects that were hanging at the last check. Check uses this result if
-// the coordinators do not answer.
+// the coordinators do not respond.
 func (h *Watch) stillHanging(suspects []openKey) map[openKey]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,8 +143,7 @@ func (h *Watch) stillHanging(suspects []openKey) map[openKey]bool {
 	return still
 }
 
-// suspects returns the late transactions that this broker has observed to be open for at least
-// ObservedFor.
+// suspects returns the late transactions that this broker has observed for at least ObservedFor.
 func (h *Watch) suspects(now time.Time) (all []openKey) {
 	seen := map[openKey]time.Time{}
 	limit := h.opts.LateAfter()
@@ -153,7 +152,7 @@ func (h *Watch) suspects(now time.Time) (all []openKey) {
 			continue
 		}
 		if count, _ := state.Log.OpenTransactions(); count == 0 {
-			continue // no lock of the log is needed
+			continue // avoids locking the log
 		}
 		for _, open := range state.Log.Producers().Transactions() {
 			key := keyOf(state, open)
@@ -176,8 +175,8 @@ func keyOf(state replica.State, open logstore.Transaction) openKey {
 }
 
 // abort aborts a transaction whose producer no coordinator knows, and reports whether the abort
-// succeeded. The producer cannot have begun another transaction in the meantime, because the
-// coordinators do not know its id.
+// succeeded. The producer cannot have begun another transaction in the meantime, because no
+// coordinator knows its id.
 func (h *Watch) abort(ctx context.Context, key openKey) bool {
 	log := h.opts.Logger.With("partition", key.id, "producer", key.producer, "epoch", key.epoch,
 		"firstOffset", key.first)

@@ -28,7 +28,7 @@ type Broker struct {
 	Cleaner  *cleaner.Cleaner
 	Replicas *replica.Set
 	Observe  func(*events.Hub) // makes the broker send its passes and their steps to the hub
-	// Volume returns the last measurement of the volume. Result known is false if the volume's size is
+	// Volume returns the last measurement of the volume. known is false if the volume's size is
 	// unknown.
 	Volume func() (v report.Volume, known bool)
 	// Scrub returns the scrub's state.
@@ -38,11 +38,11 @@ type Broker struct {
 	FailingClients func() []report.FailingClient
 }
 
-// Brokers is a list of the brokers in one process. The list is empty while they open their logs.
+// Brokers contains the brokers of one process. It is empty while they open their logs.
 type Brokers []*Broker
 
 // Image returns the metadata image of the first broker that has applied one, or nil while all
-// brokers are starting. Another broker may have applied a newer or older image.
+// brokers are starting. Other brokers may have applied newer or older images.
 func (all Brokers) Image() *metadata.Image {
 	for _, b := range all {
 		if image := b.Image(); image.ClusterID != "" {

@@ -3,6 +3,6 @@
 // and the status of each error; docs/http.md describes them.
 //
 // New (http.go) returns the handler. The port accesses a broker only through the functions in
-// Broker (brokers.go). Package broker provides the functions in Options, which return the sums over
-// topics and the transactions.
+// Broker (brokers.go). Package broker provides the functions in Options, such as those for topic
+// summaries and transactions.
 package httpport

@@ -14,8 +14,8 @@ import (
 // EventTopicsMax is the maximum number of topics in one event stream.
 const EventTopicsMax = 16
 
-// handleEvents adds the events endpoint. It has no request deadline, because a stream sets a
-// deadline for each write.
+// handleEvents adds the events endpoint. The endpoint has no request deadline; a stream sets a
+// deadline for each write instead.
 func handleEvents(mux *http.ServeMux, brokers func() Brokers) {
 	var hub *events.Hub
 	hub = events.NewHub(events.Source{
@@ -76,7 +76,8 @@ func (all Brokers) segmentsOf(topic string) (reports []report.Segments) {
 	return reports
 }
 
-// running returns the running passes on the given topics, or on all topics, with their steps.
+// running returns the running passes over the given topics, or over all topics if topics is empty,
+// with their steps.
 func (all Brokers) running(topics []string) (running []report.PartitionPass) {
 	for _, b := range all {
 		passes, _ := b.Cleaner.Passes(passlog.Filter{Topics: topics, Partition: -1, Running: true,

@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	// requestTimeout limits the time from a request's header to the end of its response. So a client
-	// that does not read cannot hold the response in memory for longer. Recording a profile has no
-	// limit, because the client chooses its duration.
+	// requestTimeout limits the time from a request's header to the end of its response. A client that
+	// does not read thus cannot keep the response in memory for longer. Requests for profiles have no
+	// limit, because the client chooses the duration.
 	requestTimeout = 30 * time.Second
 	// scrapesMax limits concurrent requests for metrics, because each of them gathers all metrics.
 	scrapesMax = 10
 )
 
-// Options configures New. The fields are functions, because the server must respond while the
-// brokers still recover their logs. It also must not depend on the number of brokers.
+// Options configures New. The fields are functions, because the server already responds while the
+// brokers recover their logs, and must not depend on the number of brokers.
 type Options struct {
 	Gatherer prometheus.Gatherer
 	Ready    func() error // returns nil once every broker is ready; the response contains the error
-	// Detail returns a description of what is degraded although all brokers are ready, or ""; may be
-	// nil.
+	// Detail describes what is degraded although all brokers are ready. It returns "" if nothing is,
+	// and may be nil.
 	Detail     func() string
 	Partitions func() []report.Partition // rows of all brokers, in any order
 	Topics     func() summary.Topics
@@ -51,11 +51,11 @@ type Options struct {
 	// Brokers returns the brokers that the other endpoints use, or none while the brokers start.
 	Brokers func() Brokers
 	Pprof   bool // serve profiles (NewPprof)
-	// Gate decides whether each request is admitted; nil: the port is open to everyone.
+	// Gate decides whether a request is admitted. If it is nil, all requests are admitted.
 	Gate *access.Gate
 }
 
-// New returns the handler of the HTTP port. Errors for unknown paths are JSON too: {"error":
+// New returns the handler of the HTTP port. Responses for unknown paths are JSON too: {"error":
 // "..."}. The handler rejects POST requests that a browser sends from another origin.
 func New(opts Options) http.Handler {
 	mux := http.NewServeMux()
@@ -98,8 +98,8 @@ func New(opts Options) http.Handler {
 	if opts.Pprof {
 		mux.Handle(PprofPath, withDeadline(0, NewPprof()))
 	}
-	// This catch-all also handles known paths with another method. Without it, the mux would respond
-	// with 405 in plain text.
+	// This catch-all also handles unsupported methods of known paths. Without it, the mux would
+	// respond with 405 in plain text.
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusNotFound,
 			report.Failure{Error: "not found: " + r.Method + " " + r.URL.Path, Reason: "NotFound"})
@@ -117,8 +117,8 @@ func New(opts Options) http.Handler {
 	return withDeadline(requestTimeout, handler)
 }
 
-// withDeadline limits the time in which the rest of a request is received and the response is sent;
-// limit 0 removes the limit.
+// withDeadline limits the time to receive the rest of a request and send the response. A limit of 0
+// means no limit.
 func withDeadline(limit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var deadline time.Time
@@ -132,9 +132,9 @@ func withDeadline(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// readyHTTP responds whether the brokers are ready. If they are not, clients with a right also
-// receive the reason. A broker that refuses records because its volume is almost full remains
-// ready: it still serves consumers, and cleaning and deletions on it free space.
+// readyHTTP responds with the readiness of the brokers. If they are not ready, authorized clients
+// also receive the reason. A broker that rejects records because its volume is almost full remains
+// ready: it still serves consumers, and frees space by cleaning and deletions.
 func readyHTTP(w http.ResponseWriter, r *http.Request, opts *Options) {
 	detailed := access.Detailed(r)
 	if err := opts.Ready(); err != nil {
@@ -152,7 +152,8 @@ func readyHTTP(w http.ResponseWriter, r *http.Request, opts *Options) {
 	respond(w, http.StatusOK, answer)
 }
 
-// detail returns a description of what is degraded although all brokers are ready, or "".
+// detail describes what is degraded although all brokers are ready, including volumes that are
+// almost full. It returns "" if nothing is degraded.
 func detail(opts *Options) string {
 	var texts []string
 	if opts.Detail != nil {

@@ -223,7 +223,7 @@ func (d *deadlines) SetWriteDeadline(moment time.Time) error {
 }
 
 // TestHTTPRequestsHaveADeadline checks that a client that does not read its response occupies
-// memory only for a limited time. Recording a profile may take longer.
+// memory only for a limited time, and that recording a profile may take longer.
 func TestHTTPRequestsHaveADeadline(t *testing.T) {
 	handler := New(Options{Gatherer: prometheus.NewRegistry(), Pprof: true})
 	for path, limited := range map[string]bool{"/metrics": true, "/unknown": true,
@@ -239,8 +239,8 @@ func TestHTTPRequestsHaveADeadline(t *testing.T) {
 	}
 }
 
-// TestHTTPSlowClientsAreEnded checks a client that sends only part of a body, and a client that
-// does not read the response. Each may hold a connection and a handler only until the deadline.
+// TestHTTPSlowClientsAreEnded checks that a client that sends only part of a body, or does not read
+// the response, occupies a connection and a handler only until the deadline.
 func TestHTTPSlowClientsAreEnded(t *testing.T) {
 	ended := make(chan error, 1)
 	server := httptest.NewServer(withDeadline(100*time.Millisecond, http.HandlerFunc(
@@ -270,8 +270,8 @@ func TestHTTPSlowClientsAreEnded(t *testing.T) {
 	}
 }
 
-// TestHTTPStuckScrapesAreBounded checks that scrapes that do not end cannot make the number of
-// concurrent gatherings exceed its limit.
+// TestHTTPStuckScrapesAreBounded checks that the number of concurrent scrapes is limited even if
+// scrapes never end.
 func TestHTTPStuckScrapesAreBounded(t *testing.T) {
 	begun, end := make(chan struct{}, scrapesMax), make(chan struct{})
 	gatherer := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {

@@ -23,12 +23,12 @@ const (
 	// lookupTimeout limits the time to look up a key in all partitions of a request.
 	lookupTimeout = 2 * time.Second
 	// lookupWait limits the wait for a free lookup slot. lookupWait and lookupTimeout together are
-	// shorter than the time that a client waits for a broker.
+	// shorter than the timeout of clients.
 	lookupWait = 500 * time.Millisecond
 	// lookupBytesMax limits the bytes that one request reads, and the bytes of values in its response.
 	lookupBytesMax = 32 << 20
-	// lookupsMax is the maximum number of concurrent lookup requests. Each of them can hold
-	// lookupBytesMax of values.
+	// lookupsMax is the maximum number of concurrent lookup requests. Each of them may hold
+	// lookupBytesMax bytes of values.
 	lookupsMax = 4
 	// keyBytesMax is the maximum size of a key that can be looked up.
 	keyBytesMax = 16 << 10
@@ -43,7 +43,7 @@ type keysQuery struct {
 	key        []byte
 	partition  int32 // -1: the partition that the default partitioner chooses
 	all        bool  // search of all partitions
-	latest     bool  // stop at the latest committed record
+	latest     bool  // stop at the newest committed record
 	valueBytes int
 }
 
@@ -154,8 +154,8 @@ func (all Brokers) keys(ctx context.Context, q keysQuery) (report.Keys, error) {
 			answer.Elsewhere = append(answer.Elsewhere, elsewhere(image, p))
 			continue
 		}
-		// Each partition gets a share of the limits, so that a scan of one partition does not prevent the
-		// search of the others.
+		// Each partition gets a share of the limits, so that a long scan of one partition does not
+		// prevent lookups in the others.
 		share := len(searched) - i
 		found, err := b.lookup(ctx, id, q, max(1, bytesLeft/int64(share)), valuesLeft/share)
 		if err != nil {
@@ -178,7 +178,7 @@ func headerBytes(headers []report.KeyHeader) (n int) {
 	return n
 }
 
-// elsewhere returns the partition's leader according to the metadata image.
+// elsewhere returns a report entry with the partition's leader in the metadata image.
 func elsewhere(image *metadata.Image, p *metadata.Partition) report.KeyElsewhere {
 	e := report.KeyElsewhere{Partition: p.Index, Broker: metadata.NoBroker}
 	if broker, up := image.Broker(p.Leader); up {
@@ -208,9 +208,9 @@ func (b *Broker) lookup(ctx context.Context, id logstore.PartitionID, q keysQuer
 	return keyPartition(b.ID, id.Index, &found, now), nil
 }
 
-// notLeading converts the error of a lookup to the failure in the response. The broker does not
-// lead the partition, has not led it long enough to know all acknowledged records, or the leader
-// epoch has changed during the lookup.
+// notLeading converts the error of a lookup to the error in the response. The error means that the
+// broker does not lead the partition, does not know all acknowledged records yet because it has
+// just become leader, or that the leader epoch has changed during the lookup.
 func notLeading(err error) error {
 	if errors.Is(err, replica.ErrOffsetNotAvailable) ||
 		errors.Is(err, replica.ErrFencedLeaderEpoch) {
@@ -219,7 +219,7 @@ func notLeading(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotHere, err)
 }
 
-// recordStates maps the states of looked-up records to the states in a report.
+// recordStates contains the name of each lookup.State in a report.
 var recordStates = map[lookup.State]string{
 	lookup.Live: report.RecordLive, lookup.Tombstone: report.RecordTombstone,
 	lookup.Superseded: report.RecordSuperseded,
@@ -250,7 +250,7 @@ func keyPartition(broker, partition int32, found *lookup.Records,
 	return r
 }
 
-// keyRecord converts a record to its report. Parameter now determines the record's age.
+// keyRecord converts a record to its report. now is used to compute the record's age.
 func keyRecord(r *lookup.Record, now time.Time) report.KeyRecord {
 	one := report.KeyRecord{Offset: r.Offset, Timestamp: float64(r.TimestampMs) / 1000,
 		State: recordStates[r.State], Value: r.Value, ValueBytes: r.ValueBytes, Segment: r.Segment,

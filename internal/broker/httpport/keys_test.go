@@ -32,9 +32,9 @@ func TestLookupsDoNotQueueForever(t *testing.T) {
 	}
 }
 
-// TestLookupFailuresWithoutLeadership checks two failures. A client may repeat a lookup on a leader
-// that does not know the newest acknowledged record yet. If the broker does not lead the partition,
-// the client must ask another broker.
+// TestLookupFailuresWithoutLeadership checks the status codes of failed lookups: 503 if the client
+// may retry at this broker, because the newest acknowledged record is not known yet or the epoch is
+// fenced, and 421 if it must ask another broker.
 func TestLookupFailuresWithoutLeadership(t *testing.T) {
 	for err, code := range map[error]int{
 		replica.ErrOffsetNotAvailable: http.StatusServiceUnavailable,

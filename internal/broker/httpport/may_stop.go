@@ -12,9 +12,9 @@ import (
 	"heartwood.dev/heartwood/internal/placement"
 )
 
-// MayStop returns the response of GET /api/v1/may-stop/BROKER. It considers the partitions that
-// brokers of this process lead, because the leader is the first broker to know about a change of
-// the ISR. It fails with ErrStarting while the brokers have no metadata image.
+// MayStop returns the response of GET /api/v1/may-stop/BROKER. It considers only partitions that
+// brokers of this process lead, because the leader is the first to know about a change of the ISR.
+// It fails with ErrStarting while the brokers have no metadata image.
 func (all Brokers) MayStop(broker int32) (report.MayStop, error) {
 	answer := report.MayStop{Broker: broker, MayStop: true,
 		Blocking: []report.BlockingPartition{}}

@@ -19,8 +19,8 @@ const (
 	reasonUnderReplicated = "UnderReplicated"
 )
 
-// Placement returns the response of GET /api/v1/placement. Parameter topics selects topics; if it
-// is empty, all topics are included.
+// Placement returns the response of GET /api/v1/placement. topics selects topics; if it is empty,
+// all topics are included.
 func (all Brokers) Placement(topics []string) report.Placement {
 	answer := report.Placement{Partitions: []report.PlacedPartition{},
 		Retained: []report.RetainedPartition{}, Brokers: []report.BrokerHost{}}
@@ -71,8 +71,8 @@ func (all Brokers) leaders() map[int32]map[logstore.PartitionID]replica.State {
 }
 
 // replication returns the largest lag of a partition's replicas, and the reason why the partition
-// is unavailable or not fully replicated. Parameter led contains the partitions that the
-// partition's leader leads; it is nil if the leader is not in this process.
+// is unavailable or under-replicated. led contains all partitions that the partition's leader
+// leads; it is nil if the leader is not in this process.
 func (all Brokers) replication(p *metadata.Partition, minISR int,
 	led map[logstore.PartitionID]replica.State, id logstore.PartitionID) (lag *int64,
 	reason string) {

@@ -9,9 +9,8 @@ import (
 const PprofPath = "/debug/pprof/"
 
 // NewPprof returns a handler that serves profiles below PprofPath, in the format of go tool pprof.
-// It is served only if a flag enables it. The reason is that recording a CPU profile or an
-// execution trace costs CPU time, and that heap and goroutine profiles reveal internals of the
-// process.
+// It must be enabled by a flag, because recording a CPU profile or an execution trace costs CPU
+// time, and heap and goroutine profiles reveal internals of the process.
 //
 // The import of net/http/pprof also registers the profiles with http.DefaultServeMux, which no
 // server of this module uses.

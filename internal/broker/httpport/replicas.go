@@ -51,7 +51,7 @@ func (all Brokers) ReplicasOf(name string) (report.Replicas, error) {
 }
 
 // replicaRows returns the partition's replicas, followed by the replicas that a reassignment adds.
-// Parameter lags contains the lags that the leader reports.
+// lags contains the lags reported by the leader.
 func replicaRows(p *metadata.Partition, lags map[int32]int64,
 	reported bool) []report.PartitionReplica {
 	rows := make([]report.PartitionReplica, 0, len(p.Replicas))

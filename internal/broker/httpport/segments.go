@@ -13,14 +13,14 @@ import (
 	"heartwood.dev/heartwood/internal/replica"
 )
 
-// errParameter is the error for invalid query parameters. Other errors wrap it.
+// errParameter is wrapped by all errors for invalid query parameters.
 var errParameter = errors.New("invalid parameter")
 
 // ErrNotHere means that these brokers have no replica of the partition, or that the requested
 // broker has none.
 var ErrNotHere = errors.New("no replica of the partition is here")
 
-// errNotReady means that the request can succeed soon. Other errors wrap it.
+// errNotReady is wrapped by errors after which a retry may soon succeed.
 var errNotReady = errors.New("not ready")
 
 // reportFailures maps errors of partition reports to responses. The last row applies to all other
@@ -55,8 +55,8 @@ func respondReport(w http.ResponseWriter, answer any, err error) {
 	}
 }
 
-// numberIn parses a numeric parameter in the range from least to most. If the parameter is missing,
-// it returns otherwise.
+// numberIn parses a numeric parameter that must be between least and most. If the parameter is
+// missing, it returns the value of otherwise.
 func numberIn(query url.Values, name string, otherwise, least, most int64) (int64, error) {
 	text := query.Get(name)
 	if text == "" {
@@ -145,8 +145,8 @@ func (b *Broker) segments(id logstore.PartitionID, leads bool, from int64,
 }
 
 // holder returns a broker of this process that has a replica of the partition, and whether that
-// broker leads the partition. If parameter broker is at least 0, holder returns only the broker
-// with that id. If it is -1, holder prefers the leader.
+// broker leads the partition. If broker is not -1, only the broker with that id is considered.
+// Otherwise the leader is preferred.
 func (all Brokers) holder(id logstore.PartitionID, broker int32) (holder *Broker,
 	leads bool, err error) {
 	image := all.Image()

@@ -21,8 +21,8 @@ var ErrNoOpenTransaction = errors.New("no open transaction")
 // TransactionFilter selects the transactions in a report. A field with the zero value selects all
 // transactions.
 type TransactionFilter struct {
-	States    []string      // names of transactional id states
-	OlderThan time.Duration // minimum time for which the transaction has been open
+	States    []string      // states of transactional ids
+	OlderThan time.Duration // minimum age of the open transaction
 }
 
 // Transactions reports on transactions and aborts them; Brokers implements it.

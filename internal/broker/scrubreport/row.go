@@ -34,7 +34,7 @@ func Row(broker int32, dataDir string, status scrub.Status) report.Scrub {
 	return answer
 }
 
-// places returns where the targets are damaged. File names are relative to the data directory.
+// places returns the damaged places for a report, with file names relative to the data directory.
 func places(dataDir string, damaged []scrub.Damaged) []report.ScrubDamage {
 	all := []report.ScrubDamage{}
 	for _, d := range damaged {
