@@ -58,19 +58,20 @@ begin with those that status shows: the status of a Topic contains the worst 5 p
 	return cmd
 }
 
-// loss describes a partition that waits for lost records.
+// loss describes a partition that remains offline unless the loss of records is accepted.
 type loss struct {
 	topic     *v1alpha1.Topic
 	partition int32
 	problem   v1alpha1.PartitionProblem
 	state     *partitionset.State // nil if it could not be read
-	replicas  []report.Partition  // reports of the brokers that have answered
+	replicas  []report.Partition  // reports of the brokers that have responded
 	note      string              // reason why replicas is incomplete
 }
 
 func (l *loss) name() string { return fmt.Sprintf("%s/%d", l.topic.Name, l.partition) }
 
-// loss reads what is known about a partition that waits for lost records.
+// loss reads what is known about a partition that remains offline unless the loss of records is
+// accepted.
 func (s *session) loss(ctx context.Context, text string, account account) (*loss, error) {
 	name, partition, err := parsePartition(text)
 	if err != nil {
@@ -113,8 +114,8 @@ func (s *session) loss(ctx context.Context, text string, account account) (*loss
 }
 
 // unlisted returns the error for a partition that is not among the problems in the Topic's status.
-// The status contains only the worst partitions, so this partition may have lost records too. It
-// cannot be accepted yet, because only the status contains the value that consents to its loss.
+// The status contains only the worst partitions, so this partition may have lost records too. The
+// loss cannot be accepted yet, because only the status contains the required consent value.
 func (s *session) unlisted(ctx context.Context, l *loss, cluster *v1alpha1.LogCluster) error {
 	entry, err := s.entry(ctx, l.topic, cluster, l.partition)
 	placed := entry.State
@@ -138,7 +139,7 @@ func (s *session) unlisted(ctx context.Context, l *loss, cluster *v1alpha1.LogCl
 		"the status of the Topic: %s", l.name(), state, v1alpha1.TopicProblemsMax, l.first())
 }
 
-// first returns the advice to deal first with the partitions in the status.
+// first returns the advice to handle the partitions in the status first.
 func (l *loss) first() string {
 	var names []string
 	for _, p := range l.topic.Status.Problems {

@@ -6,9 +6,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// testAcceptUnlisted: the status lists only five partitions, so a partition that is not listed may
-// have lost records too. If the user may read the PartitionSet, it decides whether the partition
-// has.
+// testAcceptUnlisted checks the command for a partition that is not listed in the status. The
+// status lists only five partitions, so other partitions may have lost records too. If the user may
+// read the PartitionSet, the command must use it to decide whether the partition has.
 func (f *fixture) testAcceptUnlisted(t *testing.T) {
 	list := func(consent string, partitions ...int32) {
 		t.Helper()

@@ -101,7 +101,7 @@ func (b *balanceFlags) cancel(ctx context.Context, s *session,
 }
 
 // steps returns the moves that balance the brokers, or that only drain them, and notes about
-// brokers that did not answer.
+// brokers that did not respond.
 func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.LogCluster,
 	options balance.Options) (steps, notes []string, err error) {
 	input, notes, err := b.input(ctx, s, cluster)
@@ -125,7 +125,7 @@ func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.
 	}
 	blocked := plan.Blocked
 	if input.AnywayPercent > 0 && !options.DrainOnly {
-		blocked = nil // the operator drains these brokers anyway, after the run
+		blocked = nil // the operator drains these brokers after the run anyway
 	}
 	if len(blocked) > 0 {
 		p := &input.Partitions[blocked[0].Partition]
@@ -135,7 +135,7 @@ func (b *balanceFlags) steps(ctx context.Context, s *session, cluster *v1alpha1.
 	return steps, notes, nil
 }
 
-// whyBlocked returns why a replica cannot leave a broker, and what to do.
+// whyBlocked returns why a replica cannot be moved off a broker, and what to do about it.
 func whyBlocked(goal balance.Goal, percent int64) string {
 	const anyway = ", or set the annotation " + v1alpha1.AnnotationDrainAnyway +
 		"=true of the LogCluster before"
@@ -204,8 +204,8 @@ func someBrokers(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// change adds brokers to a list in the spec, or removes them. For spec.drain, the printed plan
-// contains the moves.
+// change adds brokers to a list in the spec, or removes them. The plan for spec.drain contains the
+// moves.
 func (b *balanceFlags) change(ctx context.Context, s *session, args []string, undo bool,
 	field string, list func(*v1alpha1.LogClusterSpec) *[]int32) error {
 	cluster, err := s.logCluster(ctx)

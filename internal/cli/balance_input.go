@@ -18,7 +18,7 @@ import (
 const unknownBytes = -1
 
 // input returns a LogCluster's brokers and partitions for a plan, and notes about brokers that did
-// not answer.
+// not respond.
 func (b *balanceFlags) input(ctx context.Context, s *session,
 	cluster *v1alpha1.LogCluster) (in balance.Cluster, notes []string, err error) {
 	http, err := s.http(ctx, cluster, b.account)
@@ -46,8 +46,8 @@ func (b *balanceFlags) input(ctx context.Context, s *session,
 	return rebalance.PlanInput(cluster, zones, stored, stored, planned), notes, nil
 }
 
-// sizes returns the size of each partition by Kafka topic name. The size is the size of the
-// leader's replica or, if the leader has not answered, of the largest replica.
+// sizes returns the size of each partition, with Kafka topic names in the keys. It is the size of
+// the leader's replica or, if the leader has not responded, of the largest replica.
 func sizes(rows []report.Partition) map[partitionset.Key]int64 {
 	sizes, led := map[partitionset.Key]int64{}, map[partitionset.Key]bool{}
 	for i := range rows {
@@ -62,14 +62,14 @@ func sizes(rows []report.Partition) map[partitionset.Key]int64 {
 	return sizes
 }
 
-// draining reports whether all replicas are supposed to leave the broker.
+// draining reports whether all replicas are to be moved off the broker.
 func draining(cluster *v1alpha1.LogCluster, id int32) bool {
 	return slices.Contains(cluster.Spec.Drain, id) || id >= cluster.Spec.Brokers
 }
 
-// answered returns an error if a broker that is not being drained did not answer and the size of
-// one of its partitions is unknown. The size of replicas on a draining broker does not matter,
-// because it does not limit where they move.
+// answered returns an error if a broker that is not being drained did not respond and the size of
+// one of its partitions is unknown. The usage of a draining broker does not matter, because no
+// replicas move to it.
 func answered(cluster *v1alpha1.LogCluster, planned []balance.Partition, missing []silent) error {
 	for _, m := range missing {
 		if draining(cluster, m.Broker) {
@@ -85,7 +85,7 @@ func answered(cluster *v1alpha1.LogCluster, planned []balance.Partition, missing
 	return nil
 }
 
-// silentNotes returns notes on how brokers that did not answer affect the plan.
+// silentNotes returns notes on how brokers that did not respond affect the plan.
 func silentNotes(cluster *v1alpha1.LogCluster, planned []balance.Partition,
 	missing []silent) (notes []string) {
 	isSilent := func(id int32) bool {
@@ -114,8 +114,8 @@ func silentNotes(cluster *v1alpha1.LogCluster, planned []balance.Partition,
 	return notes
 }
 
-// stored returns the total size of the replicas on each broker. For a broker that did not answer,
-// it adds the sizes of that broker's partitions. It sets unknown sizes to 0.
+// stored returns the total size of the replicas on each broker. For a broker that did not respond,
+// it is the sum of the sizes of the broker's partitions; unknown sizes count as 0.
 func stored(rows []report.Partition, planned []balance.Partition,
 	missing []silent) map[int32]int64 {
 	stored := map[int32]int64{}
@@ -133,8 +133,8 @@ func stored(rows []report.Partition, planned []balance.Partition,
 	return stored
 }
 
-// planned returns a LogCluster's partitions for a plan. Parameter sizes contains the sizes by Kafka
-// topic name; a partition that is missing in it has size unknownBytes.
+// planned returns a LogCluster's partitions for a plan. sizes contains the sizes, with Kafka topic
+// names in the keys. A partition that is not in sizes has size unknownBytes.
 func (s *session) planned(ctx context.Context, cluster *v1alpha1.LogCluster,
 	sizes map[partitionset.Key]int64) ([]balance.Partition, error) {
 	topics, err := s.topicsOf(ctx, cluster.Name)

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/internal/placement/balance"
 )
 
-// testBalance: both partitions are on broker 0 of three brokers. The test runs only broker 0, so
-// the others are removed from the LogCluster before the plan is made.
+// testBalance checks the plan for two partitions on the same broker. Only broker 0 of three brokers
+// runs, so the test removes the others from the LogCluster first.
 func (f *fixture) testBalance(t *testing.T) {
 	f.testRebalanceBalanced(t)
 	f.golden(t, "rebalance-cancel.txt", f.run(t, "rebalance", "--cancel", "--yes").ok(t))
@@ -31,8 +31,8 @@ func (f *fixture) testBalance(t *testing.T) {
 	}
 }
 
-// testRebalanceBalanced checks that a run can be requested although the plan contains no move,
-// because the plan does not consider rates.
+// testRebalanceBalanced checks that a rebalance run can be requested even if the plan contains no
+// moves, because the plan does not consider producer rates.
 func (f *fixture) testRebalanceBalanced(t *testing.T) {
 	f.run(t, "rebalance").fails(t, "confirm the plan with --yes")
 	if out := f.run(t, "rebalance", "--dry-run").ok(t); !strings.Contains(out, balancedStep) {
@@ -64,7 +64,7 @@ func (f *fixture) testBalancePaused(t *testing.T) {
 	f.run(t, "resume", "--yes").ok(t)
 }
 
-// testDrainDown checks that a broker that is down can be drained. Broker 1 does not exist. It holds
+// testDrainDown checks that a broker that is down can be drained. Broker 1, which does not run, has
 // the only replica of logs/0, so no broker reports the size of logs/0.
 func (f *fixture) testDrainDown(t *testing.T) {
 	cluster := get(t, f, "main", &v1alpha1.LogCluster{})
@@ -95,9 +95,9 @@ func (f *fixture) testDrainDown(t *testing.T) {
 	f.update(t, cluster)
 }
 
-// TestSizesWithoutLeader: if a partition's leader has not answered, the partition's size is the
-// size of its largest replica. It counts for every broker that has not answered and holds a
-// replica.
+// TestSizesWithoutLeader checks that the size of a partition whose leader has not responded is the
+// size of its largest replica. It must be added to every broker that has a replica and has not
+// responded.
 func TestSizesWithoutLeader(t *testing.T) {
 	row := func(index, broker int32, size int64, leader bool) report.Partition {
 		return report.Partition{Topic: "t", Partition: index, Broker: broker, SizeBytes: size,
@@ -120,8 +120,8 @@ func TestSizesWithoutLeader(t *testing.T) {
 	}
 }
 
-// TestSilentBroker checks that a broker that does not answer makes a plan fail only if the broker
-// is not being drained and a size is unknown.
+// TestSilentBroker checks that a plan fails because a broker does not respond only if the broker is
+// not being drained and a size is unknown.
 func TestSilentBroker(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{Spec: v1alpha1.LogClusterSpec{Brokers: 3, Drain: []int32{2}}}
 	known := balance.Partition{Topic: "t", Bytes: 7, Replicas: []int32{1, 2}}

@@ -103,14 +103,14 @@ func (s *session) http(ctx context.Context, cluster *v1alpha1.LogCluster,
 		CA: func() ([]byte, error) { return ca, nil }}), nil
 }
 
-// silent is a broker that did not answer.
+// silent is a broker that did not respond.
 type silent struct {
 	Broker int32  `json:"broker"`
 	Error  string `json:"error"`
 }
 
-// ask sends a GET request to every broker at the same time. It returns the responses by broker id,
-// and the brokers that did not answer. It fails if a broker refuses the request.
+// ask sends a GET request to all brokers concurrently. It returns the responses by broker id, and
+// the brokers that did not respond. It fails if a broker refuses the request.
 func ask[T any](ctx context.Context, s *session, client *remote.Client,
 	cluster *v1alpha1.LogCluster, path string) (map[int32]T, []silent, error) {
 	var mu sync.Mutex
@@ -166,10 +166,10 @@ func (s *session) replicas(ctx context.Context, client *remote.Client,
 	return rows, missing, nil
 }
 
-// orEmpty returns the list, or an empty list instead of nil, so that the JSON is [] and not null.
+// orEmpty returns the list, or an empty list for nil, so that the JSON is [] instead of null.
 func orEmpty(missing []silent) []silent { return append([]silent{}, missing...) }
 
-// printMissing prints a line for each broker that did not answer.
+// printMissing prints a line for each broker that did not respond.
 func (s *session) printMissing(missing []silent) {
 	for _, m := range missing {
 		_, _ = fmt.Fprintf(s.errOut, "broker %d did not answer: %s\n", m.Broker, printable(m.Error))

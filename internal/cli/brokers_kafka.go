@@ -79,9 +79,9 @@ func (k *kafkaFlags) connect(ctx context.Context, s *session,
 	return o, nil
 }
 
-// advertised returns a broker's advertised address as far as the spec determines it. If a
-// listener's advertised addresses depend on Services or nodes, advertised returns the pod's host
-// name, which the brokers' certificates contain.
+// advertised returns a broker's advertised address if the spec determines it. If the address
+// depends on a Service or a node, advertised returns the pod's host name, which the brokers'
+// certificates contain.
 func advertised(cluster *v1alpha1.LogCluster, listener *v1alpha1.Listener, broker int32) string {
 	if address := render.Endpoint(cluster, listener,
 		render.EndpointInput{Broker: broker}); address != "" {

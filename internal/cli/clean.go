@@ -88,9 +88,8 @@ func (s *session) awaitClean(ctx context.Context, name, value string) error {
 	}
 }
 
-// cleanerEnabled returns an error if the brokers report that the cleaner is disabled. It returns no
-// error if the LogCluster has cleaner workers, because then the report is older than the
-// configuration.
+// cleanerEnabled returns an error if the brokers report that the cleaner is disabled. It returns
+// nil if the LogCluster has cleaner workers: the report is then older than the configuration.
 func (s *session) cleanerEnabled(ctx context.Context, topic *v1alpha1.Topic) error {
 	reported := meta.FindStatusCondition(topic.Status.Conditions, v1alpha1.ConditionCompacting)
 	if reported == nil || reported.Reason != v1alpha1.ReasonCleanerDisabled {
@@ -132,8 +131,8 @@ type cleanNow struct {
 	Phase    string                 `json:"-"`
 }
 
-// cleanNowOf returns the state of the clean that was requested with the given annotation value. It
-// is Pending until the operator reports this value.
+// cleanNowOf returns the state of the clean that was requested with the given annotation value. The
+// state is Pending until the operator reports this value.
 func cleanNowOf(topic *v1alpha1.Topic, value string) *cleanNow {
 	now := &cleanNow{Topic: topic.Name, Value: value, State: v1alpha1.CleanNowPending}
 	c := topic.Status.Compaction

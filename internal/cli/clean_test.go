@@ -31,8 +31,7 @@ func (f *fixture) testCleanJSON(t *testing.T) {
 }
 
 // testCleanDisabled checks that the command with --wait fails if the cleaner is disabled. If the
-// LogCluster has workers, the brokers have not reported since they were configured, so the command
-// must wait.
+// LogCluster has cleaner workers, the brokers' reports are only outdated, so the command must wait.
 func (f *fixture) testCleanDisabled(t *testing.T) {
 	change(t, f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 		meta.SetStatusCondition(&topic.Status.Conditions, condition(v1alpha1.ConditionCompacting,
@@ -75,8 +74,8 @@ func (f *fixture) awaitClean(ctx context.Context, t *testing.T, args ...string) 
 	return done
 }
 
-// reportClean waits for a request with another value than before, and writes to the status that it
-// has completed.
+// reportClean waits for a request whose value differs from before, and sets its state in the status
+// to completed.
 func (f *fixture) reportClean(t *testing.T, before string) (value string) {
 	t.Helper()
 	await.Until(t, "the Topic has a new annotation", func() bool {

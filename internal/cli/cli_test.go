@@ -139,8 +139,8 @@ func (f *fixture) testStatus(t *testing.T) {
 	f.run(t, "status", "--cluster", "other").fails(t, "has no LogCluster other")
 }
 
-// testRestricted checks that a user with few rights gets the resources that they may read, and a
-// line about the others.
+// testRestricted checks that a command shows a user with few rights the resources that the user may
+// read, and a line about the others.
 func (f *fixture) testRestricted(t *testing.T) {
 	r := runAs(t.Context(), f.restricted, "", "status")
 	f.golden(t, "status-restricted.txt", r.ok(t)+r.errOut)
@@ -200,7 +200,7 @@ func (f *fixture) testWhy(t *testing.T) {
 	}
 }
 
-// testSilentBroker checks what top and why print if a broker did not answer.
+// testSilentBroker checks what top and why print if a broker does not respond.
 func (f *fixture) testSilentBroker(t *testing.T) {
 	var before []v1alpha1.BrokerStatus
 	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) {

@@ -10,8 +10,8 @@ import (
 )
 
 // testConsole checks that the console shows the topic of the broker behind the forwarded port, and
-// the records, which it reads over the Kafka protocol. A request to clean sets the annotation on
-// the Topic with the user's rights.
+// the records, which it reads over the Kafka protocol. A request to clean must set the annotation
+// on the Topic with the user's rights.
 func (f *fixture) testConsole(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -92,7 +92,7 @@ func (g *groupsFlags) run(ctx context.Context, s *session, args []string) error 
 	return rows.print(s.out, "")
 }
 
-// offset formats an offset or a lag. An unknown one is "".
+// offset formats an offset or a lag; the result is "" if it is unknown.
 func offset(n int64) string {
 	if n < 0 {
 		return ""

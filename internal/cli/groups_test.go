@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// testResetTopic checks that --topic accepts the name of the Topic resource, or otherwise the
-// topic's name in Kafka, as all other commands do.
+// testResetTopic checks that --topic accepts the name of the Topic resource and the Kafka name of
+// the topic, like all other commands.
 func (f *fixture) testResetTopic(t *testing.T) {
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "requests"},
 		Spec: v1alpha1.TopicSpec{Cluster: "main", Partitions: 2, TopicName: "tickets"}}

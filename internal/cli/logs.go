@@ -48,9 +48,9 @@ func logsCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
-// brokerLog returns the options for requesting a broker's log. They name the container, because a
-// webhook may have added another container to the pod, and then the API server refuses a request
-// without a name.
+// brokerLog returns the options for requesting a broker's log. They contain the name of the
+// container, because a webhook may have added other containers to the pod, and the API server then
+// refuses requests without a container name.
 func brokerLog(previous bool) *corev1.PodLogOptions {
 	return &corev1.PodLogOptions{Container: render.ContainerName, Previous: previous}
 }
@@ -103,7 +103,7 @@ func (l *logsFlags) copyAll(ctx context.Context, s *session, cluster *v1alpha1.L
 		return lines.copy(id, stream)
 	}
 	errs := make([]error, len(ids))
-	if !l.follow { // one broker after the other, so that a broker's lines stay together
+	if !l.follow { // one broker after the other, so that the lines of a broker stay together
 		for i, id := range ids {
 			errs[i] = copyLog(id)
 		}

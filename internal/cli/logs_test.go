@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// logServer returns a session with an API server whose pods have a sidecar. The server refuses a
-// request for a log that does not name a container.
+// logServer returns a session with an API server whose pods have a sidecar. The server refuses
+// requests for logs without a container name.
 func logServer(t *testing.T, logs map[string]string) *session {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func TestReportContainsTheNewestLines(t *testing.T) {
 	}
 }
 
-// TestTailKeepsTheLastLines checks that the last lines are kept, however the text is divided into
+// TestTailKeepsTheLastLines checks that the last lines are kept, however the text is split into
 // writes.
 func TestTailKeepsTheLastLines(t *testing.T) {
 	for _, c := range []struct{ limit, want int }{{8, 1}, {9, 2}, {12, 2}, {13, 3}, {15, 3}, {16, 4},

@@ -73,8 +73,8 @@ func parseBrokers(text string) ([]int32, error) {
 	return ids, nil
 }
 
-// move requests the reassignment of a partition. It keeps the requests in the annotation that the
-// operator has not handled yet.
+// move requests the reassignment of a partition. Requests in the annotation that the operator has
+// not handled yet are kept.
 func (s *session) move(ctx context.Context, topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
 	consent *consent, partition int32, target []int32) error {
 	present, err := s.placed(ctx, topic, cluster, partition)
@@ -123,7 +123,7 @@ func (s *session) move(ctx context.Context, topic *v1alpha1.Topic, cluster *v1al
 		"shows the progress", topic.Name, partition))
 }
 
-// reassignment returns one word for the annotation heartwood.dev/reassign.
+// reassignment returns one request in the format of the annotation heartwood.dev/reassign.
 func reassignment(partition int32, replicas []int32) string {
 	ids := make([]string, len(replicas))
 	for i, id := range replicas {
@@ -136,7 +136,7 @@ func reassignment(partition int32, replicas []int32) string {
 func (s *session) entry(ctx context.Context, topic *v1alpha1.Topic, cluster *v1alpha1.LogCluster,
 	partition int32) (partitionset.Entry, error) {
 	key := partitionset.Key{Topic: topic.Name, Index: partition}
-	first := &v1alpha1.PartitionSet{} // contains the number of sets of the LogCluster
+	first := &v1alpha1.PartitionSet{} // contains the number of the LogCluster's sets
 	if err := s.get(ctx, "PartitionSet", v1alpha1.PartitionSetName(cluster.Name, 0),
 		first); err != nil {
 		return partitionset.Entry{}, err

@@ -53,7 +53,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// age formats a duration in the largest unit of which the duration contains at least two.
+// age formats a duration in the largest unit for which the number is at least two.
 func age(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:

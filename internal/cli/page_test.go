@@ -38,8 +38,8 @@ func describe(t *testing.T, cmd *cobra.Command, out *bytes.Buffer) {
 	}
 }
 
-// TestPageContainsTheHelp checks that the reference on the page is the help of the commands. With
-// -update it writes the reference.
+// TestPageContainsTheHelp checks that the reference on the page equals the help of the commands.
+// With -update it writes the reference.
 func TestPageContainsTheHelp(t *testing.T) {
 	content, err := os.ReadFile(page)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestPageContainsTheHelp(t *testing.T) {
 	}
 }
 
-// TestHelpFitsTheScreen checks that no line of a help text is wider than a screen or shows an empty
+// TestHelpFitsTheScreen checks that no line of a help text is wider than Columns or shows an empty
 // default.
 func TestHelpFitsTheScreen(t *testing.T) {
 	var text bytes.Buffer

@@ -13,7 +13,8 @@ import (
 	"heartwood.dev/heartwood/internal/cli/usage"
 )
 
-// consent contains the flags for how a command asks for consent before it changes something.
+// consent contains the flags that determine how a command asks for confirmation before it changes
+// something.
 type consent struct {
 	yes, dryRun bool
 	in          io.Reader

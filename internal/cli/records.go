@@ -40,7 +40,7 @@ No group commits an offset. On listeners with authentication, give --user.`,
 	connection.add(cmd)
 	cmd.Flags().Int32SliceVar(&tail.Partitions, "partition", nil,
 		"`NUMBER` print only this partition; repeatable")
-	cmd.Flags().Lookup("partition").DefValue = "" // keeps the default [] out of the help text
+	cmd.Flags().Lookup("partition").DefValue = "" // hides the default [] in the help text
 	cmd.Flags().Int64Var(&tail.Last, "last", 10,
 		"`NUMBER` begin this many offsets before each partition's end")
 	cmd.Flags().BoolVar(&tail.FromStart, "from-start", false, "print all records")
@@ -83,8 +83,8 @@ func (s *session) kafkaTopic(ctx context.Context, name string) (string, *v1alpha
 	return topic.KafkaName(), cluster, nil
 }
 
-// printRecord prints a record as one line. On a terminal it removes control characters, with which
-// a record could change what the user sees.
+// printRecord prints a record as one line. On a terminal, it removes control characters, because a
+// record could otherwise change what the user sees.
 func printRecord(out io.Writer, r kafka.Record, keys, meta bool) error {
 	line := ""
 	if meta {
@@ -132,7 +132,7 @@ and fails at the first one that was not.`,
 	cmd.Flags().BoolVar(&produce.Tombstones, "tombstones", false, "write null for an empty value")
 	cmd.Flags().Int32Var(&produce.Partition, "partition", -1,
 		"`NUMBER` write to this partition (default: by the hash of the key)")
-	cmd.Flags().Lookup("partition").DefValue = "0" // keeps the default -1 out of the help text
+	cmd.Flags().Lookup("partition").DefValue = "0" // hides the default -1 in the help text
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.run(func(ctx context.Context, s *session, args []string) error {
 			name, cluster, err := s.kafkaTopic(ctx, args[0])

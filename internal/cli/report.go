@@ -68,7 +68,7 @@ be read, is listed in errors.txt in the file.`,
 	return cmd
 }
 
-// archive is a zip file. Field err keeps the first write error.
+// archive is a zip file; err is the first error of a write.
 type archive struct {
 	zip    *zip.Writer
 	now    time.Time

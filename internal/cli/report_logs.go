@@ -15,14 +15,14 @@ import (
 )
 
 // A report contains the newest lines of a container's log: at most logBytesMax bytes and
-// logLinesMax lines. The line limit bounds what the API server sends. PodLogOptions.LimitBytes is
-// not used, because it keeps the oldest bytes.
+// logLinesMax lines. The limit on lines bounds what the API server sends. PodLogOptions.LimitBytes
+// is not used, because it selects the oldest bytes.
 const (
 	logBytesMax = 16 << 20
 	logLinesMax = 200_000
 )
 
-// collectLogs adds the logs of the brokers' current and previous containers.
+// collectLogs adds the logs of the current and previous instances of the brokers' containers.
 func (s *session) collectLogs(ctx context.Context, a *archive, cluster *v1alpha1.LogCluster) {
 	pods, err := corev1client.NewForConfig(s.config)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *session) collectLogs(ctx context.Context, a *archive, cluster *v1alpha1
 	}
 }
 
-// collectLog adds a container's log. Most containers have no previous container, so it is not a
-// fault if the previous container's log cannot be read.
+// collectLog adds a container's log. Most containers have no previous instance, so a missing log of
+// a previous instance is not a fault.
 func (a *archive) collectLog(ctx context.Context, pods corev1client.PodInterface, directory,
 	pod string, options *corev1.PodLogOptions) {
 	name := path.Join(directory, pod+".log")
@@ -88,7 +88,7 @@ func (t *tail) cut() {
 	}
 }
 
-// bytes returns the kept lines. If the first line lost its beginning, bytes omits that line.
+// bytes returns the kept lines. A first line without its beginning is omitted.
 func (t *tail) bytes() []byte {
 	if t.cut(); !t.dropped {
 		return t.kept

@@ -38,7 +38,7 @@ func (s *session) collect(ctx context.Context, a *archive, cluster *v1alpha1.Log
 		{"statefulsets", &appsv1.StatefulSetList{}}, {"pods", &corev1.PodList{}},
 		{"persistentvolumeclaims", &corev1.PersistentVolumeClaimList{}},
 		{"services", &corev1.ServiceList{}}, {"leases", &coordinationv1.LeaseList{}},
-		{"secrets", &corev1.SecretList{}}, {"events", &corev1.EventList{}}, // events must be last
+		{"secrets", &corev1.SecretList{}}, {"events", &corev1.EventList{}}, // events must come last
 	} {
 		s.collectList(ctx, a, "resources/"+kind.name+".yaml", kind.list, selected)
 	}
@@ -79,7 +79,7 @@ type selection struct {
 }
 
 // has reports whether an object belongs to the LogCluster. An event belongs to it if the event's
-// object was selected, or is a broker's pod, which may no longer exist.
+// object has been selected or is a pod of a broker, even if the pod no longer exists.
 func (s *selection) has(object runtime.Object) bool {
 	var selected bool
 	switch o := object.(type) {
@@ -104,8 +104,8 @@ func (s *selection) has(object runtime.Object) bool {
 	return selected
 }
 
-// owns reports whether an object was created for the LogCluster, according to the object's labels
-// or owner.
+// owns reports whether an object was created for the LogCluster. This is determined by its labels
+// or its owner.
 func (s *selection) owns(object runtime.Object) bool {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -142,8 +142,8 @@ func redact(object runtime.Object) {
 	}
 }
 
-// redactSecret replaces a Secret's values by their sizes. It removes the annotations, because tools
-// other than kubectl also store values there.
+// redactSecret replaces the values of a Secret with their sizes. It also removes the annotations,
+// because tools other than kubectl may store values there.
 func redactSecret(secret *corev1.Secret) {
 	sizes := map[string]string{}
 	for key, value := range secret.Data {
@@ -158,8 +158,8 @@ func redactTemplate(template *corev1.PodTemplateSpec, own string) {
 }
 
 // redactPod replaces the environment, arguments, commands and HTTP requests of all containers
-// except Heartwood's. Such containers may have been added by a webhook. Parameter own is the name
-// of Heartwood's container.
+// except Heartwood's own, because a webhook may have added other containers. own is the name of
+// Heartwood's container.
 func redactPod(pod *corev1.PodSpec, own string) {
 	for i := range pod.InitContainers {
 		redactContainer(&pod.InitContainers[i], own)

@@ -57,8 +57,8 @@ func TestReportSelects(t *testing.T) {
 	}
 }
 
-// TestReportRedactsOtherContainers checks that a report hides the secrets of a container that a
-// webhook has added to a broker's pod.
+// TestReportRedactsOtherContainers checks that a report does not contain the secrets of containers
+// that a webhook has added to a broker's pod.
 func TestReportRedactsOtherContainers(t *testing.T) {
 	handler := func(kind, name string) corev1.ProbeHandler {
 		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{kind + "exec-" + name}},

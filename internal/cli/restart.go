@@ -57,7 +57,7 @@ The operator restarts a broker only while every partition keeps enough in-sync r
 	return cmd
 }
 
-// pausedStep is the only step of a plan while the LogCluster is paused.
+// pausedStep is the only step of each plan while the LogCluster is paused.
 const pausedStep = "the LogCluster is paused: nothing happens before kubectl heartwood resume"
 
 // restartBrokers requests a restart of the given brokers.

@@ -58,9 +58,9 @@ is Removing until all brokers have deleted the records.`,
 // retained is the output of command retained.
 type retained struct {
 	Topics []retainedTopic `json:"topics"`
-	// Others are the retained logs that belong to none of the Topics.
+	// Others contains the retained logs that belong to none of the topics.
 	Others  otherLogs `json:"others"`
-	Missing []silent  `json:"missing,omitempty"` // brokers that have not answered
+	Missing []silent  `json:"missing,omitempty"` // brokers that have not responded
 	// Unknown is the reason why the brokers' reports could not be requested, or "".
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -69,16 +69,16 @@ type retained struct {
 type retainedTopic struct {
 	Topic      string  `json:"topic"`
 	ID         string  `json:"id"`                // the first 8 characters of the topic id
-	TopicID    string  `json:"topicId,omitempty"` // absent if no broker has answered that has records
+	TopicID    string  `json:"topicId,omitempty"` // absent if no broker with records has responded
 	Partitions []int32 `json:"partitions"`
-	Brokers    []int32 `json:"brokers"`   // that are to have the records
-	SizeBytes  *int64  `json:"sizeBytes"` // null if not all of these brokers have answered
+	Brokers    []int32 `json:"brokers"`   // brokers that should have the records
+	SizeBytes  *int64  `json:"sizeBytes"` // null if not all of these brokers have responded
 	RecordsMax *int64  `json:"recordsMax"`
 	Removing   bool    `json:"removing"`
 }
 
-// otherLogs counts retained logs that no deleted topic's entry mentions. They are logs of replicas
-// that were moved away, or logs of another cluster.
+// otherLogs counts retained logs that do not belong to a deleted topic with an entry: logs of
+// replicas that were moved away, and logs of another cluster.
 type otherLogs struct {
 	Logs      int   `json:"logs"`
 	SizeBytes int64 `json:"sizeBytes"`

@@ -68,8 +68,8 @@ type removal struct {
 }
 
 // removal reads a topic's retained records. It reads the LogCluster before the records. The consent
-// is written only if the LogCluster has not changed since, so it applies only to records that the
-// user has seen.
+// is written only if the LogCluster has not changed since then, so it applies only to records that
+// the user has seen.
 func (s *session) removal(ctx context.Context, name string, account account) (*removal, error) {
 	cluster, err := s.logCluster(ctx)
 	if err != nil {
@@ -133,8 +133,8 @@ func (r *removal) confirm(s *session, name string, in io.Reader) error {
 	return nil
 }
 
-// request writes the consents to the annotation, and keeps the consents for other topics. If wait
-// is set, it waits for the removal.
+// request adds the consents to the annotation; consents for other topics remain. If wait is set, it
+// waits for the removal.
 func (r *removal) request(ctx context.Context, s *session, wait bool) error {
 	words := strings.Fields(r.cluster.Annotations[v1alpha1.AnnotationRemoveRetained])
 	for _, topic := range r.topics {
@@ -182,7 +182,7 @@ func (r *removal) wait(ctx context.Context, s *session) error {
 		if len(left) == 0 {
 			return r.verify(ctx, s, began)
 		}
-		// The operator removes a consent in two cases: the removal has begun, or the records are kept.
+		// The operator removes a consent if the removal has begun or the records are kept.
 		if !began && !slices.ContainsFunc(cluster.GivenUp(),
 			func(g v1alpha1.GivenUp) bool { return g.Topic == r.name }) {
 			return fmt.Errorf("the operator has kept the records of topic %s: see the events of "+
@@ -197,7 +197,7 @@ func (r *removal) wait(ctx context.Context, s *session) error {
 }
 
 // verify returns an error if the records may no longer be retained because a new Topic continues
-// with them. Parameter began reports whether their removal was observed.
+// with them. began reports whether their removal has been observed.
 func (r *removal) verify(ctx context.Context, s *session, began bool) error {
 	topics, err := s.topicsOf(ctx, r.cluster.Name)
 	if err != nil || began {

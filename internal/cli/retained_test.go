@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// testRetained checks that retained records are listed, and are released for deletion only if the
-// topic's name is entered. The test acts as the operator; the brokers' responses are real.
+// testRetained checks that retained records are listed, and that they are released for deletion
+// only if the user enters the topic's name. The test plays the operator; the brokers are real.
 func (f *fixture) testRetained(t *testing.T) {
 	if out := f.run(t, "retained").ok(t); out != "TOPIC   ID   PARTITIONS   BROKERS   SIZE   "+
 		"RECORDS   STATE\n" {
@@ -55,7 +55,7 @@ func (f *fixture) retain(t *testing.T, reclaim partitionset.Reclaim) {
 	}
 }
 
-// setConsent sets the annotation in the same way as the operator.
+// setConsent sets the annotation as the operator does.
 func (f *fixture) setConsent(t *testing.T, value string) {
 	t.Helper()
 	cluster := get(t, f, "main", &v1alpha1.LogCluster{})

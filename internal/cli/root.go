@@ -16,7 +16,7 @@ import (
 // ExitDegraded is the exit code for ErrDegraded.
 const ExitDegraded = 3
 
-// ErrDegraded means that the command has printed something degraded in a LogCluster.
+// ErrDegraded means that the command has reported a degraded state of a LogCluster.
 var ErrDegraded = errors.New("degraded")
 
 // misused returns usage.Misused with a formatted message.

@@ -8,8 +8,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// testRotateRefused checks that the command requests no credentials for users of type External or
-// with passwordFrom, because the operator creates none for them.
+// testRotateRefused checks that the command refuses users of type External or with passwordFrom,
+// because the operator does not create credentials for them.
 func (f *fixture) testRotateRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		authentication v1alpha1.UserAuthentication

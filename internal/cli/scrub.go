@@ -103,7 +103,7 @@ func ofTopic(f v1alpha1.ScrubFinding, topic string) bool {
 }
 
 // printScrub prints the state of the scrub. It returns ErrDegraded if a broker has found damage or
-// has not reported.
+// has not reported its scrub.
 func (s *session) printScrub(out io.Writer, cluster *v1alpha1.LogCluster, topic string) error {
 	rows := scrubRows(cluster, topic)
 	var err error
@@ -148,7 +148,7 @@ func printScrubRows(out io.Writer, rows []brokerScrub, now time.Time) error {
 }
 
 // scrubColumns returns how long ago the last complete round began, and the number of damaged
-// segments. The scrub may be nil.
+// segments. scrub may be nil.
 func scrubColumns(scrub *v1alpha1.BrokerScrub, now time.Time) (scrubbed, damaged string) {
 	switch {
 	case scrub == nil:

@@ -34,7 +34,7 @@ func (s *session) scrubNow(ctx context.Context, cluster *v1alpha1.LogCluster, to
 	return err
 }
 
-// scrubEnabled returns an error if the LogCluster's scrub is off.
+// scrubEnabled returns an error if the scrub is disabled in the LogCluster.
 func scrubEnabled(cluster *v1alpha1.LogCluster) error {
 	if spec := cluster.Spec.Scrub; spec != nil && spec.Interval == v1alpha1.ScrubOff {
 		return fmt.Errorf("the scrub of LogCluster %s is off: set spec.scrub.interval to a duration, "+
@@ -44,7 +44,7 @@ func scrubEnabled(cluster *v1alpha1.LogCluster) error {
 }
 
 // awaitScrub waits until the status shows that every broker has completed the request, and prints
-// each broker's steps.
+// the progress of each broker.
 func (s *session) awaitScrub(ctx context.Context, name, topic, value string) error {
 	printed := map[int32]string{}
 	for {
@@ -79,10 +79,10 @@ func (s *session) awaitScrub(ctx context.Context, name, topic, value string) err
 	}
 }
 
-// scrubDone is the step of a broker that has completed the request.
+// scrubDone is the progress of a broker that has completed the request.
 const scrubDone = "checked"
 
-// scrubStep returns a broker's step for the request with the given value.
+// scrubStep returns a broker's progress in the request with the given value.
 func scrubStep(b brokerScrub, value string) string {
 	served := b.Scrub != nil && b.Scrub.Requested == value &&
 		b.Scrub.RequestState == v1alpha1.ScrubRequestDone

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// testScrub requests checks, and acts as the broker that performs them.
+// testScrub requests scrubs, and plays the broker that performs them.
 func (f *fixture) testScrub(t *testing.T) {
 	f.run(t, "scrub", "a", "b").fails(t, "give at most one TOPIC")
 	f.run(t, "scrub", "unknown").fails(t, "topic unknown in namespace")

@@ -53,7 +53,7 @@ type session struct {
 	pods   *forward.Pods
 	out    io.Writer
 	errOut io.Writer
-	// unread contains the kinds that the user may not read, in the order of the attempts.
+	// unread contains the kinds that the user may not read, in the order in which they were tried.
 	unread []string
 }
 
@@ -98,7 +98,7 @@ func (f *flags) open(cmd *cobra.Command) (*session, error) {
 
 func (s *session) close() { _ = s.pods.Close() }
 
-// run returns a function for a command's RunE. The function opens a session and calls do.
+// run returns a function for RunE that opens a session and calls do.
 func (f *flags) run(do func(ctx context.Context, s *session, args []string) error) func(
 	*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -166,8 +166,8 @@ func (s *session) topicsOf(ctx context.Context, cluster string) ([]v1alpha1.Topi
 // errNoTopic means that no Topic has the name.
 var errNoTopic = errors.New("not found")
 
-// topic returns the Topic with the given name. The name of the resource has precedence over the
-// name in Kafka.
+// topic returns the Topic with the given name. The name of the resource takes precedence over the
+// Kafka name.
 func (s *session) topic(ctx context.Context, name string) (*v1alpha1.Topic, error) {
 	return s.topicIn(ctx, name, s.cluster)
 }
@@ -219,8 +219,8 @@ func matches(topics []v1alpha1.Topic, name, cluster string) []*v1alpha1.Topic {
 	return found
 }
 
-// usedBefore reports whether brokers use Topic a instead of b. Both have the same name in Kafka,
-// and brokers use the oldest Topic that is not being deleted.
+// usedBefore reports whether brokers use Topic a instead of b, which has the same Kafka name.
+// Brokers use the oldest Topic that is not being deleted.
 func usedBefore(a, b *v1alpha1.Topic) bool {
 	if deleted := !a.DeletionTimestamp.IsZero(); deleted != !b.DeletionTimestamp.IsZero() {
 		return !deleted
@@ -239,8 +239,8 @@ func (s *session) topicAndCluster(ctx context.Context, name string) (*v1alpha1.T
 	return topic, cluster, s.get(ctx, "LogCluster", topic.Spec.Cluster, cluster)
 }
 
-// optional lists objects in the namespace that a command does not necessarily need. It reports
-// whether the user may read them.
+// optional lists objects in the namespace that a command can do without. It reports whether the
+// user may read them.
 func (s *session) optional(ctx context.Context, kind string, into client.ObjectList,
 	options ...client.ListOption) (bool, error) {
 	err := s.api.List(ctx, into, append(options, client.InNamespace(s.namespace))...)
@@ -254,7 +254,7 @@ func (s *session) optional(ctx context.Context, kind string, into client.ObjectL
 	return true, nil
 }
 
-// patch changes an object: function change modifies it, and only the difference is sent.
+// patch modifies an object with change, and sends only the difference.
 func patch[T client.Object](ctx context.Context, s *session, object T, change func(T)) error {
 	before, ok := object.DeepCopyObject().(T)
 	if !ok {
@@ -269,7 +269,7 @@ func patch[T client.Object](ctx context.Context, s *session, object T, change fu
 }
 
 // annotateLocked sets an annotation whose value was computed from the object. It fails if the
-// object has changed since it was read.
+// object has been changed since it was read.
 func annotateLocked[T client.Object](ctx context.Context, s *session, object T, key,
 	value string) error {
 	before, ok := object.DeepCopyObject().(T)

@@ -10,8 +10,8 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestMatchingTopics checks that a command acts on the Topic that the user means, or asks which one
-// is meant.
+// TestMatchingTopics checks that a command uses the Topic that the user means, or asks the user
+// which one is meant.
 func TestMatchingTopics(t *testing.T) {
 	now := time.Now()
 	topic := func(name, cluster, kafkaName string, age time.Duration) v1alpha1.Topic {

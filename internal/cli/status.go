@@ -107,8 +107,9 @@ func (s *session) status(ctx context.Context) (*status, error) {
 		NextCertificateExpiry: cluster.Status.NextCertificateExpiry}, nil
 }
 
-// sortedConditions returns conditions by type, Ready first. In the resource, the order differs
-// between LogClusters, because the operator appends each condition when it first sets it.
+// sortedConditions returns the conditions sorted by type, with Ready first. Their order in the
+// resource differs between LogClusters, because the operator appends each condition when it first
+// sets it.
 func sortedConditions(conditions []metav1.Condition) []metav1.Condition {
 	rank := func(c metav1.Condition) string {
 		if c.Type == v1alpha1.ConditionReady {

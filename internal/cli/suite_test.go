@@ -31,7 +31,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// manifests describe the cluster behind the forwarded ports. The tests write the records of its
+// manifests describes the cluster behind the forwarded ports. The tests write the records in its
 // partition.
 const manifests = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -54,8 +54,8 @@ var userRole = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods/portforward"}, Verbs: []string{"create"}},
 }
 
-// fixture is a namespace with a LogCluster. The LogCluster's broker belongs to a development
-// cluster.
+// fixture is a namespace with a LogCluster. The broker of the LogCluster is the broker of a
+// development cluster.
 type fixture struct {
 	api        client.Client
 	config     *rest.Config
@@ -92,8 +92,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// write starts an API server with forwarded ports, which acts as the user in the configuration. It
-// writes a kubeconfig for that server and returns the file's path.
+// write starts a proxy of the API server that forwards ports and uses the credentials in the
+// configuration. It writes a kubeconfig for the proxy, and returns the path of the file.
 func (f *fixture) write(t *testing.T, cluster *devcluster.Cluster, as *rest.Config) string {
 	t.Helper()
 	server := podforward.Start(t, as)

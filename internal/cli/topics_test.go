@@ -18,8 +18,8 @@ func (f *fixture) testTopics(t *testing.T) {
 	f.testTopicsAgree(t)
 }
 
-// testTopicsAgree checks that commands topics and status have the same exit code for the same state
-// of a Topic.
+// testTopicsAgree checks that the commands topics and status have the same exit code for the same
+// state of a Topic.
 func (f *fixture) testTopicsAgree(t *testing.T) {
 	before := get(t, f, "tickets", &v1alpha1.Topic{}).Status
 	for reason, degraded := range map[string]bool{v1alpha1.ReasonReassigning: false,
@@ -64,7 +64,7 @@ func (f *fixture) testPressure(t *testing.T) {
 	change(t, f, "main", &v1alpha1.LogCluster{}, func(c *v1alpha1.LogCluster) { c.Status = before })
 }
 
-// testLeaderless checks that the output of why is degraded if a partition has no leader. The test's
+// testLeaderless checks that why reports a degraded state if a partition has no leader. The test's
 // broker does not lead the partition of this Topic.
 func (f *fixture) testLeaderless(t *testing.T) {
 	topic := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "leaderless"},

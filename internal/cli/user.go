@@ -78,9 +78,8 @@ credentials.`,
 	return cmd
 }
 
-// writeFiles writes the files of a Secret to a directory. The configuration file for librdkafka
-// contains the path at which a pod would mount the files; writeFiles replaces that path by the
-// directory.
+// writeFiles writes the files of a Secret to a directory. In the configuration file for librdkafka,
+// it replaces the path at which a pod would mount the files with the directory.
 func (s *session) writeFiles(directory string, files map[string][]byte) error {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
@@ -109,8 +108,9 @@ func (s *session) writeFiles(directory string, files map[string][]byte) error {
 	return err
 }
 
-// writePrivate replaces a file by one that only the user can read, whatever the previous file's
-// mode is. It refuses to replace anything but a regular file, such as a symbolic link.
+// writePrivate replaces a file with one that only the user can read, whatever the mode of the
+// previous file is. It refuses to replace anything but a regular file; for example, it does not
+// replace a symbolic link.
 func writePrivate(file string, content []byte) error {
 	info, err := os.Lstat(file)
 	switch {
@@ -179,5 +179,5 @@ The command refuses if spec.authentication.passwordFrom is set: change the Secre
 	return cmd
 }
 
-// stamp returns a new value for an annotation that makes one request per value.
+// stamp returns a new value for an annotation in which each value is a request.
 func stamp() string { return time.Now().UTC().Format("20060102T150405.000Z") }

@@ -84,7 +84,7 @@ type why struct {
 	report *report.Compaction // nil for a partition without a leader
 }
 
-// reasonNoLeader is the reason for a partition without a leader.
+// reasonNoLeader is the reason in the row of a partition without a leader.
 const reasonNoLeader = "NoLeader"
 
 // whys returns the explanations for leaders and failed replicas, or for all replicas if all is set.
@@ -147,7 +147,7 @@ func printWhy(s *session, topic *v1alpha1.Topic, reasons []why) error {
 
 func percent(ratio float64) string { return fmt.Sprintf("%.0f%%", 100*ratio) }
 
-// explain explains in one sentence the state of cleaning a replica.
+// explain describes the cleaning state of a replica in one sentence.
 func explain(row *report.Partition, settings *topicconfig.Settings, now time.Time) string {
 	c := row.Compaction
 	text := reasonText(row, settings, now)

@@ -39,9 +39,8 @@ const (
 	ListUsers
 )
 
-// Authority authenticates the users of a console and decides about their rights. Each method uses
-// the user's token, never the console's own rights. A method fails with ErrToken if the token is
-// not accepted.
+// Authority authenticates and authorizes the users of a console. Each method uses the user's token,
+// never the console's own rights. A method fails with ErrToken if the token is not accepted.
 type Authority interface {
 	// User returns the name of the user to whom the token belongs.
 	User(ctx context.Context, token string) (string, error)
@@ -55,10 +54,10 @@ type Authority interface {
 	LogUsers(ctx context.Context, token string, cluster ClusterName) ([]LogUser, error)
 }
 
-// caller is the user who sent a request to a console with an Authority.
+// caller is the user who has sent a request to a console with an Authority.
 type caller struct {
 	name, token string
-	// cookie is set if the token is from the login page; such a token can be forgotten.
+	// cookie is true if the token is from the login page, so that the user can log out.
 	cookie bool
 }
 
@@ -72,7 +71,7 @@ func callerOf(r *http.Request) caller {
 }
 
 // tokenOf returns the token in the Authorization header, which an authenticating proxy sets, or
-// otherwise the token from the login page. Result cookie reports whether it is from the login page.
+// otherwise the token from the login page. cookie is true for a token from the login page.
 func tokenOf(r *http.Request) (token string, cookie bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); strings.EqualFold(scheme, "bearer") && token != "" {
@@ -110,8 +109,8 @@ func identified(authority Authority, login string, next http.HandlerFunc) http.H
 	}
 }
 
-// authorized passes a request to next if its user may see the reports of the cluster. Without an
-// Authority it passes on all requests.
+// authorized passes a request to next if the user may see the reports of the cluster. Without an
+// Authority, it passes all requests to next.
 func (c *Console) authorized(next http.Handler) http.Handler {
 	if c.opts.Authority == nil {
 		return next
@@ -138,7 +137,7 @@ func (c *Console) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// streams contains the pages whose responses do not end, and the right that their users must keep.
+// streams contains the pages that are streams, and the right without which a stream is ended.
 var streams = map[string]Right{"/live": ReadReport, "/tail": ReadRecords}
 
 // permit returns nil if the user of a request has the right on the cluster.
@@ -163,7 +162,7 @@ func permit(r *http.Request, authority Authority, cluster ClusterName, right Rig
 	return nil
 }
 
-// rightTexts contains the texts for rights in messages about refused requests.
+// rightTexts contains the names of rights for messages about refused requests.
 var rightTexts = map[Right]string{ReadReport: "get logclusters/report",
 	ReadRecords: "get logclusters/records", Clean: "patch topics", CleanSome: "patch topics",
 	WriteRecords: "create logclusters/records", WriteGroups: "update logclusters/groups",
@@ -195,9 +194,9 @@ func (c *Console) whilePermitted(r *http.Request, right Right) (ctx context.Cont
 	return ctx, func() { cancel(); <-ended }
 }
 
-// local reports whether a request comes from a user of this machine. This is so if the console
-// listens on a loopback address, is not configured for a proxy, and was opened by a loopback name
-// and not through a proxy.
+// local reports whether a request comes from a user of this machine: the console listens on a
+// loopback address and is not configured for a proxy, and the request has a loopback host name and
+// did not pass through a proxy.
 func (c *Console) local(r *http.Request) bool {
 	return c.opts.Loopback && len(c.opts.Hosts) == 0 && c.opts.PathPrefix == "" &&
 		loopbackHost(r) && !proxied(r.Header)

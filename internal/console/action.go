@@ -19,8 +19,8 @@ type action struct {
 // formBytesMax is the maximum size of a form that contains no records.
 const formBytesMax = 16 << 10
 
-// get returns the page with the form. For a user without the right, the page contains the reason
-// instead.
+// get returns the page with the form. If the user lacks the right, the page contains the reason
+// instead of the form.
 func (c *Console) get(a *action) func(*http.Request) (view, error) {
 	return func(r *http.Request) (view, error) {
 		v, err := a.form(r)
@@ -74,8 +74,8 @@ func (c *Console) refusalOf(r *http.Request, right Right) string {
 	return ""
 }
 
-// mayDo returns nil if the user of a request has the right. Without an Authority it returns nil for
-// users of this machine, and the brokers authorize the console's requests.
+// mayDo returns nil if the user of a request has the right. Without an Authority, it returns nil
+// for users of this machine; the brokers authorize the console's requests.
 func (c *Console) mayDo(r *http.Request, right Right) error {
 	switch {
 	case c.opts.Authority != nil:
@@ -88,6 +88,6 @@ func (c *Console) mayDo(r *http.Request, right Right) error {
 		"proxy, or if it authenticates its users (--auth)."}
 }
 
-// actionTexts contains the texts for the actions that a right permits.
+// actionTexts describes the actions that each right permits.
 var actionTexts = map[Right]string{WriteRecords: "produces records",
 	WriteGroups: "changes groups", Abort: "aborts transactions", ListUsers: "shows users"}

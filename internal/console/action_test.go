@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// writes contains the requests that change something, with the right that they need.
+// writes contains the requests that change something, with the rights that they need.
 var writes = map[string]Right{"produce?topic=t": WriteRecords, "offsets?group=g": WriteGroups,
 	"deletegroup?group=g": WriteGroups, "abort?id=a": Abort}
 
-// TestWritesNeedTheirRight checks that the API server decides about the caller before anything is
-// sent. An admitted request gets a later error: status 501 if the console has no Kafka connection,
-// and 409 or 502 if there are no brokers.
+// TestWritesNeedTheirRight checks that the API server authorizes the caller before anything is sent
+// to a broker. A permitted request fails later: with status 501 if the console has no Kafka
+// connection, and with 409 or 502 if there are no brokers.
 func TestWritesNeedTheirRight(t *testing.T) {
 	for path, right := range writes {
-		authority := newRights() // a separate site, because decisions are cached
+		authority := newRights() // a new site, because decisions are cached
 		s := newTestSite(t, SiteOptions{Authority: authority})
 		page, form, _ := strings.Cut(path, "?")
 		authority.table["writer"] = map[ClusterName][]Right{blue: {ReadReport, right}}
@@ -51,8 +51,8 @@ func TestFormsSayWhyTheyAreRefused(t *testing.T) {
 	}
 }
 
-// TestUsersNeedTheirRight checks that only a user with the right to list LogUsers sees them. The
-// LogUsers come from the API server.
+// TestUsersNeedTheirRight checks that only a user with the right to list LogUsers sees them. They
+// are read from the API server.
 func TestUsersNeedTheirRight(t *testing.T) {
 	authority := newRights()
 	authority.table["lister"] = map[ClusterName][]Right{blue: {ReadReport, ListUsers}}

@@ -41,8 +41,8 @@ func (c *cluster) post(path string, form url.Values, headers ...string) (status 
 	return response.StatusCode, string(content), response.Request.URL.String()
 }
 
-// posts sends a form until the cluster is ready to accept it. It fails the test if the response has
-// another status or lacks one of the texts.
+// posts sends a form, and retries until the cluster is ready. It fails the test if the response has
+// another status than want or lacks one of the texts.
 func (c *cluster) posts(want int, path string, form url.Values, texts ...string) {
 	c.t.Helper()
 	var status int
@@ -62,7 +62,7 @@ func (c *cluster) posts(want int, path string, form url.Values, texts ...string)
 }
 
 // TestRecordsAreProduced checks that a record is stored as entered in the form, in the partition
-// that the form or the key's hash selects.
+// selected by the form or by the key's hash.
 func TestRecordsAreProduced(t *testing.T) {
 	c := startCluster(t)
 	c.contains("produce?topic=tickets", "Produce a record to tickets", "<form")
@@ -120,7 +120,7 @@ func TestWritesOfOtherSitesAreRefused(t *testing.T) {
 	c.contains("topic?name=tickets", "found 0")
 }
 
-// TestOffsetsAreChanged checks that the form shows the changes before it makes them, and that a
+// TestOffsetsAreChanged checks that the form shows the changes before they are made, and that a
 // group with members keeps its offsets.
 func TestOffsetsAreChanged(t *testing.T) {
 	c := startCluster(t)
@@ -179,7 +179,7 @@ func TestOffsetsAreChanged(t *testing.T) {
 		if got := committed(); got != test.want {
 			t.Errorf("%v: got offset %d, want %d", test.form, got, test.want)
 		}
-		if test.want < 0 { // the group is kept
+		if test.want < 0 { // the group is not deleted
 			_ = admin.CommitAllOffsets(t.Context(), "readers", offsets)
 		}
 	}
@@ -203,7 +203,7 @@ func TestOffsetsAreChanged(t *testing.T) {
 }
 
 // TestTransactionsAreShownAndAborted checks that a user finds an open transaction and aborts it.
-// The abort fences its producer.
+// The abort must fence the producer.
 func TestTransactionsAreShownAndAborted(t *testing.T) {
 	c := startCluster(t)
 	client := c.client(kgo.TransactionalID("payments"))
@@ -235,7 +235,7 @@ func TestTransactionsAreShownAndAborted(t *testing.T) {
 	c.containsWith(400, "abort?topic=events", "not a number")
 }
 
-// TestUsersOfAnOpenCluster checks that the page says that the cluster has no users.
+// TestUsersOfAnOpenCluster checks that the page states that the cluster has no users.
 func TestUsersOfAnOpenCluster(t *testing.T) {
 	startCluster(t).contains("users", "has no authorization")
 }

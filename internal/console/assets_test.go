@@ -36,8 +36,8 @@ func TestAssetsAreSmall(t *testing.T) {
 	}
 }
 
-// namespace is the only URL that a file may contain. It is only an XML namespace name, so no
-// browser requests it.
+// namespace is the only URL that a file may contain. As the name of an XML namespace, it is never
+// requested by a browser.
 const namespace = "http://www.w3.org/2000/svg"
 
 var (

@@ -29,7 +29,7 @@ type brokerRow struct {
 // brokerList is the page Brokers.
 type brokerList struct {
 	Rows  []brokerRow
-	Fault string // reason for showing no disks, or ""
+	Fault string // reason why no disks are shown, or ""
 	Sort  sorting
 	Scrub scrubPanel
 }
@@ -59,7 +59,7 @@ func (b *brokerRow) knownGarbage() *int64 {
 	return &b.Garbage
 }
 
-// usedPercent returns the used share of the volume in percent, or -1 if it is unknown.
+// usedPercent returns the usage of the volume in percent, or -1 if it is unknown.
 func (b *brokerRow) usedPercent() float64 {
 	if b.Volume == nil {
 		return -1

@@ -11,12 +11,12 @@ type cleanPage struct {
 	Topic   string
 	Row     topicRow
 	Refusal string // reason why the user may not request a pass, or ""
-	Doubt   string // reason why Kubernetes may refuse the request, or ""
-	Fault   string // error of the request
+	Doubt   string // reason why Kubernetes might refuse the request, or ""
+	Fault   string // why the request failed, or ""
 }
 
-// cleanRefusal returns the reason why the user of a request may not clean topics, or "" if there is
-// none. With an Authority, it returns "", because the API server decides when it receives the
+// cleanRefusal returns the reason why the user of a request may not clean topics, or "" if the user
+// may. With an Authority, it returns "", because the API server decides when it receives the
 // request.
 func (c *Console) cleanRefusal(r *http.Request) string {
 	if c.opts.Authority != nil || c.local(r) {

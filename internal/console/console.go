@@ -19,33 +19,34 @@ const requestTimeout = 30 * time.Second
 
 // Options configures a Console.
 type Options struct {
-	// Cluster is the name of the cluster in the head of the pages; may be empty.
+	// Cluster is the cluster name shown in the page header; it may be empty.
 	Cluster string
 	// Fleet requests the brokers' reports over HTTP.
 	Fleet *remote.Fleet
 	// Kafka connects to the brokers over the Kafka protocol. The console calls it once, before the
-	// first page that needs the connection. After an error, the console calls it again for the next
-	// page. The error contains the remedy.
+	// first page that needs the connection. After an error, which contains the remedy, the console
+	// calls it again for the next page.
 	Kafka func() (*kafka.Client, error)
-	// Authority authenticates users and decides about their rights. If it is nil, the console does not
-	// authenticate users, and Loopback, Hosts and PathPrefix determine what they may do.
+	// Authority authenticates and authorizes users. If it is nil, the console does not authenticate
+	// users, and Loopback, Hosts and PathPrefix determine what they may do.
 	Authority Authority
-	// LogCluster is the LogCluster for which Authority is asked for rights.
+	// LogCluster is the LogCluster on which Authority checks rights.
 	LogCluster ClusterName
 	// Root is the relative URL of the Site that contains this console, such as ../; "": there is no
 	// Site.
 	Root string
-	// Clean requests a pass over a topic if there is no Authority. Default: a request through Fleet.
+	// Clean requests a pass over a topic if there is no Authority. By default, the request is sent
+	// through Fleet.
 	Clean func(ctx context.Context, topic string) error
-	// May reports whether this machine's user has a right, for display in the head of pages; nil:
-	// every right. It is not used with an Authority, and does not decide about requests.
+	// May reports whether the user of this machine has a right. It is only used to display the rights
+	// in the page header, and not with an Authority. If it is nil, the user has every right.
 	May func(ctx context.Context, right Right) (bool, error)
-	// Loopback is set if the console listens on a loopback address. Otherwise the console shows no
+	// Loopback is true if the console listens on a loopback address. Otherwise the console shows no
 	// messages and accepts no writes, unless it has an Authority.
 	Loopback bool
 	// Hosts contains the names under which the console may be opened, in lower case, in addition to
-	// addresses and localhost. If Hosts or PathPrefix is set, the console is behind a proxy whose
-	// clients can be any users. Without an Authority it then shows no messages and accepts no writes.
+	// addresses and localhost. If Hosts or PathPrefix is set, the console is behind a proxy that any
+	// user may be able to reach. Without an Authority it then shows no messages and accepts no writes.
 	Hosts []string
 	// PathPrefix is the path below which a proxy serves the console, such as /heartwood, if the proxy
 	// does not remove it. Requests without the prefix are also served.
@@ -79,8 +80,8 @@ func New(opts Options) *Console {
 	return c
 }
 
-// Close ends all watches of topics and closes the connections to the brokers. A stream to a page
-// ends when the page's connection ends.
+// Close ends all watches of topics and closes the connections to the brokers. The stream of a page
+// ends with the page's connection.
 func (c *Console) Close() {
 	c.watches.close()
 	c.mu.Lock()
@@ -104,8 +105,7 @@ func belowPrefix(prefix string, next http.Handler) http.Handler {
 		rest, below := strings.CutPrefix(r.URL.Path, prefix)
 		switch {
 		case below && rest == "":
-			// The location is relative, because the proxy in front of this server may have removed a part of
-			// the path.
+			// The location is relative, because a proxy may have removed a part of the path.
 			redirect(w, prefix[strings.LastIndex(prefix, "/")+1:]+"/")
 			return
 		case below && strings.HasPrefix(rest, "/"):
@@ -115,16 +115,16 @@ func belowPrefix(prefix string, next http.Handler) http.Handler {
 	})
 }
 
-// withPath returns the request with another path. Parameter path is the decoded path, and raw the
-// path as the browser has sent it.
+// withPath returns the request with another path. path is the decoded path, and raw is the path as
+// sent by the browser.
 func withPath(r *http.Request, path, raw string) *http.Request {
 	request := r.Clone(r.Context())
 	request.URL.Path, request.URL.RawPath = path, raw
 	return request
 }
 
-// cleanPaths passes a request to mux only if its path has no empty segments. For empty segments,
-// http.ServeMux would send an absolute redirect, which leads out of a console that is served below
+// cleanPaths passes a request to mux only if its path has no empty segments. For other paths,
+// http.ServeMux would send an absolute redirect, which is wrong if the console is served below
 // another path.
 func cleanPaths(mux http.Handler, unknown http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -137,7 +137,7 @@ func cleanPaths(mux http.Handler, unknown http.HandlerFunc) http.Handler {
 }
 
 // redirect sends the browser to a relative location. http.Redirect would use the request's path to
-// make the location absolute, but a proxy may have shortened that path.
+// make the location absolute, but a proxy may have removed a part of that path.
 func redirect(w http.ResponseWriter, location string) {
 	w.Header().Set("Location", location)
 	w.WriteHeader(http.StatusSeeOther)
@@ -223,9 +223,9 @@ func (c *Console) failed(r *http.Request, err error) view {
 		Page: pageOf(r), Body: err.Error()}
 }
 
-// statusOfError returns the status of the page that shows an error. A fault has its own status. A
-// broker's response 404 or 403 keeps its status. Any other error has status 502, because the
-// cluster has failed.
+// statusOfError returns the status of the page that shows an error. The status of a fault is its
+// own, and the status of a broker's response with 404 or 403 is kept. The status of any other error
+// is 502, because it is an error of the cluster.
 func statusOfError(err error) int {
 	var known *fault
 	if errors.As(err, &known) {

@@ -7,7 +7,7 @@
 //
 // All pages have paths of one segment, such as topics or map?topic=NAME, and all links are
 // relative. So the console works below any path: behind kubectl port-forward, the API server's
-// service proxy, and an Ingress that removes the prefix or keeps it.
+// service proxy, or an Ingress that keeps or removes the prefix.
 //
 //   - console.go: options, routes, and rendering.
 //   - guard.go: which requests are refused, and the headers of every response.
@@ -29,15 +29,15 @@
 // settings and disks are read over the Kafka protocol (internal/console/kafka), so the listeners'
 // authorization applies to them.
 //
-// The console makes only changes that users request: users of the same machine or, with an
-// Authority, users that have the right. Package kube implements Authority with the API server. The
-// console sends requests to clean with the user's token, and all other requests with its own
-// credentials (ADR 0340).
+// The console makes only changes that are requested by users of the same machine or, with an
+// Authority, by users with the required right. Package kube implements Authority with the API
+// server. The console sends requests to clean with the user's token, and all other requests with
+// its own credentials (ADR 0340).
 //
 // Each watched topic has one goroutine that polls the brokers' reports, and one goroutine per
 // broker that reads the broker's events. Their number does not depend on how many pages show the
-// topic. The goroutines end 10 s after the last page is closed, and Close joins them. The lock of
-// watches is taken before the lock of a watch. Invariants:
+// topic. They end 10 s after the last page is closed, and Close waits for them. The lock of watches
+// is acquired before the lock of a watch. Invariants:
 //
 //   - Every request has a bound: time, bytes read, and concurrent browses.
 //   - Bytes of records appear on a page only as text nodes, which html/template escapes.

@@ -40,7 +40,7 @@ type headerLine struct {
 // endLine is the last line of a download that does not contain all records.
 type endLine struct {
 	Truncated string          `json:"truncated"`      // reason
-	Next      map[int32]int64 `json:"next,omitempty"` // the position of the rest, by partition
+	Next      map[int32]int64 `json:"next,omitempty"` // the offset to continue at, by partition
 }
 
 // textOrBytes returns raw as text if it is UTF-8, and otherwise as bytes.
@@ -66,7 +66,7 @@ func lineOf(r *kafka.Record) recordLine {
 	return line
 }
 
-// download sends the records that the form on the tab Messages selects, one JSON object per line.
+// download sends the records selected by the form on the tab Messages, as one JSON object per line.
 func (c *Console) download(w http.ResponseWriter, r *http.Request) {
 	client, query, err := c.downloadOf(r)
 	if err != nil {

@@ -82,7 +82,7 @@ func seconds(s float64) time.Duration {
 }
 
 // instant is a time on a page. It becomes an HTML <time> element with the text in UTC, which a
-// script replaces by the reader's local time.
+// script replaces with the reader's local time.
 type instant struct{ time.Time }
 
 // at returns the instant for a Unix time in seconds, or the zero instant if unix is nil.
@@ -112,8 +112,8 @@ func plural[T ~int | ~int32 | ~int64](n T, noun string) string {
 	return formatCount(n) + " " + noun + "s"
 }
 
-// cut truncates text to at most most bytes without splitting a character, and reports whether it
-// did.
+// cut truncates text to at most the given number of bytes, without splitting a character. It
+// reports whether text was truncated.
 func cut(text string, most int) (string, bool) {
 	if len(text) <= most {
 		return text, false
@@ -124,8 +124,8 @@ func cut(text string, most int) (string, bool) {
 	return text[:most], true
 }
 
-// printable returns bytes as text. UTF-8 is returned without control characters, and anything else
-// as hexadecimal digits.
+// printable returns bytes as text. In UTF-8, control characters are replaced; any other bytes are
+// returned as hexadecimal digits.
 func printable(raw []byte) (text string, hex bool) {
 	if !utf8.Valid(raw) {
 		return fmt.Sprintf("% x", raw), true
@@ -139,13 +139,13 @@ func printable(raw []byte) (text string, hex bool) {
 		case r == 0x7f:
 			return 0x2421
 		case bidirectional(r):
-			return 0xfffd // r could make text appear in another order
+			return 0xfffd // r could change the displayed order of the text
 		}
 		return r
 	}, string(raw)), false
 }
 
-// bidirectional reports whether a character changes the direction of the text after it.
+// bidirectional reports whether a character changes the direction of the text that follows it.
 func bidirectional(r rune) bool {
 	return 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 || r == 0x200e || r == 0x200f
 }

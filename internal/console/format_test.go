@@ -31,7 +31,7 @@ func TestNumbersAsText(t *testing.T) {
 	}
 }
 
-// FuzzPrintable checks that any bytes become valid text without control characters.
+// FuzzPrintable checks that any bytes are converted to valid text without control characters.
 func FuzzPrintable(f *testing.F) {
 	for _, seed := range []string{"plain", "\x00\x1b[31m", "\xff\xfe", "a\u202eb", "<script>"} {
 		f.Add([]byte(seed), 3)

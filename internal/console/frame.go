@@ -27,7 +27,7 @@ type mapRow struct {
 	ID     string     `json:"id"` // partition, and the broker of a follower: "3" or "3@1"
 	Name   string     `json:"name"`
 	Facts  []string   `json:"facts"`
-	Label  string     `json:"label"` // of the row, for screen readers
+	Label  string     `json:"label"` // label of the row, for screen readers
 	Head   string     `json:"head"`
 	Rest   string     `json:"rest"`
 	Detail string     `json:"detail"`
@@ -40,7 +40,7 @@ type mapRow struct {
 
 	Follower bool   `json:"follower"`
 	Broker   int32  `json:"broker"`
-	Replica  string `json:"replica"` // as in a parameter open
+	Replica  string `json:"replica"` // in the format of the parameter open
 }
 
 // mapBlock is one block in a row. The JSON names are short, because a frame contains up to 1,500
@@ -57,14 +57,14 @@ type mapBlock struct {
 	Link    string  `json:"h"` // relative URL of the details
 }
 
-// frameOf computes a view's frame. It has one row for each leader. If the view shows followers,
-// each leader's row is followed by the rows of the other replicas. A partition without a leader has
-// a row for its preferred leader.
+// frameOf computes the frame for a view. It contains one row for each leader or, if a partition has
+// no leader, for the preferred leader. If the view shows followers, their rows follow the row of
+// the leader.
 func frameOf(shown *mapView, answers *remote.Answers, logs map[replicaID]*cleanermap.Log,
 	now time.Time) *mapFrame {
 	frame := &mapFrame{}
 	var pieces [][]cleanermap.Piece
-	var ids []replicaID // of the replicas that have a row
+	var ids []replicaID // replicas that have a row
 	open := map[int]cleanermap.Span{}
 	counted := int64(0) // garbage in the leaders' blocks
 	for i := range answers.Placement.Partitions {
@@ -153,7 +153,7 @@ func rowOf(topic string, p *report.PlacedPartition, broker int32, log *cleanerma
 }
 
 // thinWidth is the width below which a block has thin outlines, in percent of the map's width.
-// Normal outlines would hide such a block.
+// Normal outlines would cover such a block.
 const thinWidth = 0.8
 
 // draw sets the blocks of a row.
@@ -225,7 +225,7 @@ func titleOf(row *mapRow, b *cleanermap.Block) string {
 	return text
 }
 
-// missingText returns a text that names the brokers that did not respond.
+// missingText returns a text with the names of the brokers that have not responded.
 func missingText(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -244,9 +244,9 @@ func garbageOf(pieces []cleanermap.Piece) (sum int64) {
 	return sum
 }
 
-// mapCards returns cards with the sums over the leaders' logs. Parameter counted is the garbage in
-// the blocks. While passes run, it differs from the reported garbage, because brokers report only
-// the garbage that complete passes have counted.
+// mapCards returns cards with the sums over the leaders' logs. counted is the garbage in the
+// blocks. It differs from the reported garbage while passes run, because brokers report only the
+// garbage counted by completed passes.
 func mapCards(answers *remote.Answers, counted int64, now time.Time) []card {
 	rows := topicsOf(*answers, now)
 	if len(rows) == 0 {

@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// queried contains the pages that read a query.
+// queried contains the pages with query parameters.
 var queried = []string{"", "topics", "topic", "message", "groups", "group", "brokers", "map",
 	"segment", "replay", "clean", "live", "tail", "frames", "download", "produce", "offsets",
 	"deletegroup", "users", "transactions", "transaction", "abort", "unknown"}
@@ -79,8 +79,8 @@ var badQueries = map[string][]string{
 // tags matches the tags in a page.
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// FuzzQueries checks that no query makes a page fail. A page that cannot show what was requested
-// has a 4xx status and shows the reason.
+// FuzzQueries checks that no query makes a page fail. For an invalid query, the response must have
+// a 4xx status and contain the reason.
 func FuzzQueries(f *testing.F) {
 	c := startCluster(f)
 	records := []*kgo.Record{{Topic: "tickets", Key: []byte("T-1"), Value: []byte("printer")},

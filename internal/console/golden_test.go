@@ -79,7 +79,7 @@ func goldenIdle() *report.Compaction {
 		Reason: "BelowDirtyRatio", LastSuccess: &last, OverdueSeconds: 7200}
 }
 
-// goldenLog returns the log customers-0 while a pass rewrites its second segment.
+// goldenLog returns the log customers-0, whose second segment is being rewritten by a pass.
 func goldenLog() *cleanermap.Log {
 	segment := func(base int64, state, blocked string, garbage int64) report.Segment {
 		s := report.Segment{Base: base, LastOffset: base + 9_999, Bytes: 3 << 20, State: state,
@@ -102,7 +102,7 @@ func goldenLog() *cleanermap.Log {
 	return log
 }
 
-// goldenPass returns a pass over customers-0 that has ended.
+// goldenPass returns a completed pass over customers-0.
 func goldenPass() *report.PartitionPass {
 	step := func(base, garbage int64, chosen bool) report.StepSegment {
 		return report.StepSegment{Base: base, Bytes: 3 << 20, GarbageBytes: garbage, Chosen: chosen}
@@ -125,7 +125,7 @@ func goldenPass() *report.PartitionPass {
 	return p
 }
 
-// hostileText is a key, value or name that would change a page that shows it as HTML.
+// hostileText is a key, value or name that would modify a page if it were shown as HTML.
 const hostileText = `<script>alert("x")</script>` + "\x00\u202e"
 
 func goldenRecords() []kafka.Record {
@@ -317,8 +317,8 @@ func goldenViews() map[string]view {
 	return views
 }
 
-// TestPagesMatchTheirGoldenFiles renders each page from fixed data. Review a change of a golden
-// file as a change of the page. The browser tests check these pages for accessibility.
+// TestPagesMatchTheirGoldenFiles renders each page from fixed data. A change of a golden file must
+// be reviewed as a change of the page. The browser tests check these pages for accessibility.
 func TestPagesMatchTheirGoldenFiles(t *testing.T) {
 	c := New(Options{Cluster: "demo", Loopback: true, Fleet: remote.NewFleet(&remote.Client{},
 		[]string{"127.0.0.1:1"}, false)})

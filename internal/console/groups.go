@@ -30,7 +30,7 @@ type groupRow struct {
 	kafka.Group
 	Wait    string
 	Rows    []offsetRow
-	longest time.Duration // longest lag in time, as far as it is known
+	longest time.Duration // longest known lag in time
 }
 
 // offsetRow is a committed offset, with its lag in time as text.

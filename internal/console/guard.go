@@ -15,7 +15,7 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 	"frame-ancestors 'none'"
 
 // guard sets the security headers in every response, and refuses requests that a web page from
-// another site may have caused. Parameter hosts is Options.Hosts.
+// another site may have caused. hosts is the value of Options.Hosts.
 func guard(hosts []string, next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protected := protection.Handler(next)
@@ -47,8 +47,8 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n")) // fails only if the client has disconnected
 }
 
-// CrossSite reports whether a page from another site caused the request. A link that a user follows
-// is permitted, because it opens a page that the other site cannot read.
+// CrossSite reports whether a page from another site caused the request. A link that the user
+// follows does not count, because the other site cannot read the page that it opens.
 func CrossSite(r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") != "cross-site" {
 		return false
@@ -59,10 +59,10 @@ func CrossSite(r *http.Request) bool {
 }
 
 // KnownHost reports whether a server may respond to a request with this Host header. The header
-// must contain an address, localhost or one of names, which are in lower case. A page from another
-// site can make its own name resolve to the server's address (DNS rebinding), and then read
-// responses as if they were from its own origin. Such an attack needs a name, so addresses are
-// accepted.
+// must contain an address, localhost or one of names, which are in lower case. Otherwise a page
+// from another site could make its own name resolve to the server's address (DNS rebinding), and
+// read the responses as if they came from its own origin. Addresses are accepted, because the
+// attack needs a name.
 func KnownHost(host string, names []string) bool {
 	name := hostName(host)
 	if loopbackName(name) || name != "" && slices.Contains(names, name) {
@@ -75,8 +75,8 @@ func KnownHost(host string, names []string) bool {
 // loopbackHost reports whether the request's Host header is a loopback name or address.
 func loopbackHost(r *http.Request) bool { return loopbackName(hostName(r.Host)) }
 
-// proxied reports whether a request has a header that a reverse proxy adds. A proxy's client can be
-// any user, although the proxy itself connects from this machine.
+// proxied reports whether a request has a header that a reverse proxy adds. Such a request may come
+// from any user, although the proxy itself connects from this machine.
 func proxied(header http.Header) bool {
 	for name := range header {
 		switch {

@@ -32,8 +32,8 @@ func unreachable(opts Options) *Console {
 	return New(opts)
 }
 
-// TestHostsAreChecked checks that a page from another site gets no page of the console if it makes
-// its own name resolve to the console (DNS rebinding).
+// TestHostsAreChecked checks that a page from another site cannot read the console by making its
+// own name resolve to the console's address (DNS rebinding).
 func TestHostsAreChecked(t *testing.T) {
 	c := unreachable(Options{Loopback: true, Hosts: []string{"console.example.com"}})
 	for host, known := range map[string]bool{
@@ -56,8 +56,8 @@ func TestHostsAreChecked(t *testing.T) {
 	}
 }
 
-// TestOtherSitesGetNothing checks that the only request from another site that is served is a link
-// that a user follows.
+// TestOtherSitesGetNothing checks that requests from other sites are refused, except links that the
+// user follows.
 func TestOtherSitesGetNothing(t *testing.T) {
 	c := unreachable(Options{Loopback: true})
 	for _, test := range []struct {
@@ -102,8 +102,8 @@ func TestEveryResponseHasSecurityHeaders(t *testing.T) {
 	}
 }
 
-// TestMessagesNeedLoopback checks that a console that other machines can reach shows no messages,
-// because it does not authenticate its users.
+// TestMessagesNeedLoopback checks that a console that is reachable from other machines shows no
+// messages, because it does not authenticate its users.
 func TestMessagesNeedLoopback(t *testing.T) {
 	for _, test := range []struct {
 		loopback bool
@@ -124,7 +124,7 @@ func TestMessagesNeedLoopback(t *testing.T) {
 }
 
 // TestMessagesAreNotForProxies checks that requests through a reverse proxy on this machine get no
-// messages. The proxy connects from a loopback address, but its clients can be any users.
+// messages. The proxy connects from a loopback address, but any user may be able to reach it.
 func TestMessagesAreNotForProxies(t *testing.T) {
 	for _, test := range []struct {
 		opts   Options
@@ -172,8 +172,8 @@ var (
 	pageLink   = regexp.MustCompile(`<a href="([^"]+)">Topics<`)
 )
 
-// TestUnknownPathsHaveStyles checks that the page for an unknown path finds the style sheet and the
-// other pages. This must work at any depth, below a prefix, and in a console with several
+// TestUnknownPathsHaveStyles checks that the links to the style sheet and to other pages work on
+// the page for an unknown path: at any depth, below a prefix, and in a console with several
 // LogClusters.
 func TestUnknownPathsHaveStyles(t *testing.T) {
 	one := unreachable(Options{Loopback: true, PathPrefix: "/team/heartwood"})

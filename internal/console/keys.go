@@ -25,13 +25,13 @@ const (
 	asHex    = "hex"
 )
 
-// keys is the tab Keys of a topic, with its form. It shows those records of one key that are still
-// on disk.
+// keys is the tab Keys of a topic, with its form. It shows the records of one key that are still on
+// disk.
 type keys struct {
 	Topic     string
 	Key       string // in the format of the form
 	As        string // asText, asBase64 or asHex
-	Partition string // "": the default partitioner's partition, then all; "all"; or a number
+	Partition string // "": first the default partitioner's partition; "all"; or a number
 
 	Asked   bool // true if the form was sent
 	Shown   excerpt
@@ -81,7 +81,8 @@ func keyLink(topic string, key []byte) string {
 	return query("topic", "name", topic, "tab", "keys", "key", text, "as", as)
 }
 
-// parseKeys parses the form. Even if it returns an error, the page contains the form's fields.
+// parseKeys parses the form. The page contains the fields of the form even if parseKeys returns an
+// error.
 func parseKeys(q url.Values, topic string) (page keys, key []byte, err error) {
 	page = keys{Topic: topic, Key: q.Get("key"), As: q.Get("as"), Partition: q.Get("partition"),
 		Asked: q.Has("key")}
@@ -169,7 +170,7 @@ func noRecord(found *report.Keys) bool {
 		found.Partitions[0].Complete && len(found.Partitions[0].Records) == 0
 }
 
-// describe sets the page's fields that describe a search.
+// describe sets the fields of the page that describe the result of a search.
 func (page *keys) describe(found *report.Keys, failed []remote.Unanswered) {
 	for i := range found.Partitions {
 		p := &found.Partitions[i]
@@ -261,8 +262,8 @@ func (page *keys) rowOf(partition int32, r *report.KeyRecord) keyRow {
 	return row
 }
 
-// keepWords contains, by the state of the segment, the reason why no pass has yet removed a
-// superseded or aborted record.
+// keepWords contains the reason why a superseded or aborted record has not been removed yet, by the
+// state of its segment.
 var keepWords = map[string]string{
 	report.SegmentClean:       "its segment has too little garbage for a rewrite so far",
 	report.SegmentDirty:       "no pass has compared the keys of its segment yet",
@@ -270,7 +271,7 @@ var keepWords = map[string]string{
 	report.SegmentUncompacted: "the topic is not compacted",
 }
 
-// tombstoneWords contains, by report.KeyRecord.WaitsFor, what the removal of a tombstone waits for.
+// tombstoneWords describes what the removal of a tombstone waits for, by report.KeyRecord.WaitsFor.
 var tombstoneWords = map[string]string{
 	report.WaitsForOlderRecord: "it waits until a pass has removed all older records of the key",
 	report.WaitsForReplicas:    "it waits for replicas that may still have older records of the key",
@@ -278,7 +279,7 @@ var tombstoneWords = map[string]string{
 	report.WaitsForPass:        "the next pass that rewrites its segment may remove it",
 }
 
-// whyStill returns the reason, in addition to its state, why a record is still on disk.
+// whyStill returns the reason why a record is still on disk, as far as its state does not show it.
 func whyStill(r *report.KeyRecord) string {
 	switch r.State {
 	case report.RecordUndecided:

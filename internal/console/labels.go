@@ -7,13 +7,14 @@ import (
 	"heartwood.dev/heartwood/internal/console/cleanermap"
 )
 
-// textWidth returns an upper bound on the width of a label, in percent of the map's width. On a map
-// that is too narrow for this bound, no labels are shown (web/console.css).
+// textWidth returns an upper bound on the width of a label, in percent of the map's width. Maps
+// that are too narrow for this bound have no labels (web/console.css).
 func textWidth(label string) float64 { return 0.9 * float64(utf8.RuneCountInString(label)) }
 
-// labelBlocks sets the labels below a row's blocks. A label lies only below the blocks that it
-// describes, so labels do not overlap. Neighbouring blocks that the pass has written share a label,
-// and a block that is too narrow has none. No label overlaps the bracket of an unfolded block.
+// labelBlocks sets the labels below a row's blocks. A label is only as wide as the blocks that it
+// describes, so labels do not overlap. Neighbouring blocks that the pass has written share a label.
+// A block that is too narrow for its label has none, and no label overlaps the bracket of an
+// unfolded block.
 func labelBlocks(blocks []cleanermap.Block, drawn []mapBlock, open *openBlock) {
 	for from := 0; from < len(blocks); {
 		to := from + 1

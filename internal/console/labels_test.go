@@ -10,7 +10,7 @@ import (
 )
 
 // pixels is the width of the narrowest map with labels (web/console.css). letterPixels is the mean
-// width of the letters in "rewritten" in DejaVu Sans at 11 px, which is a wide font.
+// width of the letters in "rewritten" in DejaVu Sans, a wide font, at 11 px.
 const pixels, letterPixels = 617, 5.4
 
 // drawnRow returns a row of clean segments with random sizes. The pass has written some of them.

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// liveGap is the minimum time between two updates of a page, because steps of passes are more
-	// frequent.
+	// liveGap is the minimum time between two updates of a page. It is needed because steps of passes
+	// are more frequent.
 	liveGap = 100 * time.Millisecond
 	// liveComment is the interval between comments in the stream, which keep proxies from closing it.
 	liveComment = 15 * time.Second
-	// liveWrite limits the time to send one update. If a page does not read its stream, the stream is
-	// closed.
+	// liveWrite limits the time to send one update. After that time, the stream of a page that does
+	// not read is closed.
 	liveWrite = 20 * time.Second
 	// viewersMax is the maximum number of streams of a console.
 	viewersMax = 200
@@ -26,7 +26,7 @@ const (
 type update struct {
 	Cards   []card            `json:"cards,omitempty"`
 	Rows    []json.RawMessage `json:"rows"`
-	Order   []string          `json:"order,omitempty"` // IDs of all rows, if they have changed
+	Order   []string          `json:"order,omitempty"` // IDs of all rows, if the list has changed
 	Missing string            `json:"missing"`
 }
 
@@ -35,11 +35,11 @@ type differ struct {
 	rows  map[string][]byte // JSON of the sent rows, by ID
 	order []string
 	cards []card
-	// missing is the last text of the unanswered brokers that was sent.
+	// missing is the last text about brokers that have not responded that was sent.
 	missing string
 }
 
-// next returns the update that leads to frame, and whether there is anything to send.
+// next returns the update from the previous frame to frame, and whether there is anything to send.
 func (d *differ) next(frame *mapFrame) (update, bool) {
 	change := update{Rows: []json.RawMessage{}, Missing: frame.Missing}
 	var order []string

@@ -11,8 +11,8 @@ import (
 const (
 	// tokenCookie is the name of the cookie that contains the token from the login page.
 	tokenCookie = "heartwood-token"
-	// tokenBytesMax is the maximum size of a token that browsers keep in a cookie. Browsers limit a
-	// cookie's name, value and attributes to 4,096 bytes.
+	// tokenBytesMax is the maximum size of a token that fits into a cookie. Browsers limit a cookie's
+	// name, value and attributes to 4,096 bytes.
 	tokenBytesMax = 3800
 	// headerTokenMax is the maximum size of a token in the Authorization header.
 	headerTokenMax = 64 << 10
@@ -35,9 +35,9 @@ func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
 }
 
 // login verifies a token and stores it in the browser as a cookie. The cookie has no Path
-// attribute, because behind a proxy that removes a prefix, the console does not know its path.
-// Browsers then limit the cookie to this page's path and the paths below it (RFC 6265, 5.1.4). So
-// other servers behind the proxy do not receive the cookie.
+// attribute, because the console does not know its path behind a proxy that removes a prefix.
+// Browsers then send the cookie only to the path of this page and the paths below it (RFC 6265,
+// 5.1.4), so other servers behind the proxy do not receive it.
 func (s *Site) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 2*tokenBytesMax)
 	// The call fails only if w is not a connection, as in tests.

@@ -59,7 +59,7 @@ var passColumns = []column[passEntry]{
 	{"gone", func(a, b *passEntry) int { return cmp.Compare(a.RemovedRecords, b.RemovedRecords) }},
 }
 
-// seconds returns a pass's duration. A running pass counts as longer than all others.
+// seconds returns a pass's duration. A running pass is sorted as longer than all others.
 func (e *passEntry) seconds() float64 {
 	if e.Ended == nil {
 		return math.Inf(1)
@@ -122,8 +122,8 @@ func compactedTopics(rows []topicRow) (names []string) {
 	return names
 }
 
-// busiest returns the compacted topic with the most running passes. Among equals it chooses the
-// topic with the most garbage, and then the largest one.
+// busiest returns the compacted topic with the most running passes. Ties are broken by the amount
+// of garbage, and then by size.
 func busiest(rows []topicRow) string {
 	compacted := slices.DeleteFunc(slices.Clone(rows),
 		func(row topicRow) bool { return !row.Compacted })
@@ -135,7 +135,7 @@ func busiest(rows []topicRow) string {
 }
 
 // history adds the topic's last passes to the page. It ignores brokers that do not respond, because
-// the head of the page already names them.
+// the page header already lists them.
 func (c *Console) history(r *http.Request, page *mapPage) {
 	passes := c.opts.Fleet.Passes(r.Context(), remote.PassQuery{Topic: page.Topic,
 		Limit: historyMax})

@@ -15,7 +15,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/await"
 )
 
-// fill writes updates of a few keys to topic tickets until passes have garbage to remove.
+// fill writes records with a few keys to topic tickets until there is garbage for passes to remove.
 func (c *cluster) fill() {
 	c.t.Helper()
 	client := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -88,8 +88,8 @@ func TestMapShowsSegmentsAndPasses(t *testing.T) {
 	})
 }
 
-// TestCleanIsRefused checks that the console refuses requests to clean from pages of other sites,
-// for unknown topics, and for topics that are not compacted.
+// TestCleanIsRefused checks that the console refuses requests to clean that come from pages of
+// other sites, or that are for unknown or uncompacted topics.
 func TestCleanIsRefused(t *testing.T) {
 	c := startCluster(t)
 	for _, test := range []struct {

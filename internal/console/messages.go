@@ -36,7 +36,7 @@ type messages struct {
 
 	Records []messageRow
 	Hidden  int // number of hidden superseded records
-	// Unsure is the number of records that could not be compared in time with later records.
+	// Unsure is the number of records for which there was no time to look for later records.
 	Unsure   int
 	Looked   int64 // number of records read, on this page and the pages before it
 	Found    int64 // number of records shown, on this page and the pages before it
@@ -59,7 +59,7 @@ type messageRow struct {
 	Headers    []headerRow
 	Whole      string // relative URL of the page with the whole record
 	KeyLink    string // relative URL of the key's records, or ""
-	Same       string // equal for records with the same key; only set in a tail
+	Same       string // equal for records with the same key; set only in a tail
 }
 
 type headerRow struct {
@@ -129,12 +129,12 @@ func (c *Console) browse(r *http.Request, client *kafka.Client, topic string,
 	return page, nil
 }
 
-// markLimit limits the time to compare a page's records with later records.
+// markLimit limits the time to look for later records with the keys on a page.
 const markLimit = 3 * time.Second
 
 // markSuperseded marks the records of a compacted topic that are not the latest records of their
 // keys. It looks up each key, because the later record may not be on the page. It returns the
-// number of records that it could not compare in time.
+// number of records that it could not check within markLimit.
 func (c *Console) markSuperseded(ctx context.Context, topic string,
 	records []kafka.Record) (unsure int) {
 	ctx, cancel := context.WithTimeout(ctx, markLimit)
@@ -171,7 +171,8 @@ func (c *Console) latestOffset(ctx context.Context, q remote.KeyQuery) (offset i
 	return -1, false
 }
 
-// parseBrowse parses the form. Even if it returns an error, the page contains the form's fields.
+// parseBrowse parses the form. The page contains the fields of the form even if parseBrowse returns
+// an error.
 func parseBrowse(q url.Values, topic string) (page messages, query kafka.Query, err error) {
 	page = messages{Topic: topic, Partition: q.Get("partition"), Position: q.Get("position"),
 		At: q.Get("at"), Key: q.Get("key"), Value: q.Get("value"), Latest: q.Get("latest") != "",
@@ -223,8 +224,7 @@ func parseBrowse(q url.Values, topic string) (page messages, query kafka.Query, 
 	return page, query, nil
 }
 
-// parseTotal parses the number of records that the previous pages have counted. It returns 0 if the
-// text is invalid.
+// parseTotal parses a number of records on the previous pages. It returns 0 if the text is invalid.
 func parseTotal(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	const most = 1 << 60
@@ -234,7 +234,7 @@ func parseTotal(text string) int64 {
 	return n
 }
 
-// fromOffset is an offset from which a browse begins.
+// fromOffset is an offset at which a browse begins.
 type fromOffset struct{ offset int64 }
 
 func (f fromOffset) all(partitions []int32) (from map[int32]int64) {
@@ -249,7 +249,8 @@ func (f fromOffset) all(partitions []int32) (from map[int32]int64) {
 
 func badRequest(text string) error { return &fault{status: http.StatusBadRequest, text: text} }
 
-// parseTime parses RFC 3339, and the value of a browser's local time field, which it takes as UTC.
+// parseTime parses RFC 3339, and the value of a browser's local time field, which it interprets as
+// UTC.
 func parseTime(text string) (moment time.Time, err error) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04",
 		"2006-01-02 15:04:05", "2006-01-02"} {
@@ -291,7 +292,7 @@ func parseCursor(text string) (map[int32]int64, error) {
 	return next, nil
 }
 
-// messageOf formats a record. It truncates keys, values and headers to at most most bytes.
+// messageOf formats a record. It truncates keys, values and headers to the given number of bytes.
 func messageOf(r *kafka.Record, topic string, most int) messageRow {
 	row := messageRow{Partition: r.Partition, Offset: r.Offset, Time: instant{r.Time},
 		Key: excerptOf(r.Key, most), Value: excerptOf(r.Value, most), NullKey: r.Key == nil,

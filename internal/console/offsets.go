@@ -21,7 +21,7 @@ type offsetsPage struct {
 	PlanFault                string // reason why the changes cannot be planned
 }
 
-// target is an option in the form: where offsets can be moved.
+// target is an option in the form: a position to which offsets can be moved.
 type target struct{ Name, Text string }
 
 var targets = []target{{kafka.ToEarliest, "the start of the log"},
@@ -162,7 +162,7 @@ func (c *Console) changeOffsets(r *http.Request) (location string, err error) {
 	}
 	location = query("group", "name", group.Name)
 	if r.PostForm.Get("to") == kafka.ToNothing {
-		location = "groups" // without offsets the group may no longer exist
+		location = "groups" // a group without offsets may no longer exist
 	}
 	return location, client.ChangeOffsets(r.Context(), group.Name, changes)
 }

@@ -40,7 +40,8 @@ func (c *Console) overview(r *http.Request) (view, error) {
 		Body: overviewOf(answers, time.Now())}, answers), nil
 }
 
-// answered adds to a view which brokers have responded, and which of them refuse records.
+// answered sets the fields of a view that show which brokers have responded and which of them
+// reject records.
 func (*Console) answered(v view, answers remote.Answers) view {
 	v.Brokers, v.Unanswered = max(answers.Asked, len(answers.Placement.Brokers)), answers.Unanswered
 	v.Refusing = refusing(answers.Volumes)

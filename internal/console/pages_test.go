@@ -123,7 +123,7 @@ func (c *cluster) get(path string) (int, string) {
 }
 
 // partial reports whether a page is incomplete because a broker was slow or is still starting. This
-// happens on a machine under load.
+// happens on a busy machine.
 func partial(status int, body string) bool {
 	return status == http.StatusServiceUnavailable ||
 		slices.ContainsFunc([]string{": no response. This page lacks", "partitions without a report",
@@ -299,7 +299,7 @@ func TestKeysFindsEachRecord(t *testing.T) {
 				&kgo.Record{Topic: "tickets", Partition: p, Key: []byte(key), Value: []byte(hostile)})
 		}
 	}
-	// Each key is in one partition only, so one of the keys is not in the partition that its hash
+	// Each key is in only one partition, and one of the keys is not in the partition that its hash
 	// selects.
 	records = append(records,
 		&kgo.Record{Topic: "tickets", Partition: 0, Key: []byte("low"), Value: []byte("v")},

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// produceBytesMax limits the size of a record's form. The form's encoding can take three bytes for
-	// each byte.
+	// produceBytesMax limits the size of a record's form. In the encoding of the form, one byte may
+	// take three bytes.
 	produceBytesMax = 3 << 20
 	// headerLinesMax limits the number of record headers in a form.
 	headerLinesMax = 100

@@ -19,8 +19,8 @@ type recordPage struct {
 	// is the relative URL of the page with the other representation.
 	JSON, Raw bool
 	Toggle    string
-	// Back is the relative URL of the list from which the user came, or of the topic's records from
-	// this one on.
+	// Back is the relative URL of the list from which the user came, or of the topic's records
+	// starting at this one.
 	Back           string
 	Previous, Next string // relative URLs of the neighbouring records in the partition
 	// Edge is "previous" or "next" if the partition has no record before or after this one; otherwise
@@ -89,8 +89,8 @@ func placeOf(q url.Values) (location place, err error) {
 	return location, nil
 }
 
-// link returns the relative URL of the record's page. The URL contains the current page's parameter
-// list and the further parameters.
+// link returns the relative URL of the record's page. The URL contains the parameter list of the
+// current page, and the parameters in further.
 func (location place) link(q url.Values, further ...any) string {
 	pairs := []any{"topic", location.topic, "partition", location.partition, "offset", location.offset}
 	if list := q.Get("list"); list != "" {
@@ -100,7 +100,7 @@ func (location place) link(q url.Values, further ...any) string {
 }
 
 // backOf returns the relative URL in the parameter list, or otherwise the URL of the topic's
-// records from this one on. The result always leads to the topic's page.
+// records starting at this one. The result is always a URL of the topic's page.
 func backOf(q url.Values, location place) string {
 	if list, err := url.ParseQuery(q.Get("list")); err == nil && list.Get("name") == location.topic {
 		return "topic?" + list.Encode()
@@ -151,8 +151,8 @@ func findRecord(ctx context.Context, client *kafka.Client, location place) (*kaf
 const jsonBytesMax = 4 * wholeBytesMax
 
 // prettyJSON returns a JSON object or array with indentation. It returns false for any other text,
-// and if the result would exceed jsonBytesMax. With deep nesting, the result's size grows with the
-// square of the input's size.
+// or if the result would exceed jsonBytesMax: with deep nesting, the size of the result grows with
+// the square of the size of the input.
 func prettyJSON(raw []byte) ([]byte, bool) {
 	trimmed := bytes.TrimSpace(raw)
 	if len(trimmed) == 0 || trimmed[0] != '{' && trimmed[0] != '[' || !json.Valid(trimmed) ||

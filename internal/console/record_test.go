@@ -22,7 +22,7 @@ func TestIndentedJSON(t *testing.T) {
 	}
 }
 
-// FuzzIndentedJSON checks that the estimated size, which limits memory, is never below the real
+// FuzzIndentedJSON checks that the estimated size, which limits memory, is never below the actual
 // size.
 func FuzzIndentedJSON(f *testing.F) {
 	f.Add(`{"a":[1,{"b":"\\\"[,"}],"c":[]}`)
@@ -35,7 +35,8 @@ func FuzzIndentedJSON(f *testing.F) {
 	})
 }
 
-// TestBackLeadsToATopicOnly checks that the parameter list can only lead to a topic's page.
+// TestBackLeadsToATopicOnly checks that the link back can only lead to a topic's page, whatever the
+// parameter list contains.
 func TestBackLeadsToATopicOnly(t *testing.T) {
 	location := place{"orders", 1, 7}
 	for list, want := range map[string]string{

@@ -101,8 +101,8 @@ func storiesOf(pass *report.Pass) []fact {
 	}...)
 }
 
-// framesOf returns the frames of a pass. All frames use the first frame's scale, so the row becomes
-// shorter as the pass frees bytes.
+// framesOf returns the frames of a pass. All frames use the scale of the first frame, so the row
+// becomes shorter as the pass frees bytes.
 func framesOf(topic string, pass *report.PartitionPass) []replayFrame {
 	steps := cleanermap.Replay(pass)
 	if len(steps) == 0 {
@@ -112,7 +112,7 @@ func framesOf(topic string, pass *report.PartitionPass) []replayFrame {
 	for i := range steps {
 		row := &mapRow{ID: strconv.Itoa(int(pass.Partition)), Broker: pass.Broker,
 			Name: topic + "-" + strconv.Itoa(int(pass.Partition)), Blocks: []mapBlock{}}
-		// A second row with the segments from before the pass fixes the scale.
+		// A second row, with the segments from before the pass, fixes the scale.
 		placed := cleanermap.Blocks([][]cleanermap.Piece{steps[i].Pieces, steps[0].Pieces}, nil)
 		row.draw(topic, placed[0])
 		frames[i] = replayFrame{Kind: steps[i].Kind, Text: stepText(&steps[i], pass),

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// reviewTTL is how long an Authority's answer is cached. A withdrawn right or a revoked token
-	// remains valid for that time.
+	// reviewTTL is how long an answer of an Authority is cached. A revoked right or token remains
+	// valid for up to that time.
 	reviewTTL = 10 * time.Second
 	// reviewsMax is the maximum number of cached answers.
 	reviewsMax = 4096
 	// reviewsRunning is the maximum number of concurrent requests to an Authority. It is limited
 	// because any client of the console can cause such requests.
 	reviewsRunning = 16
-	// reviewTimeout limits one request to an Authority, including the wait for other requests.
+	// reviewTimeout limits one request to an Authority, including the wait for other requests to end.
 	reviewTimeout = 5 * time.Second
 )
 
@@ -35,7 +35,7 @@ type reviews struct {
 	}
 }
 
-// reviewKey identifies a question. It contains a hash of the token, so that the token does not stay
+// reviewKey identifies a question. It contains a hash of the token, so that the token is not kept
 // in memory after its request.
 type reviewKey struct {
 	token   [sha256.Size]byte
@@ -92,8 +92,8 @@ func (r *reviews) LogUsers(ctx context.Context, token string, cluster ClusterNam
 	return r.authority.LogUsers(ctx, token, cluster)
 }
 
-// ask returns the cached answer, or asks the authority. Equal questions at the same time share one
-// request, which continues even if the first user's request ends.
+// ask returns the cached answer, or asks the authority. Concurrent equal questions share one
+// request, which continues even if the request of the first user ends.
 func (r *reviews) ask(ctx context.Context, key reviewKey,
 	request func(context.Context) (review, error)) (review, error) {
 	if answer, known := r.cached(key, time.Now()); known {
@@ -144,7 +144,7 @@ func (r *reviews) cached(key reviewKey, now time.Time) (answer review, known boo
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	answer, known = r.mu.answers[key]
-	// If the clock was set back, an answer must not stay valid for longer than reviewTTL.
+	// An answer must not be valid for longer than reviewTTL even if the clock has been set back.
 	if !known || !now.Before(answer.until) || answer.until.Sub(now) > reviewTTL {
 		return review{}, false
 	}

@@ -13,11 +13,11 @@ import (
 type scrubRow struct {
 	ID       int32
 	State    string
-	Last     string // time since the last complete round; "" before the first one ends
+	Last     string // time since the last complete round; "" if there is none
 	Progress string // progress of the current or last round
 	Bytes    int64
-	// Unchecked is the age of the oldest check: everything at rest was checked within this time. It is
-	// "" until the first round ends.
+	// Unchecked is the age of the oldest check: all files at rest have been checked within this time.
+	// It is "" until the first round ends.
 	Unchecked string
 	Damage    int // number of damaged places
 }

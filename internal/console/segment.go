@@ -30,7 +30,7 @@ type instantFact struct {
 	From, To instant
 }
 
-// segmentRow is the row of one of several segments.
+// segmentRow is the row of a segment in a block of several segments.
 type segmentRow struct {
 	report.Segment
 	Garbage string
@@ -186,7 +186,7 @@ func tombstonesText(count int64, clocks []report.TombstoneClock) string {
 	return text + "; " + strings.Join(parts, ", ")
 }
 
-// passText describes the running pass's work on a segment.
+// passText describes what the running pass does with a segment.
 func passText(s *report.Segment, piece *cleanermap.Piece) string {
 	switch {
 	case piece.Written:

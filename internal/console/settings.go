@@ -18,8 +18,8 @@ type settingRow struct {
 	OtherwiseText string
 }
 
-// settingRows returns the rows for a topic's settings. First come the settings without a name in
-// Kafka, which are taken from the brokers' reports.
+// settingRows returns the rows for a topic's settings. Settings that do not exist in Kafka, which
+// are taken from the brokers' reports, come first.
 func settingRows(settings []kafka.Setting, answers remote.Answers) []settingRow {
 	var rows []settingRow
 	for _, setting := range settings {
@@ -37,8 +37,8 @@ func settingRows(settings []kafka.Setting, answers remote.Answers) []settingRow 
 	return rows
 }
 
-// own returns 0 for settings without a name in Kafka and 1 for others, so that the former are
-// sorted first. The names of the former contain no dot.
+// own returns 0 for settings that do not exist in Kafka and 1 for others, so that the former are
+// sorted first. Their names contain no dot.
 func own(row settingRow) int {
 	if strings.ContainsRune(row.Name, '.') || row.Name == "preallocate" {
 		return 1
@@ -46,8 +46,8 @@ func own(row settingRow) int {
 	return 0
 }
 
-// cleanerSettings returns the cleaner's settings that have no name in Kafka. The reports do not
-// contain the source of these values.
+// cleanerSettings returns the cleaner's settings that do not exist in Kafka. The reports do not
+// contain the sources of their values.
 func cleanerSettings(answers remote.Answers) (rows []settingRow) {
 	for i := range answers.Partitions {
 		c := answers.Partitions[i].Compaction
@@ -79,7 +79,7 @@ func durabilityOf(flushMessages string) string {
 }
 
 // settingText returns a value with its unit, or "" if the value has no unit. The last part of the
-// setting's name determines the unit.
+// name determines the unit.
 func settingText(name, value string) string {
 	n, err := strconv.ParseInt(value, 10, 64)
 	_, unit, _ := cutLast(name, ".")
@@ -117,7 +117,7 @@ func ratioText(value string) string {
 }
 
 // exactDuration formats a number of milliseconds in the largest unit of which it is a multiple. If
-// it is a multiple of none, such as 604800001, exactDuration formats it approximately.
+// the number is a multiple of none of them, such as 604800001, the result is approximate.
 func exactDuration(milliseconds int64) string {
 	const ms = int64(time.Millisecond)
 	if milliseconds == 0 {

@@ -31,8 +31,8 @@ func TestSettingsHaveUnits(t *testing.T) {
 	}
 }
 
-// TestOwnSettingsAreShown checks that settings without a name in Kafka come first. Brokers of older
-// releases do not report the cleaner's settings.
+// TestOwnSettingsAreShown checks that settings that do not exist in Kafka come first, and that the
+// page works if brokers of older releases do not report the cleaner's settings.
 func TestOwnSettingsAreShown(t *testing.T) {
 	settings := []kafka.Setting{{Name: "cleanup.policy", Value: "compact", Source: "topic"},
 		{Name: "flush.messages", Value: "1", Source: "topic", Overridden: "9223372036854775807"}}

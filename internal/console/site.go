@@ -25,7 +25,7 @@ const (
 // Cluster is a LogCluster that a Site serves.
 type Cluster struct {
 	ClusterName
-	// Version changes when the console must reconnect in another way.
+	// Version changes when the console must be reopened with a new Connection.
 	Version string
 	Brokers int
 	Secured bool
@@ -53,9 +53,8 @@ type SiteOptions struct {
 }
 
 // Site is an http.Handler that serves the login page and the consoles of several LogClusters, below
-// clusters/NAMESPACE/NAME/. It opens a console at its first request. It closes the console when it
-// was idle for siteIdle, when the LogCluster no longer exists, and when the LogCluster's Version
-// has changed.
+// clusters/NAMESPACE/NAME/. It opens a console at its first request. It closes a console that has
+// been idle for siteIdle, or whose LogCluster no longer exists or has another Version.
 type Site struct {
 	opts    SiteOptions
 	handler http.Handler
@@ -229,8 +228,8 @@ func (s *Site) sweepLocked(now time.Time) (ended []*opened) {
 	return ended
 }
 
-// cluster serves one LogCluster's console. A user without rights cannot find out whether the
-// LogCluster exists.
+// cluster serves one LogCluster's console. The response to a user without rights does not reveal
+// whether the LogCluster exists.
 func (s *Site) cluster(w http.ResponseWriter, r *http.Request) {
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		name := ClusterName{r.PathValue("namespace"), r.PathValue("name")}
@@ -317,7 +316,7 @@ func (s *Site) open(ctx context.Context, name ClusterName) (*opened, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if opened := s.mu.consoles[name]; opened != nil {
-		opened.active++ // if its version is not the listed one, clusters will soon remove it
+		opened.active++ // if its version is outdated, clusters will soon remove it
 		return opened, nil
 	}
 	connection, err := s.opts.Connect(all[index])

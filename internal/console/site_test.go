@@ -57,7 +57,7 @@ func (a *rights) LogUsers(_ context.Context, _ string, _ ClusterName) ([]LogUser
 	return []LogUser{{Name: "orders", Authentication: "Scram", ACLs: 2, Ready: true}}, nil
 }
 
-// change makes a change while no request is being answered.
+// change runs a function while no request is being handled.
 func (a *rights) change(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,7 +69,7 @@ var (
 	green = ClusterName{"logs", "green"}
 )
 
-// newRights returns an Authority that has one user for each set of rights.
+// newRights returns an Authority with one user for each tested set of rights.
 func newRights() *rights {
 	return &rights{table: map[string]map[ClusterName][]Right{
 		"none":   {},
@@ -115,8 +115,8 @@ func ask(t *testing.T, to http.Handler, method, target, body string,
 const record = "message?topic=t&partition=0&offset=0"
 
 // TestRightsOfUsers checks that every page needs a token and the right to get reports, and that
-// records need the right to records. An admitted request gets a later error: status 501 if the
-// console has no Kafka connection, and 502 if there are no brokers.
+// records need the right to records. A permitted request fails later: with status 501 if the
+// console has no Kafka connection, and with 502 if there are no brokers.
 func TestRightsOfUsers(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	for _, test := range []struct {
@@ -152,7 +152,7 @@ func TestRightsOfUsers(t *testing.T) {
 }
 
 // TestListContainsPermittedLogClusters checks that users see only the LogClusters whose reports
-// they may get. If there is only one, the list redirects to it.
+// they may see, and that the list redirects to the LogCluster if there is only one.
 func TestListContainsPermittedLogClusters(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	for token, want := range map[string]string{"none": "no LogCluster", "reader": "green"} {
@@ -170,8 +170,8 @@ func TestListContainsPermittedLogClusters(t *testing.T) {
 	}
 }
 
-// TestLogin checks that the login page sets a cookie that scripts cannot read and that requests
-// from other sites do not carry. Logging out removes the cookie.
+// TestLogin checks that the login page sets a cookie that scripts cannot read and that is not sent
+// with requests from other sites, and that logging out removes the cookie.
 func TestLogin(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	got := ask(t, s, "GET", "/clusters/logs/blue/topics", "", "Accept", "text/html")
@@ -220,8 +220,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestHeadSaysWhatTheUserMayClean checks that the head says whether the user may clean all topics,
-// some topics, or none.
+// TestHeadSaysWhatTheUserMayClean checks that the page header shows whether the user may clean all
+// topics, some topics, or none.
 func TestHeadSaysWhatTheUserMayClean(t *testing.T) {
 	s := newTestSite(t, SiteOptions{Authority: newRights()})
 	for token, want := range map[string]string{"admin": "may clean</p>",
@@ -247,8 +247,8 @@ func TestHeaderPrecedesCookie(t *testing.T) {
 	}
 }
 
-// TestCleanIsRequestedByTheCaller checks that a request to clean carries the user's token. The
-// request reaches the API server even if the user may not patch every topic, because the API server
+// TestCleanIsRequestedByTheCaller checks that a request to clean is sent with the user's token. It
+// must be sent to the API server even if the user may not patch every topic, because the API server
 // decides.
 func TestCleanIsRequestedByTheCaller(t *testing.T) {
 	authority := newRights()
@@ -287,7 +287,7 @@ func TestSiteWithoutAuthority(t *testing.T) {
 }
 
 // TestConsolesFollowTheirLogCluster checks that a console is closed when its LogCluster's version
-// changes, when the LogCluster is deleted, and when nobody uses the console.
+// changes, when its LogCluster is deleted, and when it is idle.
 func TestConsolesFollowTheirLogCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version, gone, connected := "1", false, 0
@@ -384,7 +384,7 @@ func TestReviewsAreBounded(t *testing.T) {
 }
 
 // TestStreamsEndWithTheRight checks that a stream of updates ends within reviewTTL after the right
-// to reports was withdrawn. It must not end because the API server is unavailable.
+// to see reports has been revoked, but not because the API server is unavailable.
 func TestStreamsEndWithTheRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		authority := newRights()

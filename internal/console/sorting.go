@@ -14,7 +14,7 @@ type column[T any] struct {
 }
 
 // sorting is the order of a table: the column, and whether the order is descending. It creates the
-// links in the column heads.
+// links in the column headers.
 type sorting struct {
 	path       string
 	query      url.Values
@@ -23,8 +23,8 @@ type sorting struct {
 }
 
 // sorted sorts rows by the query's parameter sort. The parameter is the name of a column, with a
-// leading "-" for descending order. If there is no such column, the rows keep their order, which is
-// the order by the first column.
+// leading "-" for descending order. If there is no such column, the rows keep their order, i.e. the
+// order by the first column.
 func sorted[T any](path string, query url.Values, rows []T, columns []column[T]) sorting {
 	by, descending := strings.CutPrefix(query.Get("sort"), "-")
 	index := slices.IndexFunc(columns, func(c column[T]) bool { return c.name == by })
@@ -40,14 +40,14 @@ func sorted[T any](path string, query url.Values, rows []T, columns []column[T])
 	return sorting{path, query, by, descending}
 }
 
-// sortHead is the head of a column.
+// sortHead is the header of a column.
 type sortHead struct {
 	Label, Class string
 	Link         string // relative URL of the table sorted by the column
 	Aria         string // value of attribute aria-sort; "" if the table is sorted by another column
 }
 
-// Head returns the head of a column. The first click on a numeric column sorts it in descending
+// Head returns the header of a column. The first click on a numeric column sorts it in descending
 // order.
 func (s sorting) Head(name, label, class string) sortHead {
 	head := sortHead{Label: label, Class: class}

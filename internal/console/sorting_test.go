@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// TestTablesAreSorted checks that the parameter sort determines the order. Equal rows keep their
-// order, and an unknown column changes nothing.
+// TestTablesAreSorted checks that the parameter sort determines the order. Equal rows must keep
+// their order, and an unknown column must have no effect.
 func TestTablesAreSorted(t *testing.T) {
 	type row struct {
 		name string
@@ -33,8 +33,8 @@ func TestTablesAreSorted(t *testing.T) {
 	}
 }
 
-// TestHeadsOfSortedTables checks the links in column heads. A second click reverses the order,
-// numbers begin with the largest, and the page's other parameters are kept.
+// TestHeadsOfSortedTables checks the links in column headers: a second click reverses the order,
+// numbers are first sorted in descending order, and the other parameters of the page are kept.
 func TestHeadsOfSortedTables(t *testing.T) {
 	columns := []column[int]{{"name", nil}, {"size", func(a, b *int) int { return cmp.Compare(*a, *b) }}}
 	for _, test := range []struct{ by, name, class, link, aria string }{
@@ -53,9 +53,9 @@ func TestHeadsOfSortedTables(t *testing.T) {
 	}
 }
 
-// TestBrokersReplicasAndPassesAreSorted checks three tables. Unknown numbers come first in
-// ascending order, partitions are compared by their leaders, and a running pass counts as longer
-// than all others. By default, the history is marked as sorted with the newest pass first.
+// TestBrokersReplicasAndPassesAreSorted checks the order of three tables: unknown numbers come
+// first in ascending order, partitions are compared by their leaders, and a running pass is sorted
+// as longer than all others. By default, the history is sorted with the newest pass first.
 func TestBrokersReplicasAndPassesAreSorted(t *testing.T) {
 	by := func(name string) url.Values { return url.Values{"sort": {name}} }
 	brokers := []brokerRow{{ID: 0, Garbage: 5}, {ID: 1, GarbageUnknown: true, Garbage: 9},

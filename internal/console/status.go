@@ -7,7 +7,7 @@ import (
 	"heartwood.dev/heartwood/api/summary"
 )
 
-// status is a short description of the cleaner's work on a partition, or of why the cleaner does
+// status is a short description of what the cleaner does with a partition, or of why it does
 // nothing.
 type status struct {
 	Head   string  // shown in bold
@@ -18,13 +18,13 @@ type status struct {
 	Tone   string  // "", "run", "wait" or "bad"
 }
 
-// phases maps report.Compaction.Phase to a text, while a pass runs.
+// phases contains the text for each report.Compaction.Phase of a running pass.
 var phases = map[string]string{
 	"indexing": "Indexing keys", "deduplicating": "Comparing keys", "rewriting": "Rewriting",
 	"committing": "Committing",
 }
 
-// triggers maps report.Pass.Trigger to a text.
+// triggers contains the text for each report.Pass.Trigger.
 var triggers = map[string]string{
 	report.TriggerMaxLag: "maxLag", report.TriggerRequested: "requested",
 	report.TriggerDirtyRatio: "dirty ratio", report.TriggerTombstones: "tombstones due",
@@ -37,7 +37,7 @@ func word(words map[string]string, key string) string {
 	return strings.ReplaceAll(key, "_", " ")
 }
 
-// statusOf describes the state in a replica's report.
+// statusOf returns the status from a replica's report.
 func statusOf(c *report.Compaction) status {
 	if c == nil {
 		return status{Head: "Not compacted"}
@@ -78,7 +78,7 @@ func runningStatus(c *report.Compaction) status {
 	return running
 }
 
-// runningSpeed describes a running pass's speed and how long it has waited, or returns "" if
+// runningSpeed describes the speed of a running pass and how long it has waited. It returns "" if
 // neither is known.
 func runningSpeed(p *report.Pass) string {
 	var parts []string
@@ -120,7 +120,7 @@ func speedOf(p *report.Pass) (facts []fact) {
 	return append(facts, fact{"throttled", waited})
 }
 
-// idleReason describes why no pass runs, with the numbers on which this depends.
+// idleReason describes why no pass is running, with the numbers that determine this.
 func idleReason(c *report.Compaction) string {
 	known, ok := summary.Explain(c.Reason)
 	if !ok {

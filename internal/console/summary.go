@@ -16,15 +16,15 @@ import (
 // topicRow describes one topic, according to the reports of its partitions' leaders.
 type topicRow struct {
 	Name       string
-	Internal   bool // true for a topic of the brokers themselves
+	Internal   bool // true for internal topics, which brokers use themselves
 	Partitions int
 	Replicas   int // total number of replicas of all partitions
 	Compacted  bool
 	Bytes      int64 // size of the leaders' logs
 	Offsets    int64 // number of offsets from the start to the end of the logs
 	Sections   sections
-	// Garbage is the garbage in all partitions if GarbageKnown is set, otherwise only a part of it.
-	// GarbageExact is set if passes have counted the garbage in all partitions.
+	// Garbage is the garbage in all partitions if GarbageKnown is true, and otherwise only in some of
+	// them. GarbageExact is true if passes have counted the garbage in all partitions.
 	Garbage                    int64
 	GarbageKnown, GarbageExact bool
 	reported                   int     // number of leaders that have reported their cleaner's state
@@ -35,7 +35,7 @@ type topicRow struct {
 	// Records and Keys are the numbers of records and of distinct keys as text; "" if unknown.
 	Records, Keys         string
 	RecordCount, KeyCount *int64  // nil if unknown
-	LastCleaned           instant // end of the last pass, of the partition where it is the oldest
+	LastCleaned           instant // end of the last pass over the least recently cleaned partition
 	Overdue               time.Duration
 }
 
@@ -144,7 +144,7 @@ func (row *topicRow) add(p *report.Partition) {
 	}
 }
 
-// problem is a condition that may require the user to act.
+// problem is a condition that may require an action of the user.
 type problem struct {
 	Severity  int // 0 is the worst
 	Kind      string
@@ -177,7 +177,7 @@ func problemsOf(answers remote.Answers) (found []problem) {
 	return found
 }
 
-// volumeProblem returns the problem for a volume under storage pressure.
+// volumeProblem returns the problem if a volume is under storage pressure.
 func volumeProblem(v *report.Volume) (problem, bool) {
 	volume := problem{Severity: 3, Kind: "Volume filling", Broker: v.Broker, Text: v.Message}
 	switch pressure.ParseLevel(v.Pressure) {
@@ -191,7 +191,7 @@ func volumeProblem(v *report.Volume) (problem, bool) {
 	return volume, true
 }
 
-// refusing returns the volumes of those brokers that refuse records.
+// refusing returns the volumes of the brokers that reject records.
 func refusing(volumes []report.Volume) (found []report.Volume) {
 	for i := range volumes {
 		if pressure.ParseLevel(volumes[i].Pressure) >= pressure.Reject {
@@ -267,7 +267,7 @@ type passRow struct {
 	status
 }
 
-// runningOf returns the running passes; passes on leaders come first.
+// runningOf returns the running passes; those on leaders come first.
 func runningOf(answers remote.Answers) (rows []passRow) {
 	for i := range answers.Partitions {
 		p := &answers.Partitions[i]

@@ -9,7 +9,7 @@ import (
 )
 
 // TestProblemsAreSortedBySeverity checks that a partition whose leader is starting comes after
-// partitions that are unavailable or refuse writes, because the former recovers by itself.
+// partitions that are unavailable or reject writes, because it recovers by itself.
 func TestProblemsAreSortedBySeverity(t *testing.T) {
 	var answers remote.Answers
 	for i, reason := range []string{"Reassigning", "LeaderStarting", "UnderMinInSyncReplicas",

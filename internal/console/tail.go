@@ -21,7 +21,7 @@ const positionTail = "tail"
 const (
 	// tailGap is the time between two steps of a tail.
 	tailGap = 500 * time.Millisecond
-	// tailRefresh is the number of seconds after which a page without scripts reloads.
+	// tailRefresh is the number of seconds after which a page without scripts is reloaded.
 	tailRefresh = 5
 	// tailBytesMax limits the size of the HTML of the rows in one update.
 	tailBytesMax = 256 << 10
@@ -51,7 +51,7 @@ func (m *messages) follow(ends map[int32]int64) {
 	}
 }
 
-// tailCursor formats a tail's position, or returns "" if it is too long.
+// tailCursor formats the position of a tail. It returns "" if the result is too long.
 func tailCursor(positions map[int32]int64) string {
 	if text := formatCursor(positions); len(text) <= tailCursorMax {
 		return text
@@ -86,13 +86,13 @@ func (c *Console) tail(w http.ResponseWriter, r *http.Request) {
 	out := eventWriter{w, http.NewResponseController(w)}
 	w.WriteHeader(http.StatusOK)
 	quiet, fault := time.Now(), ""
-	if out.write(": \n\n") != nil { // makes the page live before the first record
+	if out.write(": \n\n") != nil { // shows the page as live before the first record
 		return
 	}
 	for {
 		step, err := tail.Next(r.Context())
 		if r.Context().Err() != nil || kafka.Closed(err) {
-			return // the browser reconnects, to an open console
+			return // the browser reconnects; the console is then open again
 		}
 		failed := out.step(c, &page, step, tailCursor(tail.Position()))
 		if text := faultText(err); text != fault && failed == nil {

@@ -46,7 +46,7 @@ func comparePointers(a, b *int64) int {
 	return cmp.Compare(*a, *b)
 }
 
-// topicsMax is the maximum number of rows on the page. Users can narrow the list by searching.
+// topicsMax is the maximum number of rows on the page. Users can search to narrow down the list.
 const topicsMax = 500
 
 func (c *Console) topics(r *http.Request) (view, error) {

@@ -22,7 +22,7 @@ type transactionList struct {
 	IDs  []idRow
 	More int // number of transactional ids that are not shown
 	Sort sorting
-	// Missing names the brokers whose transactions are missing, or is "".
+	// Missing lists the brokers whose transactions are missing; "": none.
 	Missing string
 }
 
@@ -55,7 +55,7 @@ func idRowOf(transactionalID report.TransactionalID) idRow {
 		seconds(transactionalID.TimeoutSeconds)}
 }
 
-// transactions returns the page that lists transactions; hanging transactions come first.
+// transactions returns the page that lists transactions; hanging ones come first.
 func (c *Console) transactions(r *http.Request) (view, error) {
 	all, unanswered, err := c.askTransactions(r)
 	if err != nil {
@@ -184,8 +184,8 @@ func (c *Console) abortHanging(r *http.Request, q url.Values) error {
 	return abortFault(err)
 }
 
-// abortFault returns the error for a failed request to abort. If a broker refused the request, the
-// error has the status from the broker's response.
+// abortFault returns the error for a failed request to abort. If a broker has refused the request,
+// the error has the status of the broker's response.
 func abortFault(err error) error {
 	var refused *remote.Refused
 	switch {

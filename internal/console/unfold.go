@@ -13,8 +13,8 @@ import (
 // openMax is the maximum number of unfolded blocks on a page.
 const openMax = 8
 
-// mapView describes which part of a topic's map a page shows. The URL contains the view, so a link
-// shows the same view to other users.
+// mapView describes which part of a topic's map a page shows. The view is encoded in the URL, so
+// other users can open it with a link.
 type mapView struct {
 	topic     string
 	followers bool
@@ -22,7 +22,8 @@ type mapView struct {
 }
 
 // parseMapView parses the query of the map and of its stream. A parameter open has the format
-// PARTITION@BROKER:FROM-TO. Parameters with another format are ignored, as are all above openMax.
+// PARTITION@BROKER:FROM-TO. Parameters with another format are ignored, and so are those in excess
+// of openMax.
 func parseMapView(q url.Values) mapView {
 	v := mapView{topic: q.Get("topic"), followers: q.Get("replicas") != "",
 		open: map[replicaID]cleanermap.Span{}}
@@ -54,7 +55,7 @@ func parseOpen(text string) (id replicaID, span cleanermap.Span, ok bool) {
 		cleanermap.Span{From: numbers[2], To: numbers[3]}, true
 }
 
-// url returns the relative URL of the page or stream to with this view.
+// url returns the relative URL of a page or stream (to) with this view.
 func (v *mapView) url(to string) string {
 	pairs := []any{"topic", v.topic}
 	if v.followers {

@@ -21,9 +21,9 @@ func manySegments(n int) *cleanermap.Log {
 	return log
 }
 
-// TestFoldedBlockUnfoldsInItsRow checks a view with an unfolded block. The frame must contain the
-// block's segments, and a link to the view without the unfolded block. The other replica and the
-// other partition must not change.
+// TestFoldedBlockUnfoldsInItsRow checks the frame for a view with an unfolded block. It must
+// contain the segments of the block, and a link to the view in which the block is folded. The other
+// replica and the other partition must not change.
 func TestFoldedBlockUnfoldsInItsRow(t *testing.T) {
 	answers := goldenAnswers()
 	answers.Placement.Partitions = answers.Placement.Partitions[:2]
@@ -99,8 +99,8 @@ func TestViewIsInTheURL(t *testing.T) {
 	}
 }
 
-// TestSpeedOfPasses checks that a running pass shows its rate and how long it has waited. A pass on
-// an older broker shows neither.
+// TestSpeedOfPasses checks that the speed of a running pass is shown, and how long it has waited.
+// For a pass on a broker of an older release, neither is shown.
 func TestSpeedOfPasses(t *testing.T) {
 	running := goldenRunning()
 	if got := runningStatus(running).Detail; got !=

@@ -9,8 +9,8 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// TestUnknownGarbageIsNotZero checks that the garbage of a topic or a broker is unknown if the
-// garbage of any of its partitions is unknown. An unknown number must not count as 0.
+// TestUnknownGarbageIsNotZero checks that the garbage of a topic or a broker is unknown, and not 0,
+// if the garbage of any of its partitions is unknown.
 func TestUnknownGarbageIsNotZero(t *testing.T) {
 	known := int64(1 << 20)
 	answersWith := func(second *report.Compaction) remote.Answers {

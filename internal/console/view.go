@@ -33,14 +33,13 @@ type view struct {
 	Page     string // first segment of the path, for the navigation
 	Status   int    // 0: status 200
 	Cluster  string
-	Brokers  int // number of brokers, including Unanswered; 0: unknown
-	// Unanswered contains the brokers that did not respond. The rest of the page then lacks the data
-	// of these brokers.
+	Brokers  int // number of brokers, including those in Unanswered; 0: unknown
+	// Unanswered contains the brokers that have not responded. The page does not contain their data.
 	Unanswered []remote.Unanswered
-	// Refusing contains the volumes of the brokers that refuse records because the volume is almost
+	// Refusing contains the volumes of the brokers that reject records because the volume is almost
 	// full.
 	Refusing []report.Volume
-	Writes   string // topics that the user may clean, for the head
+	Writes   string // topics that the user may clean, for the page header
 	Site     bool   // true if the page does not belong to a LogCluster
 	Base     string // relative URL of the console's root; "" if the page is there
 	Root     string // relative URL from the console's root to the list of LogClusters, or ""
@@ -96,7 +95,8 @@ func share(part, whole int64) string {
 	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 2, 64) + "%"
 }
 
-// query returns a relative URL with the path to, and with pairs of names and values as the query.
+// query returns a relative URL with the path in to. pairs contains the names and values of the
+// query parameters.
 func query(to string, pairs ...any) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -15,14 +15,14 @@ import (
 
 const (
 	// watchesMax is the maximum number of topics that a console watches at the same time. It is below
-	// the limit of eight event streams that a broker serves.
+	// the maximum of eight event streams per broker.
 	watchesMax = 6
-	// watchLinger is how long a topic is watched after its last viewer has left. So a page and its
-	// stream of updates share one watch.
+	// watchLinger is how long a topic is watched after its last viewer has left. It allows a page and
+	// its stream of updates to share one watch.
 	watchLinger = 10 * time.Second
 	// pollInterval is how often a watch requests the brokers' reports.
 	pollInterval = time.Second
-	// snapshotMax is the maximum time that a page waits for the first events from all brokers.
+	// snapshotMax is how long a page waits at most for the first events from all brokers.
 	snapshotMax = 1500 * time.Millisecond
 )
 
@@ -54,7 +54,7 @@ type watch struct {
 		frames   map[string]*mapFrame
 		framesOf int64 // version of frames
 	}
-	wait *sync.WaitGroup // of all watches
+	wait *sync.WaitGroup // watches.wait
 
 	// viewers and stop are guarded by watches.mu.
 	viewers int
@@ -76,7 +76,7 @@ func newWatch(fleet *remote.Fleet, topic string, wait *sync.WaitGroup) *watch {
 	return w
 }
 
-// change calls update to modify the state, then wakes the viewers.
+// change calls update, which modifies the state, and then wakes the viewers.
 func (w *watch) change(update func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +168,7 @@ func (w *watch) logOf(partition, broker int32) *cleanermap.Log {
 	return w.mu.logs[id]
 }
 
-// complete reports whether the reports have arrived, and the snapshots of all brokers that respond.
+// complete reports whether the reports and the snapshots of all brokers that respond have arrived.
 func (w *watch) complete() bool {
 	if !w.mu.polled {
 		return false
@@ -210,8 +210,8 @@ func (w *watch) await(ctx context.Context) {
 	}
 }
 
-// current returns the frame for a view of the current state, the state's version, and a channel
-// that the next change closes.
+// current returns the frame for a view of the current state, the version of the state, and a
+// channel that is closed at the next change.
 func (w *watch) current(shown *mapView, now time.Time) (*mapFrame, int64, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,9 +227,9 @@ func (w *watch) current(shown *mapView, now time.Time) (*mapFrame, int64, <-chan
 	return w.mu.frames[key], w.mu.version, w.mu.changed
 }
 
-// missing returns the addresses of the brokers that did not respond, and of those whose event
-// stream has ended and not started again. The latter are included because a broker that was killed
-// can restart within less than pollInterval.
+// missing returns the addresses of the brokers that have not responded, and of those whose event
+// stream has ended and has not been reopened. The latter are included because a killed broker may
+// restart in less than pollInterval.
 func (w *watch) missing() (addresses []string) {
 	for _, b := range w.mu.answers.Unanswered {
 		addresses = append(addresses, b.Address)
@@ -243,8 +243,8 @@ func (w *watch) missing() (addresses []string) {
 	return addresses
 }
 
-// with calls read with a replica's log, and reports whether the replica is known. Function read
-// must not keep the log.
+// with calls read with a replica's log, and reports whether the replica is known. read must not
+// retain the log.
 func (w *watch) with(partition, broker int32, read func(*cleanermap.Log)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +268,7 @@ type watches struct {
 	}
 }
 
-// join returns the watch of a topic, and starts one if there is none. The caller must call leave
+// join returns the watch of a topic, which it starts if there is none. The caller must call leave
 // once.
 func (all *watches) join(topic string) (w *watch, leave func(), err error) {
 	all.mu.Lock()
@@ -324,7 +324,7 @@ func (all *watches) end(w *watch) {
 	w.stop()
 }
 
-// evict ends a watch that has no viewers, and reports whether there was one. The caller must hold
+// evict ends one watch without viewers, and reports whether there was one. The caller must hold
 // all.mu.
 func (all *watches) evict() bool {
 	for _, w := range all.mu.byTopic {

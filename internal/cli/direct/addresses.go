@@ -19,8 +19,8 @@ const httpDefault = "127.0.0.1:9644"
 // certificatesDefault is the certificate directory in a broker pod of a secured LogCluster.
 const certificatesDefault = "/etc/heartwood/certificates"
 
-// Addresses contains the flags of commands that send HTTP requests to brokers. It is also the value
-// of flag --address.
+// Addresses contains the flags of commands that send HTTP requests to brokers. It also implements
+// pflag.Value for flag --address.
 type Addresses struct {
 	list     []string
 	security remote.Security
@@ -52,9 +52,9 @@ func (a *Addresses) OrDefault() []string {
 	return a.list
 }
 
-// ask calls f with the addresses. The process at an address may run no broker, but name the
-// addresses of its brokers, as the parent process of heartwood dev --processes does. Then ask calls
-// f again with those addresses.
+// ask calls f with the addresses. If the process at an address runs no broker itself, but responds
+// with the addresses of its brokers, like the parent process of heartwood dev --processes, ask
+// calls f again with those addresses.
 func (a *Addresses) ask(f func(addresses []string) error) error {
 	err := f(a.OrDefault())
 	var refused *remote.Refused

@@ -72,7 +72,7 @@ heartwood log clean.`,
 	}
 	cmd.Flags().Int32SliceVar(&clean.Partitions, "partition", nil,
 		"`NUMBER` clean only this partition; repeatable")
-	cmd.Flags().Lookup("partition").DefValue = "" // keeps the default [] out of the help text
+	cmd.Flags().Lookup("partition").DefValue = "" // hides the default [] in the help text
 	addresses.Add(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false,
 		"wait until the topic is clean, and show the progress")
@@ -88,8 +88,8 @@ func oneTopic(cmd *cobra.Command, args []string) error {
 	return usage.Misused(cmd, fmt.Errorf("give one TOPIC"))
 }
 
-// progressTo returns a function that prints a line of progress to standard output. With --json it
-// prints to standard error, because standard output may contain only JSON.
+// progressTo returns a function that prints a line of progress to standard output. With --json, the
+// function prints to standard error, because standard output must contain only JSON.
 func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 	out := cmd.OutOrStdout()
 	if asJSON {
@@ -99,7 +99,7 @@ func progressTo(cmd *cobra.Command, asJSON bool) func(string) {
 }
 
 // cleanTopic requests a clean. If wait is true, it then waits until the clean has ended. If it
-// fails after some replicas have accepted the request, it returns these replicas together with the
+// fails after some replicas have accepted the request, it returns both these replicas and the
 // error.
 func cleanTopic(ctx context.Context, client *remote.Client, clean remote.Clean, wait bool,
 	progress func(string)) (*remote.Cleaning, error) {

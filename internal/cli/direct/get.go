@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/remote"
 )
 
-// getValueBytesMax is the size to which heartwood get truncates the value that it prints.
-// getHistoryBytes is the size to which it truncates each value in a history.
+// heartwood get truncates the value that it prints to getValueBytesMax bytes, and each value in a
+// history to getHistoryBytes.
 const (
 	getValueBytesMax = 32 << 20
 	getHistoryBytes  = 4 << 10
@@ -70,7 +70,7 @@ On a secured LogCluster it needs the right to get logclusters/records.`,
 	}
 	cmd.Flags().Int32Var(&flags.Partition, "partition", -1,
 		"`NUMBER` search only this partition (default: by the hash of the key)")
-	cmd.Flags().Lookup("partition").DefValue = "0" // keeps the default -1 out of the help text
+	cmd.Flags().Lookup("partition").DefValue = "0" // hides the default -1 in the help text
 	cmd.Flags().BoolVar(&flags.All, "all-partitions", false, "search all partitions")
 	cmd.Flags().BoolVar(&flags.history, "history", false, "show every record of the key on disk")
 	cmd.Flags().BoolVar(&flags.isBase64, "base64", false, "KEY is in base64")
@@ -129,8 +129,8 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // find returns the key's records, its latest record with a value, and the reason if there is none.
-// If no partition was requested, and the partition that Kafka's default partitioner chooses has no
-// record with the key, find searches all partitions.
+// If no partition was requested, find first searches the partition that Kafka's default partitioner
+// chooses. If that partition has no record with the key, find searches all partitions.
 func (f *getFlags) find(ctx context.Context, client *remote.Client,
 	addresses []string) (found report.Keys,
 	latest *report.KeyRecord, missing, err error) {
@@ -151,9 +151,9 @@ func (f *getFlags) find(ctx context.Context, client *remote.Client,
 	return found, latest, missing, nil
 }
 
-// printable escapes the characters with which a value could control a terminal, in the syntax of Go
-// strings. It escapes control characters except line feed and tab, bytes that are not UTF-8, and
-// characters that are not printable, such as those that change the text direction.
+// printable escapes characters with which a value could control a terminal, in the syntax of Go
+// strings: control characters except line feed and tab, bytes that are not UTF-8, and characters
+// that are not printable, such as those that change the text direction.
 func printable(value []byte) []byte {
 	var out []byte
 	for len(value) > 0 {

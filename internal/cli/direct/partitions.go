@@ -62,8 +62,8 @@ The exit code is 1 if a TOPIC does not exist, or with --retained has no retained
 	return cmd
 }
 
-// printPlacement prints the partitions, or the retained partitions. It returns an error that lists
-// the names for which there are no partitions.
+// printPlacement prints the partitions, or the retained partitions. If some of the names have no
+// partitions, it returns an error that lists these names.
 func printPlacement(out io.Writer, answer report.Placement, names []string,
 	retained, asJSON bool) (err error) {
 	var found []string

@@ -77,7 +77,7 @@ func topicOrNone(cmd *cobra.Command, args []string) error {
 
 // scrubNow requests a check of a topic, or of all files if topic is "". If wait is true, it then
 // waits until the check has ended. If it fails after some brokers have accepted the request, it
-// returns these brokers together with the error.
+// returns both these brokers and the error.
 func scrubNow(ctx context.Context, client *remote.Client, addresses []string, topic string,
 	wait bool, progress func(string)) (*remote.Scrubbing, error) {
 	scrubbing, err := client.StartScrub(ctx, addresses, topic)
@@ -118,7 +118,7 @@ func printScrubbing(out io.Writer, scrubbing *remote.Scrubbing, waited bool) err
 	return err
 }
 
-// printPlaces prints a line for each damaged place. The text what precedes the broker id.
+// printPlaces prints a line for each damaged place. what is the text before the broker id.
 func printPlaces(out io.Writer, what string, broker int32, places []report.ScrubDamage) error {
 	for _, d := range places {
 		if _, err := fmt.Fprintf(out, "%s broker %d: %s: position %d: %s\n", what, broker, d.File,

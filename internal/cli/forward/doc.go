@@ -8,6 +8,6 @@
 //
 // Pods is safe for concurrent use. Its lock is not held during I/O. Each connection that Dial
 // returns has three goroutines, which end when the connection is closed by either side. Close ends
-// all goroutines except one that waits for an answer of the API server: client-go cannot cancel
-// that request, so the goroutine closes the connection when the answer arrives.
+// all goroutines except those that wait for a response of the API server: client-go cannot cancel
+// such a request, so the goroutine closes the connection when the response arrives.
 package forward

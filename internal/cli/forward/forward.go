@@ -30,7 +30,7 @@ type Pods struct {
 	}
 }
 
-// New returns Pods that act as the user in the configuration.
+// New returns Pods that use the credentials in the configuration.
 func New(config *rest.Config, namespace string) *Pods {
 	p := &Pods{config: config, namespace: namespace}
 	p.mu.links = map[string]*link{}
@@ -39,8 +39,8 @@ func New(config *rest.Config, namespace string) *Pods {
 
 // Dial connects to a port of a pod. The user needs the right to create pods/portforward. If nothing
 // listens on the port, Dial succeeds, and the first Read returns the error. Errors of Dial and of
-// that Read have type *net.OpError with operation dial. Clients recognize by this type that they
-// may try another server.
+// that Read have type *net.OpError with operation dial, from which clients conclude that they may
+// try another server.
 func (p *Pods) Dial(ctx context.Context, pod string, port int32) (net.Conn, error) {
 	l, err := p.link(pod)
 	if err == nil {

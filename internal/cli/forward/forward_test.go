@@ -58,7 +58,7 @@ func exchange(t *testing.T, conn net.Conn, text string) {
 }
 
 // TestConnectionsOfAPodShareALink checks that many concurrent connections to a pod use one link.
-// Large data on one connection must not reach the others.
+// Data on one connection must not appear on another one.
 func TestConnectionsOfAPodShareALink(t *testing.T) {
 	server := podforward.Start(t, nil)
 	server.Forward("main-broker-0", 9092, echo(t))

@@ -56,7 +56,7 @@ func (l *link) connect(dialer httpstream.Dialer) {
 	}
 }
 
-// wait waits until the link is ready. It returns an error if connecting failed.
+// wait waits until the link is ready. It returns an error if the connection has failed.
 func (l *link) wait(ctx context.Context) error {
 	select {
 	case <-l.ready:
@@ -125,7 +125,8 @@ func (l *link) open(port int32) (net.Conn, error) {
 	go func() {
 		_, _ = io.Copy(data, far)
 		_ = data.Close()
-		// Discard what the pod still sends, because it would block the other connections of the link.
+		// Discard the data that the pod still sends; otherwise it would block the other connections of
+		// the link.
 		_ = data.Reset()
 	}()
 	go func() {

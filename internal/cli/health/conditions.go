@@ -10,12 +10,12 @@ import (
 
 // rule determines when a condition of a LogCluster is a finding.
 type rule struct {
-	healthy   bool // the condition is True when the LogCluster is healthy, otherwise it is False
+	healthy   bool // status of the condition when the LogCluster is healthy
 	otherwise Severity
 	reasons   map[string]Severity // severities by reason, where they differ from otherwise
-	// notable is the reason for which even a healthy condition is a finding; "" if there is none.
+	// notable is a reason that makes even a healthy condition a finding; "": none.
 	notable string
-	// next returns a command that helps, or ""; nil: no command helps.
+	// next returns a command that helps, or "". If next is nil, there is none.
 	next func(c *v1alpha1.LogCluster, reason string) string
 }
 
@@ -38,7 +38,7 @@ var rules = map[string]rule{
 			v1alpha1.ReasonDisksDoNotFit: Warning}},
 	v1alpha1.ConditionDrained: {healthy: true, otherwise: Info,
 		reasons: map[string]Severity{v1alpha1.ReasonDrainBlocked: Warning}},
-	v1alpha1.ConditionSpread: {healthy: true, otherwise: Info, // only other nodes would help
+	v1alpha1.ConditionSpread: {healthy: true, otherwise: Info, // only a change of the nodes helps
 		reasons: map[string]Severity{v1alpha1.ReasonReplicasNotSpread: Warning}},
 	v1alpha1.ConditionStorageResized: {healthy: true, otherwise: Warning,
 		reasons: map[string]Severity{v1alpha1.ReasonResizing: Info}},
@@ -60,8 +60,8 @@ var rules = map[string]rule{
 }
 
 // concerns reports whether a condition is a finding. Status Unknown is a finding only for condition
-// VolumeLost, because then the operator cannot read the volumes. Condition Applied is ignored while
-// the LogCluster is paused, because the pause is a separate finding.
+// VolumeLost, where it means that the operator cannot read the volumes. Condition Applied is
+// ignored while the LogCluster is paused, because the pause is a separate finding.
 func (r *rule) concerns(condition *metav1.Condition) bool {
 	if r.notable != "" && condition.Reason == r.notable {
 		return true
@@ -82,8 +82,8 @@ func (r *rule) severity(reason string) Severity {
 	return r.otherwise
 }
 
-// scoped adds flags to a command, so that it acts on the same LogCluster from any namespace. The
-// flags are the namespace and, for kubectl heartwood, the LogCluster.
+// scoped adds the flags for the namespace and, for kubectl heartwood, the LogCluster to a command,
+// so that it applies to the LogCluster whatever the current namespace is.
 func scoped(c *v1alpha1.LogCluster, command string) string {
 	command += " -n " + c.Namespace
 	if strings.HasPrefix(command, "kubectl heartwood ") {
@@ -107,7 +107,7 @@ func approve(c *v1alpha1.LogCluster, reason string) string {
 }
 
 // replaceVolume returns the command for the first lost volume that needs an administrator's action,
-// or "" if there is none. The commands from package v1alpha1 contain the namespace.
+// or "" if there is none. The commands from package v1alpha1 already contain the namespace.
 func replaceVolume(c *v1alpha1.LogCluster, _ string) string {
 	for _, v := range c.Status.LostVolumes {
 		switch {

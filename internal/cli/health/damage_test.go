@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// TestDamage checks the findings about damage. Damage that is not repaired is a finding about the
-// partition, with the broker, the file and the position. Repaired damage is no finding. Damage that
-// the status does not list is also a finding.
+// TestDamage checks the findings about damage. Unrepaired damage is a finding about the partition,
+// with the broker, the file and the position, and so is damage that the status does not list.
+// Repaired damage is not a finding.
 func TestDamage(t *testing.T) {
 	inFile := func(partition, file string, position int64) v1alpha1.ScrubFinding {
 		return v1alpha1.ScrubFinding{Partition: partition, File: file, Position: position,

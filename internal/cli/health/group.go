@@ -41,9 +41,9 @@ func reasons(findings []Finding) (found []string) {
 }
 
 // group moves the consequences of a broker that is down into the finding that explains why it is
-// down. That finding is about the pod that does not start or, if no pod explains it, the
-// LogCluster's condition Ready. Otherwise one broker that is down would cause a finding for every
-// partition with a replica on it. The explaining finding becomes as severe as its worst
+// down. That finding is about the pod that does not start or, if there is none, about the
+// LogCluster's condition Ready. Without grouping, one broker that is down would cause a finding for
+// every partition with a replica on it. The explaining finding becomes as severe as its worst
 // consequence.
 func group(in Input, findings []Finding) []Finding {
 	down := downBrokers(in, findings)
@@ -113,8 +113,8 @@ func causesOf(in Input, down []int32, findings []Finding) causes {
 	return c
 }
 
-// of returns the cause of finding f, which has the given index. It returns nil if no broker that is
-// down explains f, or if f needs an action of its own.
+// of returns the cause of finding f, which has the given index. It returns nil if f is not
+// explained by a broker that is down, or needs an action of its own.
 func (c *causes) of(index int, f *Finding) *Finding {
 	if c.indexes[index] || len(c.brokers) == 0 {
 		return nil
@@ -136,7 +136,7 @@ func (c *causes) of(index int, f *Finding) *Finding {
 	return nil
 }
 
-// first returns the finding that explains the broker with the lowest id.
+// first returns the finding that explains why the broker with the lowest id is down.
 func (c *causes) first() *Finding {
 	lowest := int32(-1)
 	for id := range c.brokers {

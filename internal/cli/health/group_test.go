@@ -31,8 +31,8 @@ func behind(partition int32, reason string, brokers ...int32) v1alpha1.Partition
 }
 
 // TestOneBrokerThatIsDownIsOneFinding checks that the consequences of a broker that is down are
-// part of the finding that explains it. Consequences of other brokers, and findings that need an
-// action of their own, are not.
+// part of the finding that explains it. Consequences for other brokers, and findings that need an
+// action of their own, must not be part of it.
 func TestOneBrokerThatIsDownIsOneFinding(t *testing.T) {
 	crashed := corev1.Pod{}
 	crashed.Name = "main-broker-1"
@@ -83,8 +83,8 @@ func TestOneBrokerThatIsDownIsOneFinding(t *testing.T) {
 	}
 }
 
-// TestEveryWaitHasItsRemedy checks the advice for every reason. A container that has never run has
-// no earlier log.
+// TestEveryWaitHasItsRemedy checks the advice for every reason why a container does not run. It
+// must not refer to an earlier log if the container has never run.
 func TestEveryWaitHasItsRemedy(t *testing.T) {
 	for reason, want := range map[string]string{
 		"ErrImagePull":               "kubectl edit logcluster main -n here",

@@ -16,9 +16,9 @@ import (
 // Severity is how urgent a Finding is.
 type Severity string
 
-// Severities, the most urgent first. Critical: clients are refused, or data is at risk. Warning:
-// somebody should act, or there is less redundancy than the resources request. Info: work is in
-// progress.
+// Severities, the most urgent first. Critical: requests of clients fail, or data is at risk.
+// Warning: an administrator should act, or there is less redundancy than the resources request.
+// Info: work is in progress.
 const (
 	Critical Severity = "critical"
 	Warning  Severity = "warning"
@@ -27,7 +27,7 @@ const (
 
 var severities = []Severity{Critical, Warning, Info}
 
-// Finding describes one respect in which the state differs from what the resources request.
+// Finding describes one difference between the state and what the resources request.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Subject  string   `json:"subject"` // such as "Topic tickets"
@@ -75,8 +75,8 @@ func Degraded(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity != Info })
 }
 
-// lacksReplicas reports whether the Topic's findings already contain the partitions that are not
-// fully replicated.
+// lacksReplicas reports whether the findings about the Topic already contain its under-replicated
+// partitions.
 func lacksReplicas(topic v1alpha1.Topic) bool {
 	return meta.IsStatusConditionFalse(topic.Status.Conditions, v1alpha1.ConditionReplicated)
 }
@@ -171,7 +171,7 @@ func Topics(in Input) []Finding {
 	return found
 }
 
-// noStatus returns the finding for a Topic without a status. A new Topic has none yet.
+// noStatus returns the finding for a Topic without a status. Its severity is Info for a new Topic.
 func noStatus(topic *v1alpha1.Topic, now time.Time) Finding {
 	f := newFinding(Warning, "Topic "+topic.Name, "NoStatus",
 		"The operator has not written a status of the Topic.", checkOperator)
@@ -203,8 +203,8 @@ func partitions(c *v1alpha1.LogCluster, topic *v1alpha1.Topic) []Finding {
 	return found
 }
 
-// topicCondition returns the finding from a Topic's condition. It omits Ready and Replicated if the
-// partitions themselves have findings.
+// topicCondition returns the finding from a Topic's condition. It omits conditions Ready and
+// Replicated if there are findings about the partitions.
 func topicCondition(c *v1alpha1.LogCluster, topic *v1alpha1.Topic, condition metav1.Condition,
 	explained bool) (Finding, bool) {
 	f := newFinding(Warning, "Topic "+topic.Name, condition.Reason, condition.Message, "")

@@ -11,8 +11,9 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// unobserved returns the finding that the spec is not applied. It is a warning if the operator has
-// not even observed the spec, and has changed nothing for longer than statusDelay.
+// unobserved returns the finding that the spec has not been applied. It is a warning if the
+// operator has not even observed the spec, and the LogCluster has not changed for longer than
+// statusDelay.
 func unobserved(in Input) []Finding {
 	c := in.Cluster
 	if len(c.Status.Conditions) == 0 || c.Status.ObservedGeneration >= c.Generation || c.Paused() {
@@ -46,9 +47,9 @@ func changed(c *v1alpha1.LogCluster) time.Time {
 	return last
 }
 
-// certificates returns the finding that a certificate has expired. It omits the finding if a
-// condition already reports it. The operator sets the condition, so the condition is outdated while
-// the operator does not run.
+// certificates returns the finding that a certificate has expired, unless a condition already
+// reports it. The condition alone is not sufficient, because it is outdated while the operator does
+// not run.
 func certificates(in Input) []Finding {
 	c, next := in.Cluster, in.Cluster.Status.NextCertificateExpiry
 	if next == nil || in.Now.Before(next.Time.Time) {

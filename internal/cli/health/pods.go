@@ -14,16 +14,16 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// restartsMany is the number of container restarts from which on a pod that is not ready is a
+// restartsMany is the minimum number of container restarts that makes a pod that is not ready a
 // finding.
 const restartsMany = 3
 
 // statusDelay is longer than the operator needs to write an observation to the status.
 const statusDelay = time.Minute
 
-// Pods returns the findings about brokers' pods, or none if the pods could not be read. The status
-// can be outdated, because it does not change while the operator does not run. So a pod that is not
-// ready is a finding if the broker is ready according to the status.
+// Pods returns the findings about brokers' pods, or none if the pods could not be read. A pod that
+// is not ready is a finding if the broker is ready according to the status, because the status is
+// outdated while the operator does not run.
 func Pods(in Input) []Finding {
 	if in.Pods == nil {
 		return nil
@@ -95,8 +95,8 @@ func unready(pod *corev1.Pod, now time.Time) *podProblem {
 	return problem
 }
 
-// restarting reports whether a rolling update explains why the broker's pod is not ready. The
-// operator deletes the pod before it writes to the status that the broker is not ready.
+// restarting reports whether the broker's pod is not ready because of a rolling update: the
+// operator deletes the pod before it sets the broker to not ready in the status.
 func restarting(in Input, b v1alpha1.BrokerStatus, problem *podProblem) bool {
 	return b.RestartReason != "" && in.Now.Sub(problem.since) < statusDelay &&
 		meta.IsStatusConditionTrue(in.Cluster.Status.Conditions, v1alpha1.ConditionRollingOut)
@@ -144,15 +144,15 @@ func starts(c *v1alpha1.LogCluster, pod *corev1.Pod) []Finding {
 // outOfMemory is the reason if a container was killed because of its memory limit.
 const outOfMemory = "OOMKilled"
 
-// wait describes what to do about a container that does not run.
+// wait describes how to handle a container that does not run.
 type wait struct {
-	crashed bool   // the container has run, so its last log shows why it ended
+	crashed bool   // the container has run, so its previous log shows why it exited
 	edit    bool   // the LogCluster must be changed
 	text    string // advice
 }
 
-// waits contains the advice by the reason why a container does not run. For other reasons, the
-// pod's events contain more information.
+// waits contains the advice for each reason why a container does not run. For other reasons, the
+// advice is to read the pod's events.
 var waits = map[string]wait{
 	"CrashLoopBackOff": {crashed: true}, "RestartedOften": {crashed: true},
 	outOfMemory: {edit: true, text: "It was killed because it used more memory than its limit: " +

@@ -30,7 +30,7 @@ func deleted(pod corev1.Pod, ago time.Duration) corev1.Pod {
 }
 
 // TestPodsThatContradictTheStatus checks findings about pods while the status is outdated. Without
-// an operator, the status keeps the last state of the brokers.
+// an operator, the status still contains the last known state of the brokers.
 func TestPodsThatContradictTheStatus(t *testing.T) {
 	const soon, later = 10 * time.Second, 10 * time.Minute
 	ready, failed := brokerPod("True", later), brokerPod("False", later)

@@ -6,5 +6,6 @@
 //
 //	--output FORMAT   text or json (default "text")
 //
-// Package pflag would print the placeholder twice, because there it is a word of the description.
+// Package pflag would print the placeholder twice, because it treats it as a word of the
+// description.
 package help

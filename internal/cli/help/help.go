@@ -52,8 +52,8 @@ func flagUsages(set *pflag.FlagSet) string {
 	return shown.FlagUsagesWrapped(Columns)
 }
 
-// describe returns a copy of a flag for pflag.FlagSet.FlagUsages, which prints the type of a value
-// where a description has no placeholder.
+// describe returns a copy of a flag for pflag.FlagSet.FlagUsages, whose value type is the
+// placeholder: FlagUsages prints the type of the value if the description contains no placeholder.
 func describe(flag *pflag.Flag) *pflag.Flag {
 	placeholder, text := cut(flag)
 	if placeholder == "" {
@@ -61,7 +61,7 @@ func describe(flag *pflag.Flag) *pflag.Flag {
 	}
 	shown := *flag
 	shown.Value, shown.Usage = value{flag.Value, placeholder}, text
-	// pflag decides by the type of the value how it shows a default
+	// how pflag shows a default depends on the type of the value
 	switch {
 	case flag.DefValue == "[]" || flag.DefValue == "0s":
 		shown.DefValue = ""
@@ -71,7 +71,7 @@ func describe(flag *pflag.Flag) *pflag.Flag {
 	return &shown
 }
 
-// value is the value of a flag whose type is its placeholder.
+// value is a flag's value whose type is the placeholder of the flag.
 type value struct {
 	pflag.Value
 	placeholder string

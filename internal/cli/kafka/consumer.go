@@ -51,7 +51,7 @@ func consumerGroups(ctx context.Context, admin *kadm.Client,
 }
 
 // logBounds returns the start and end offsets of the topics' partitions. It omits topics that do
-// not exist and partitions whose broker did not answer, because their lag is unknown.
+// not exist and partitions whose broker did not respond, because their lag is unknown.
 func logBounds(ctx context.Context, admin *kadm.Client,
 	topics []string) (bounds kafkaclient.Bounds, err error) {
 	if len(topics) == 0 {
@@ -69,8 +69,8 @@ func logBounds(ctx context.Context, admin *kadm.Client,
 	return bounds, nil
 }
 
-// withAssigned returns the committed offsets, and adds all partitions that members consume without
-// a committed offset; their offset is -1.
+// withAssigned returns the committed offsets, and adds the partitions without a committed offset
+// that are assigned to members, with offset -1.
 func withAssigned(committed kadm.OffsetResponses,
 	group kadm.DescribedConsumerGroup) kadm.OffsetResponses {
 	all := kadm.OffsetResponses{}

@@ -45,14 +45,14 @@ type GroupPartition struct {
 	End       int64 `json:"end"`
 	Lag       int64 `json:"lag"`
 	// BelowStart is true if the committed offset is below Start: records were deleted before the group
-	// has read them.
+	// read them.
 	BelowStart bool   `json:"belowStart,omitempty"`
 	Member     string `json:"member,omitempty"`
 	Host       string `json:"host,omitempty"`
 }
 
 // Groups returns the groups with the given names, or all groups, sorted by name. If a broker does
-// not answer, its groups are missing in the list of all groups, and missing contains the cause.
+// not respond, its groups are not in the list of all groups, and missing contains the cause.
 func Groups(ctx context.Context, o kafkaclient.Options, names []string) (groups []Group,
 	missing, err error) {
 	client, err := kafkaclient.Connect(ctx, o)
@@ -141,8 +141,8 @@ type Change struct {
 }
 
 // PlanReset returns the changes that a reset makes, sorted by topic and partition. It fails if the
-// group has members, because their commits would undo the reset, and because the coordinator
-// refuses it.
+// group has members, because the coordinator would refuse the reset, and later commits of the
+// members would undo it.
 func PlanReset(ctx context.Context, o kafkaclient.Options, reset Reset) ([]Change, error) {
 	client, err := kafkaclient.Connect(ctx, o)
 	if err != nil {

@@ -34,8 +34,8 @@ metadata: {name: tickets}
 spec: {cluster: main, partitions: 3, replicas: 3, cleanupPolicy: Compact}
 `
 
-// unroutable returns client options with which no advertised address is reachable: the pods' names
-// do not resolve, and every connection uses Dial, as with forwarded ports.
+// unroutable returns client options for a client that cannot reach advertised addresses: the names
+// of pods do not resolve, and all connections use Dial, as with forwarded ports.
 func unroutable(c *devcluster.Cluster) kafkaclient.Options {
 	o := kafkaclient.Options{Addresses: map[int32]string{}}
 	for id := range c.Bootstrap {
@@ -91,8 +91,8 @@ func TestRecordsAreWrittenAndRead(t *testing.T) {
 	t.Run("groups", func(t *testing.T) { testGroups(t, o) })
 }
 
-// TestOneBrokerIsDown checks that a broker that does not answer does not prevent the commands from
-// working, in whichever order clients try the brokers. In some attempts it is the first one.
+// TestOneBrokerIsDown checks that the commands work while a broker does not respond, in whatever
+// order clients try the brokers. In some attempts, that broker is the first one.
 func TestOneBrokerIsDown(t *testing.T) {
 	c := devcluster.Start(t, 3, strings.Replace(manifests, "partitions: 3, replicas: 3",
 		"partitions: 1, replicas: 1", 1))
@@ -277,8 +277,8 @@ func testGroups(t *testing.T, o kafkaclient.Options) {
 	testBothProtocols(t, o)
 }
 
-// testMembers checks that a group with members is shown with its members and is not reset. Without
-// members it is reset.
+// testMembers checks that a group with members is shown with its members and cannot be reset, and
+// that a group without members can be reset.
 func testMembers(t *testing.T, o kafkaclient.Options, group string, opts ...kgo.Opt) {
 	client, err := kafkaclient.Connect(t.Context(), o, append(opts, kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics("tickets"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
@@ -326,7 +326,7 @@ func testMembers(t *testing.T, o kafkaclient.Options, group string, opts ...kgo.
 	}
 }
 
-// testBothProtocols checks that all groups are shown, sorted by name, whatever their protocols are.
+// testBothProtocols checks that groups of both protocols are shown together, sorted by name.
 func testBothProtocols(t *testing.T, o kafkaclient.Options) {
 	groups, _, err := Groups(t.Context(), o, nil)
 	var names []string

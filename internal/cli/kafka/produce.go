@@ -75,7 +75,7 @@ func (r *results) get() (int, error) {
 	return r.written, r.err
 }
 
-// Write writes each line of in as a record with acks=all. It stops at the first error. It returns
+// Write writes each line of in as a record with acks=all, and stops at the first error. It returns
 // the number of acknowledged records.
 func Write(ctx context.Context, o kafkaclient.Options, produce Produce, in io.Reader) (int, error) {
 	options := []kgo.Opt{kgo.DefaultProduceTopic(produce.Topic),

@@ -27,20 +27,20 @@ const (
 type Tail struct {
 	Topic      string
 	Partitions []int32 // empty: all partitions
-	// Last is how many offsets before its end reading a partition begins. A compacted partition has
+	// Last is the number of offsets to read at the end of each partition. A compacted partition has
 	// fewer records than offsets. FromStart reads all records instead.
 	Last      int64
 	FromStart bool
-	// Follow makes Read continue with new records until ctx ends. Otherwise Read ends at the end
-	// offsets that the partitions had when it began.
+	// Follow makes Read continue with new records until ctx ends. Otherwise Read ends at the
+	// partitions' end offsets from its beginning.
 	Follow bool
 	// Committed excludes records of open and aborted transactions.
 	Committed bool
 }
 
 // Read reads one partition after the other up to its end. With Follow, it then reads new records of
-// all partitions. It passes each record to each, and stops if each fails. With Follow it returns
-// nil when ctx ends.
+// all partitions, and returns nil when ctx ends. Read calls each for every record, and stops if
+// each returns an error.
 func Read(ctx context.Context, o kafkaclient.Options, tail Tail, each func(Record) error) error {
 	client, err := kafkaclient.Connect(ctx, o,
 		kgo.FetchIsolationLevel(kafkaclient.Isolation(tail.Committed)))

@@ -10,11 +10,11 @@ type Piece struct {
 	Current        bool   // the running pass is rewriting it now
 	Read           int64  // bytes that the rewrite has read so far, <= Bytes
 	Written        bool   // the running pass has written it
-	Known          bool   // the running pass has announced it, chosen or not
+	Known          bool   // the running pass has listed it, whether or not it is chosen
 }
 
-// Block is one block in a row of the map. It shows one segment, or several neighbouring segments
-// that were folded.
+// Block is one block in a row of the map. It represents one segment, or several neighbouring
+// segments that are folded.
 type Block struct {
 	Piece            // for a folded block: the first base offset, and the sums
 	Segments int     // number of segments, at least 1
@@ -24,8 +24,8 @@ type Block struct {
 
 // Limits on a map.
 const (
-	// BlocksMax is the maximum number of blocks on a page without unfolded blocks. A browser draws
-	// that many blocks in a few milliseconds.
+	// BlocksMax is the maximum number of blocks on a page on which no block is unfolded. A browser
+	// draws that many blocks in a few milliseconds.
 	BlocksMax = 1500
 	// rowBlocksMax is the maximum number of blocks in a row, because a block must be some pixels wide
 	// to be visible.
@@ -34,8 +34,8 @@ const (
 	widthMin = 0.35
 )
 
-// Blocks returns the blocks of several rows. The longest row is at most 100 percent wide. Parameter
-// open contains the unfolded span of each row that has one, by the row's index.
+// Blocks returns the blocks of several rows. The longest row is at most 100 percent wide. open
+// contains the unfolded spans by row index.
 func Blocks(rows [][]Piece, open map[int]Span) [][]Block {
 	most := min(rowBlocksMax, max(1, BlocksMax/max(1, len(rows))))
 	blocks := make([][]Block, len(rows))
@@ -54,7 +54,7 @@ func Blocks(rows [][]Piece, open map[int]Span) [][]Block {
 	return blocks
 }
 
-// scale returns the width of one byte in percent, if minimum widths are ignored.
+// scale returns the width of one byte in percent, without regard to minimum widths.
 func scale(rows [][]Piece) float64 {
 	most := int64(1)
 	for _, row := range rows {
@@ -96,11 +96,11 @@ func align(blocks []Block) {
 	}
 }
 
-// likeness is the condition for two neighbouring pieces to share a block.
+// likeness is the condition under which two neighbouring pieces may share a block.
 type likeness int
 
 const (
-	sameWork     likeness = iota // the same state, and the pass treats both alike
+	sameWork     likeness = iota // the same state, and the pass treats both in the same way
 	notRewritten                 // the same state, and the pass is rewriting neither
 	sameState
 )

@@ -74,9 +74,8 @@ func check(row []Piece, blocks []Block) error {
 	return nil
 }
 
-// TestEveryLargeLogFolds checks that a row has at most rowBlocksMax blocks. This also holds if no
-// segment may be cleaned, if the pass rewrites every other segment, and if it rewrites all segments
-// at once.
+// TestEveryLargeLogFolds checks that a row has at most rowBlocksMax blocks, even if no segment may
+// be cleaned, if the pass rewrites every other segment, or if it rewrites all segments at once.
 func TestEveryLargeLogFolds(t *testing.T) {
 	for name, change := range map[string]func(p *Piece){
 		"blocked": func(p *Piece) { p.State, p.BlockedBy = report.SegmentBlocked, "min_lag" },

@@ -7,8 +7,8 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// Log is one partition replica according to its broker's last report. The zero value is a log of
-// which nothing is known.
+// Log is one partition replica according to its broker's last report. In the zero value, nothing is
+// known about it.
 type Log struct {
 	Of       report.SegmentsOf
 	Segments []report.Segment // ascending by Base
@@ -19,8 +19,8 @@ type Log struct {
 type Progress struct {
 	ID       int64
 	Announce map[int64]report.StepSegment // the segments as the pass found them, by base offset
-	// From and To are the offset range of the group of segments that is being rewritten. Both are 0
-	// before the first group and after each replacement.
+	// From and To are the offset range of the segments that are being rewritten together (a group).
+	// Both are 0 before the first group and after each replacement.
 	From, To int64
 	Read     map[int64]int64 // position up to which each segment of the group was read, by base offset
 	Written  map[int64]bool  // base offsets of the segments that this pass has written
@@ -61,7 +61,7 @@ func (l *Log) find(base int64) (index int, found bool) {
 		func(s report.Segment, base int64) int { return cmp.Compare(s.Base, base) })
 }
 
-// ApplyPass applies a pass event: a pass has begun, with its steps so far, or a pass has ended.
+// ApplyPass applies a pass event: a pass is running, with its steps so far, or has ended.
 func (l *Log) ApplyPass(pass *report.PartitionPass) {
 	if pass.Result != "" {
 		if l.Pass != nil && l.Pass.ID <= pass.ID {
@@ -125,7 +125,7 @@ func value(n *int64) int64 {
 	return *n
 }
 
-// Pieces returns the log's segments as the map shows them.
+// Pieces returns the log's segments in the form in which the map shows them.
 func (l *Log) Pieces() []Piece {
 	pieces := make([]Piece, len(l.Segments))
 	for i := range l.Segments {
@@ -138,7 +138,7 @@ func (l *Log) Pieces() []Piece {
 	return pieces
 }
 
-// mark sets the fields of a piece that describe the running pass's work on its segment.
+// mark sets the fields of a piece that describe what the running pass does with the segment.
 func (p *Progress) mark(piece *Piece) {
 	if p == nil {
 		return
@@ -151,7 +151,7 @@ func (p *Progress) mark(piece *Piece) {
 	}
 	if found, ok := p.Announce[piece.Base]; ok {
 		piece.Known, piece.Chosen, piece.Forced = true, found.Chosen, found.Forced
-		// The pass has just counted the garbage; the value in the segment's report is older.
+		// The pass has just counted the garbage; the value in the report of the segment is older.
 		piece.Garbage = min(found.GarbageBytes, piece.Bytes)
 	}
 	if p.From <= piece.Base && piece.Base < p.To {

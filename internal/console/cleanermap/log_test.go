@@ -16,8 +16,8 @@ func segments(bases ...int64) (rows []report.Segment) {
 	return rows
 }
 
-// text describes the pieces of a log. Each piece is its base offset with a mark: c if it is chosen,
-// > and the bytes read if it is being rewritten, and w if it was written.
+// text describes the pieces of a log. Each piece is its base offset, followed by c if it is chosen,
+// by > and the bytes read if it is being rewritten, or by w if it was written.
 func (l *Log) text() string {
 	var words []string
 	for _, p := range l.Pieces() {
@@ -87,7 +87,8 @@ func TestLogFollowsEvents(t *testing.T) {
 }
 
 // TestGarbageOfTheRunningPassIsNewer checks that the map shows the garbage that the running pass
-// has counted. The segment's report has the older value from after the previous pass.
+// has counted. The report of the segment contains an older value, from the end of the previous
+// pass.
 func TestGarbageOfTheRunningPassIsNewer(t *testing.T) {
 	log := Log{Segments: segments(0)}
 	if got := log.Pieces()[0].Garbage; got != 10 {
@@ -99,8 +100,9 @@ func TestGarbageOfTheRunningPassIsNewer(t *testing.T) {
 	}
 }
 
-// TestReplayEndsWithTheNewSegments checks the last frame of a replay. It contains the segments that
-// the pass kept and the segments that it wrote. The freed bytes are the difference.
+// TestReplayEndsWithTheNewSegments checks that the last frame of a replay contains the segments
+// that the pass has kept and those that it has written, and that the freed bytes are the difference
+// to the first frame.
 func TestReplayEndsWithTheNewSegments(t *testing.T) {
 	pass := &report.PartitionPass{Steps: []report.Step{announce(0, 10, 20),
 		{Kind: report.StepGroup, From: new(int64(10)), To: new(int64(30))},
@@ -126,7 +128,7 @@ func TestReplayEndsWithTheNewSegments(t *testing.T) {
 	}
 }
 
-// TestLongPassesAreThinned checks that only steps of kind read are omitted from a long replay.
+// TestLongPassesAreThinned checks that a long replay omits only steps of kind read.
 func TestLongPassesAreThinned(t *testing.T) {
 	pass := &report.PartitionPass{Steps: []report.Step{announce(0, 10)}}
 	for i := range 1000 {

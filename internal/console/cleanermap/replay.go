@@ -38,9 +38,8 @@ func Replay(pass *report.PartitionPass) (frames []Frame) {
 	return frames
 }
 
-// thin returns a function that reports whether a step gets a frame. All steps of other kinds than
-// read get a frame. Of the steps of kind read, as many get one as fit into FramesMax, evenly
-// distributed.
+// thin returns a function that reports whether a step gets a frame. Steps of kinds other than read
+// always do. As many steps of kind read as fit into FramesMax do too, evenly distributed.
 func thin(steps []report.Step) func(i int) bool {
 	reads := make([]int, len(steps)) // number of steps of kind read before each step
 	count := 0
@@ -101,8 +100,8 @@ func (r *replay) find(base int64) (int, bool) {
 		func(p Piece, base int64) int { return cmp.Compare(p.Base, base) })
 }
 
-// read sets the position up to which a segment was read. The group's earlier segments were read
-// completely.
+// read sets the position up to which a segment has been read. The earlier segments of the group
+// have been read completely.
 func (r *replay) read(base, position int64) {
 	for i := range r.pieces {
 		p := &r.pieces[i]

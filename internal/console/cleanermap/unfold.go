@@ -10,14 +10,13 @@ const (
 	// OpenMax is the maximum number of blocks into which a block unfolds. A block with more segments
 	// unfolds into folded blocks.
 	OpenMax = 64
-	// openWidthMin and openWidthMax limit the width to which each unfolded block is enlarged, in
-	// percent of the map's width. Within these limits, all unfolded blocks together have width
-	// openAim.
+	// openWidthMin and openWidthMax limit the width of each unfolded block, in percent of the map's
+	// width. Within these limits, the total width of the unfolded blocks is openAim.
 	openWidthMin = 0.9
 	openWidthMax = 2
 	openAim      = 40
-	// openShare is the share of the map that a row's unfolded blocks may take from its other blocks,
-	// in percent.
+	// openShare is the maximum total width of a row's unfolded blocks at which only the other blocks
+	// become narrower, in percent of the map's width.
 	openShare = 75
 )
 

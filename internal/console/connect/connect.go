@@ -69,8 +69,8 @@ func (c Credentials) First(listeners []v1alpha1.Listener) *v1alpha1.Listener {
 	return nil
 }
 
-// Accepted returns the authentication type that a listener uses with the credentials. It returns ""
-// if the listener does not accept them or has no authentication.
+// Accepted returns the authentication type with which a listener accepts the credentials. It
+// returns "" if the listener does not accept them or has no authentication.
 func (c Credentials) Accepted(listener *v1alpha1.Listener) v1alpha1.AuthenticationType {
 	for _, way := range listener.Authentication {
 		switch way.Type {
@@ -113,9 +113,8 @@ func (c Credentials) password() scram.Auth {
 		Pass: string(c.User[credentials.KeyPassword])}
 }
 
-// TLS returns the TLS configuration for connections to a listener. It verifies brokers by the CA in
-// the user's Secret. If the Secret contains no CA, it uses parameter ca (PEM), and without that the
-// public CAs.
+// TLS returns the TLS configuration for connections to a listener. Brokers are verified with the CA
+// in the user's Secret; if there is none, with ca (PEM); and if ca is empty, with the public CAs.
 func (c Credentials) TLS(ca []byte) (*tls.Config, error) {
 	config := tlsconfig.New()
 	config.RootCAs = tokens.PublicRoots()
@@ -139,8 +138,8 @@ func (c Credentials) TLS(ca []byte) (*tls.Config, error) {
 }
 
 // Options returns the options for connections to a listener. If config is not nil, connections use
-// TLS; config is called for each connection. Function own returns the credentials. It is called for
-// each authentication, so that changed credentials are used.
+// TLS; config is called for each connection. own returns the credentials; it is called for each
+// authentication, so that changed credentials take effect.
 func Options(config func(context.Context) (*tls.Config, error), how v1alpha1.AuthenticationType,
 	own func(context.Context) (Credentials, error)) (options []kgo.Opt) {
 	if config != nil {
@@ -168,7 +167,7 @@ func Options(config func(context.Context) (*tls.Config, error), how v1alpha1.Aut
 	return options
 }
 
-// BrokerIDs returns the ids of the brokers that run or are supposed to run.
+// BrokerIDs returns the ids of the brokers that are running or are supposed to run.
 func BrokerIDs(cluster *v1alpha1.LogCluster) []int32 {
 	ids := map[int32]bool{}
 	for id := range cluster.Spec.Brokers {
@@ -184,7 +183,7 @@ func BrokerIDs(cluster *v1alpha1.LogCluster) []int32 {
 const dialTimeout = 3 * time.Second
 
 // dialTLS returns a function that connects with TLS. The function calls config for each connection,
-// so that a changed CA or certificate is used.
+// so that a changed CA or certificate takes effect.
 func dialTLS(config func(context.Context) (*tls.Config, error)) func(context.Context, string,
 	string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -19,8 +19,8 @@ import (
 // fileBytesMax limits the size of one file.
 const fileBytesMax = 1 << 20
 
-// Directory is a directory with the files of a LogUser's Secret, as a pod mounts it and as
-// heartwood dev writes it. The files are read again for each connection.
+// Directory is a directory with the files of a LogUser's Secret, as mounted in a pod or written by
+// heartwood dev. The files are read again for each connection.
 type Directory string
 
 // read reads the Secret's files.
@@ -81,7 +81,7 @@ func (d Directory) Connect() (bootstrap []string, options []kgo.Opt, err error) 
 	return bootstrap, options, nil
 }
 
-// settings parses the settings in librdkafka.conf: lines NAME=VALUE.
+// settings parses librdkafka.conf, which consists of lines NAME=VALUE.
 func settings(file []byte) map[string]string {
 	found := map[string]string{}
 	for line := range strings.Lines(string(file)) {

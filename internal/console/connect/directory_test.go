@@ -17,7 +17,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/devcluster"
 )
 
-// secured is a cluster that accepts both kinds of credentials. The ACLs of user console are those
+// secured is a cluster that accepts passwords and certificates. The ACLs of user console are those
 // in docs/console.md.
 const secured = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
@@ -60,8 +60,9 @@ spec:
     - {resource: {type: Group, name: "*"}, operations: [Read]}
 `
 
-// TestDirectoryConnects reads messages, groups and settings of a secured cluster with a LogUser's
-// files, by password and by certificate. The user's ACLs must suffice.
+// TestDirectoryConnects checks that the console can read messages, groups and settings of a secured
+// cluster with a LogUser's files, with a password and with a certificate. The ACLs of the user must
+// suffice.
 func TestDirectoryConnects(t *testing.T) {
 	cluster := devcluster.Start(t, 1, secured)
 	users := filepath.Join(cluster.DataDir, "users")
@@ -149,7 +150,8 @@ func checkUsers(ctx context.Context, t *testing.T, reader *kafka.Client, may boo
 	}
 }
 
-// TestIncompleteDirectories checks that the error names what is missing, and contains no password.
+// TestIncompleteDirectories checks that the error names the missing file or entry, and contains no
+// password.
 func TestIncompleteDirectories(t *testing.T) {
 	dir := t.TempDir()
 	write := func(file, text string) {

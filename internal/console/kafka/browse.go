@@ -32,7 +32,7 @@ type Query struct {
 	// From contains the offset at which to begin, by partition. A missing partition begins at the
 	// start of its log or, with Backward, at its end.
 	From map[int32]int64
-	// Since selects the first record whose timestamp is at or after it as the beginning. It has
+	// Since makes the browse begin at the first record with this or a later timestamp. It takes
 	// precedence over From, and cannot be combined with Backward.
 	Since time.Time
 	// Backward reads the records below From, the latest first.
@@ -65,15 +65,15 @@ func (r *Record) Tombstone() bool { return r.Value == nil && r.Key != nil }
 // Page is the result of a browse.
 type Page struct {
 	Records []Record // sorted by time; with Backward the latest first
-	// Next is the value for Query.From to get the next page; empty if the page reached the end of all
-	// partitions.
+	// Next is the value of Query.From for the next page. It is empty if the page has reached the end
+	// of all partitions.
 	Next map[int32]int64
-	// Ends contains the end offset of each partition, up to which the page could read.
+	// Ends contains the end offset of each partition, which limits what can be read.
 	Ends   map[int32]int64
 	Looked int64 // number of records that were read
 	Span   int64 // number of offsets from the start to the end of the partitions
-	// Limited is the reason why the page ended before it found Query.Limit records and before it
-	// reached the end: "time" or "bytes". Otherwise it is "".
+	// Limited is the limit that has ended the page before it had Query.Limit records or reached the
+	// end: "time" or "bytes". Otherwise it is "".
 	Limited string
 }
 
@@ -86,12 +86,12 @@ type browse struct {
 	budget  budget
 	page    Page
 	stopped bool
-	// oneBatch is set if each fetch reads only one batch.
+	// oneBatch is true if each fetch reads only one batch.
 	oneBatch bool
 }
 
-// Browse reads records. It reads only records below the last stable offset, and no records of
-// aborted transactions. It fails with ErrBusy if too many browses run.
+// Browse reads records. It reads only records below the last stable offset, without those of
+// aborted transactions. It fails with ErrBusy if too many browses are running.
 func (c *Client) Browse(ctx context.Context, query Query) (Page, error) {
 	select {
 	case c.browses <- struct{}{}:
@@ -127,7 +127,7 @@ func (c *Client) Browse(ctx context.Context, query Query) (Page, error) {
 	return b.page, nil
 }
 
-// locate finds the topic, and its partitions' spans and start positions.
+// locate looks up the topic, and the spans and start positions of its partitions.
 func (b *browse) locate(ctx context.Context, admin *kadm.Client) error {
 	meta, err := admin.Metadata(ctx, b.query.Topic)
 	if err != nil {
@@ -209,9 +209,9 @@ func (b *browse) backward(ctx context.Context, p int32, quota int) error {
 			return err
 		}
 		if next < window.End {
-			// A limit was reached within the window. Browsing backward, the part that was not read is newer
-			// than the part that was read, so another page must read this window. If the page is empty, try
-			// a smaller window.
+			// A limit was reached within the window. When browsing backward, the unread part of the window
+			// is newer than the part that was read, so the next page must read the window again. If the page
+			// is empty, try a smaller window.
 			if len(kept) > 0 || wanted == 1 || b.page.Limited != "bytes" {
 				break
 			}
@@ -234,7 +234,8 @@ func (b *browse) backward(ctx context.Context, p int32, quota int) error {
 	return nil
 }
 
-// read returns up to most matching records in a window, and the offset up to which it has read.
+// read returns matching records in a window, at most the given number, and the offset up to which
+// it has read.
 func (b *browse) read(ctx context.Context, p int32, window kafkaclient.Span,
 	most int) (found []Record, offset int64, err error) {
 	offset = window.Begin
@@ -299,7 +300,8 @@ func (b *browse) fetch(ctx context.Context, p int32, offset int64) ([]*kgo.Recor
 	return fetched.Records, next, nil
 }
 
-// order sorts the records by time, and marks records that a later record on the page supersedes.
+// order sorts the records by time, and marks records that are superseded by a later record on the
+// page.
 func (b *browse) order() {
 	slices.SortFunc(b.page.Records, func(x, y Record) int {
 		return cmp.Or(x.Time.Compare(y.Time), cmp.Compare(x.Partition, y.Partition),

@@ -84,8 +84,8 @@ func connect(t *testing.T, bootstrap string) *kafka.Client {
 	return client
 }
 
-// TestPagesContainEachRecordOnce checks that the pages of a browse together contain all records
-// exactly once. It does so in both directions and for different numbers of records per page.
+// TestPagesContainEachRecordOnce checks that the pages of a browse together contain each record
+// exactly once, in both directions and for different page sizes.
 func TestPagesContainEachRecordOnce(t *testing.T) {
 	const partitions, records = 3, 200
 	bootstrap := start(t)

@@ -17,8 +17,8 @@ import (
 // requestTimeout limits one request to a broker.
 const requestTimeout = 3 * time.Second
 
-// browsesMax is the maximum number of concurrent browses, because each holds up to decompressedMax
-// bytes of records.
+// browsesMax is the maximum number of concurrent browses, because each of them holds up to
+// decompressedMax bytes of records.
 const browsesMax = 4
 
 // ErrBusy means that browsesMax other browses are running.
@@ -33,7 +33,7 @@ func Unknown(err error) bool {
 		errors.Is(err, kerr.InvalidTopicException)
 }
 
-// Denied reports whether an error means that ACLs deny the request.
+// Denied reports whether an error means that the ACLs do not permit the request.
 func Denied(err error) bool {
 	return errors.Is(err, kerr.TopicAuthorizationFailed) ||
 		errors.Is(err, kerr.GroupAuthorizationFailed) ||
@@ -48,8 +48,8 @@ type Client struct {
 	tails   chan struct{} // with one element for each open Tail
 }
 
-// New returns a client for the brokers at bootstrap (HOST:PORT). Parameter further contains more
-// options of franz-go, such as TLS and SASL. New does not connect.
+// New returns a client for the brokers at bootstrap (HOST:PORT). further contains other franz-go
+// options, such as TLS and SASL. New does not connect.
 func New(bootstrap []string, further ...kgo.Opt) (*Client, error) {
 	opts := append([]kgo.Opt{
 		kgo.SeedBrokers(bootstrap...), kgo.ClientID("heartwood-console"),
@@ -74,7 +74,7 @@ func Through(dial func(ctx context.Context, network, address string) (net.Conn, 
 // Close closes the connections.
 func (c *Client) Close() { c.client.Close() }
 
-// budget decompresses batches until their total size exceeds left. It implements kgo.Decompressor.
+// budget is a kgo.Decompressor that fails once the total decompressed size exceeds left.
 type budget struct{ left int }
 
 var errBudget = errors.New("the records are larger than one page may read")

@@ -54,8 +54,8 @@ func (o *GroupOffset) Lag() (int64, bool) {
 	return max(0, o.End-max(o.Committed, o.Start)), true
 }
 
-// BelowStart reports whether records after the committed offset were deleted. The group will then
-// restart at the start or at the end of the log, depending on its auto.offset.reset.
+// BelowStart reports whether records after the committed offset were deleted. The group then
+// continues at the start or the end of the log, depending on auto.offset.reset.
 func (o *GroupOffset) BelowStart() bool {
 	return o.Err == nil && o.Committed >= 0 && o.Committed < o.Start
 }
@@ -78,9 +78,9 @@ func (g *Group) Topics() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Groups returns the consumer groups with their members and offsets, sorted by name, at most
-// GroupsMax. Result more reports whether there are more groups. If names is empty, it returns all
-// groups.
+// Groups returns the consumer groups with the given names, or all groups if names is empty, with
+// their members and offsets, sorted by name. It returns at most GroupsMax groups; more reports
+// whether there are others.
 func (c *Client) Groups(ctx context.Context, names ...string) (groups []Group, more bool,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -129,8 +129,8 @@ type describedGroup struct {
 	owners map[partition]string
 }
 
-// describe describes groups of both protocols. It tries the consumer protocol first, because a
-// broker describes a group of the other protocol as dead.
+// describe describes groups of both protocols. It tries the consumer protocol first, because
+// brokers describe a group of the consumer protocol as dead in the classic protocol.
 func (c *Client) describe(ctx context.Context, names []string) map[string]describedGroup {
 	described := map[string]describedGroup{}
 	var classic []string
@@ -185,7 +185,7 @@ func (g *describedGroup) add(m Member, assigned kadm.TopicsSet) {
 	g.Members = append(g.Members, m)
 }
 
-// logs requests the offsets of the topics for which groups have committed offsets.
+// logs requests the start and end offsets of the topics for which groups have committed offsets.
 func (c *Client) logs(ctx context.Context,
 	fetchOffsetsResponses kadm.FetchOffsetsResponses) (bounds kafkaclient.Bounds, err error) {
 	topics := map[string]bool{}

@@ -6,9 +6,9 @@ import (
 	"heartwood.dev/heartwood/internal/kafkaclient"
 )
 
-// TestTailWindow checks that a step reads at most its quota unless it filters, and that it always
-// ends at the end. The offsets that it reads and skips must together be all offsets from its
-// position on.
+// TestTailWindow checks that a step without a filter reads at most its quota, and that each step
+// ends at the end of the log. The offsets that a step reads and skips must add up to all offsets
+// from its position on.
 func TestTailWindow(t *testing.T) {
 	span := func(begin, end int64) kafkaclient.Span {
 		return kafkaclient.Span{Begin: begin, End: end}

@@ -17,7 +17,8 @@ const AnyPartition = -1
 
 // Produce appends a record to its partition or, with AnyPartition, to the partition that its key
 // selects. It waits until all in-sync replicas have the record, and returns the partition and the
-// offset. If it fails without a response from the broker, the record may have been appended.
+// offset. If it fails without a response from the broker, the record may nevertheless have been
+// appended.
 func (c *Client) Produce(ctx context.Context, topic string, r Record) (partition int32,
 	offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, produceTimeout)

@@ -22,7 +22,7 @@ const (
 	ToNothing  = "delete" // removal of the committed offset
 )
 
-// Target is where a group's committed offsets are moved.
+// Target is the position to which a group's committed offsets are moved.
 type Target struct {
 	Kind   string
 	Offset int64     // for ToOffset
@@ -34,14 +34,14 @@ type Change struct {
 	Topic         string
 	Partition     int32
 	Before, After int64 // -1: no committed offset
-	// Cut is set if the requested offset is not in the log. After is then the start or the end of the
+	// Cut is true if the requested offset is not in the log. After is then the start or the end of the
 	// log.
 	Cut bool
 }
 
-// PlanOffsets returns the changes that move a group's offsets, sorted by topic and partition. It
-// plans the offsets of one topic or, if topic is "", of all partitions for which the group has
-// committed offsets. Parameter partition is one partition of the topic, or AnyPartition for all.
+// PlanOffsets returns the changes that move a group's offsets, sorted by topic and partition. The
+// changes concern one topic or, if topic is "", all partitions for which the group has committed
+// offsets. partition is a partition of the topic, or AnyPartition for all of them.
 func (c *Client) PlanOffsets(ctx context.Context, group *Group, topic string, partition int32,
 	to Target) (changes []Change, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -121,7 +121,7 @@ func sortChanges(changes []Change) {
 	})
 }
 
-// positions maps the kinds of Target to positions in a log.
+// positions contains the position in a log for each kind of Target.
 var positions = map[string]kafkaclient.Position{ToEarliest: kafkaclient.Earliest,
 	ToLatest: kafkaclient.Latest, ToTime: kafkaclient.AtTime, ToOffset: kafkaclient.AtOffset}
 
@@ -135,8 +135,8 @@ func change(bounds *kafkaclient.Bounds, topic string, partition int32, to Target
 		Cut: to.Kind == ToOffset && after != to.Offset}, nil
 }
 
-// ChangeOffsets makes the changes. The group must have no members. If a change fails, ChangeOffsets
-// still makes the others, and it returns the first error.
+// ChangeOffsets makes the changes. The group must have no members. If some changes fail, it still
+// makes the others, and returns the first error.
 func (c *Client) ChangeOffsets(ctx context.Context, group string, changes []Change) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

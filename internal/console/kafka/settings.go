@@ -13,9 +13,9 @@ import (
 // Setting is one topic setting.
 type Setting struct {
 	Name, Value string
-	// Source says where the value is set: "topic", "cluster" or "default".
+	// Source is the place where the value is set: "topic", "cluster" or "default".
 	Source string
-	// Overridden is the value that would apply without Value; "" if there is none.
+	// Overridden is the value that Value overrides; "" if there is none.
 	Overridden string
 }
 
@@ -51,7 +51,7 @@ func (c *Client) Settings(ctx context.Context, topic string) ([]Setting, error) 
 	return settings, nil
 }
 
-// source returns the name of a value's source, as the Kubernetes resources name it.
+// source returns the name of a value's source for Setting.Source.
 func source(s kmsg.ConfigSource) string {
 	switch s {
 	case kmsg.ConfigSourceDynamicTopicConfig:

@@ -36,22 +36,22 @@ type TailQuery struct {
 }
 
 // Tail follows the ends of a topic's partitions, in steps. If there are more new records than a
-// step may read, the step skips to the last ones, so the records are always recent. Tail's methods
-// are not safe for concurrent use.
+// step may read, the step skips to the newest ones, so that the page stays current. The methods of
+// Tail are not safe for concurrent use.
 type Tail struct {
 	client    *Client
 	query     TailQuery
 	topic     kadm.TopicDetail
 	positions map[int32]int64 // offset of the next record by partition; nil before the first step
 	stale     bool            // true if the metadata must be read again
-	first     int             // first partition of the next step; rotates, so that all get a share
+	first     int             // first partition of the next step; rotates, for fairness
 }
 
 // TailStep is the result of one step of a Tail.
 type TailStep struct {
 	Records []Record // by time, at most TailRecords
 	Looked  int64    // number of records that were read
-	Found   int64    // number of matching records, including those missing in Records
+	Found   int64    // number of matching records, including those that are not in Records
 	Skipped int64    // number of offsets that were not read
 }
 
@@ -85,8 +85,8 @@ func (t *Tail) Close() { <-t.client.tails }
 // Position returns the offsets of the next records, in the format of TailQuery.From.
 func (t *Tail) Position() map[int32]int64 { return maps.Clone(t.positions) }
 
-// load reads the topic's metadata from a broker, not from the client's cache. If the topic was
-// deleted and created again, the tail continues at the start of the new topic.
+// load requests the topic's metadata from a broker instead of using the client's cache. If the
+// topic was deleted and created again, the tail continues at the start of the new topic.
 func (t *Tail) load(ctx context.Context) error {
 	request := kmsg.NewPtrMetadataRequest()
 	asked := kmsg.NewMetadataRequestTopic()
@@ -115,9 +115,9 @@ func (t *Tail) load(ctx context.Context) error {
 	return nil
 }
 
-// Next reads the records that were appended since the last step. If some partitions failed, it
-// returns the records of the others, and the next step reads the failed partitions again. It does
-// not wait for records.
+// Next reads the records appended since the last step, without waiting for new ones. If some
+// partitions cannot be read, it returns the records of the others, and the next step tries the
+// failed partitions again.
 func (t *Tail) Next(ctx context.Context) (TailStep, error) {
 	ctx, cancel := context.WithTimeout(ctx, browseTimeout)
 	defer cancel()
@@ -139,7 +139,7 @@ func (t *Tail) Next(ctx context.Context) (TailStep, error) {
 		p := partitions[(t.first+i)%len(partitions)]
 		end := ends[t.query.Topic][p]
 		if end.Err == nil && end.Offset < t.positions[p] && !loaded {
-			t.stale = true // truncated, or a re-created topic; new metadata will tell which
+			t.stale = true // truncated or re-created; the new metadata shows which
 			continue
 		}
 		skipped, err := t.read(ctx, b, p, end, share(RecordsMax, len(partitions)))
@@ -154,7 +154,8 @@ func (t *Tail) Next(ctx context.Context) (TailStep, error) {
 	return step, fault
 }
 
-// partitions returns the partitions that the tail follows, and sets the positions of new ones.
+// partitions returns the partitions that the tail follows, and sets the positions of new
+// partitions.
 func (t *Tail) partitions(ends kadm.ListedOffsets) (partitions []int32) {
 	begins := t.positions == nil
 	if begins {

@@ -24,7 +24,7 @@ func follow(t *testing.T, client *kafka.Client, query kafka.TailQuery) *kafka.Ta
 }
 
 // steps runs steps of a tail until they have read or skipped the given number of offsets, and
-// returns their sum. A step may fail while a partition has no leader.
+// returns the sum of their results. A step may fail while a partition has no leader.
 func steps(t *testing.T, tail *kafka.Tail, offsets int64) (sum kafka.TailStep) {
 	t.Helper()
 	await.For(t, func() string {
@@ -69,8 +69,8 @@ func add(t *testing.T, bootstrap, topic string, partitions, n int) {
 	}
 }
 
-// TestTailReturnsEachRecordOnce checks that a tail returns each record once that is appended after
-// the tail was opened. A second tail that is opened at the position of the first one continues it.
+// TestTailReturnsEachRecordOnce checks that a tail returns each record appended after it was opened
+// exactly once, and that a second tail can continue at the position of the first one.
 func TestTailReturnsEachRecordOnce(t *testing.T) {
 	const partitions = 3
 	bootstrap := start(t)
@@ -105,8 +105,9 @@ func TestTailReturnsEachRecordOnce(t *testing.T) {
 	}
 }
 
-// TestTailIsBounded checks that a step returns only the last records if there are more than it may
-// read, and counts the others. With a filter, a step reads all records within the byte limit.
+// TestTailIsBounded checks that a step returns only the newest records if there are more than it
+// may read, and counts the others. With a filter, a step must read all records within the byte
+// limit.
 func TestTailIsBounded(t *testing.T) {
 	const records = 5000
 	bootstrap := start(t)
@@ -136,8 +137,8 @@ func TestTailIsBounded(t *testing.T) {
 	}
 }
 
-// TestTailContinuesInARecreatedTopic checks that after a topic was deleted and created again, its
-// tail returns the new records from the start.
+// TestTailContinuesInARecreatedTopic checks that the tail of a topic that is deleted and created
+// again returns the records of the new topic from the start.
 func TestTailContinuesInARecreatedTopic(t *testing.T) {
 	bootstrap := start(t)
 	produce(t, bootstrap, "again", 1, 10, func(i int) string { return fmt.Sprint(i) })

@@ -15,7 +15,7 @@ import (
 // ErrUnsecured means that the cluster has no authorization, and so no ACLs.
 var ErrUnsecured = errors.New("the cluster has no authorization: every client may do everything")
 
-// ACL is one rule: a principal may or may not perform an operation on resources.
+// ACL is one rule that allows or denies a principal an operation on resources.
 type ACL struct {
 	Principal, Host         string
 	Resource, Name, Pattern string // such as topic, orders, prefixed
@@ -58,7 +58,7 @@ func (c *Client) ACLs(ctx context.Context) ([]ACL, error) {
 	return acls, nil
 }
 
-// words returns the name of a protocol value in lower case, with spaces instead of underscores.
+// words returns the name of a protocol constant in lower case, with spaces instead of underscores.
 func words(stringer fmt.Stringer) string {
 	return strings.ReplaceAll(strings.ToLower(stringer.String()), "_", " ")
 }

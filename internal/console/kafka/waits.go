@@ -18,12 +18,12 @@ const (
 	waitsAtOnce  = 8
 	waitsTimeout = 2 * time.Second
 	// waitBatches is the maximum number of batches that are read to find the record after one offset.
-	// In a compacted topic, a batch may no longer contain a record at or after the offset.
+	// In a compacted topic, the batches at and after an offset may no longer contain any record.
 	waitBatches = 4
 )
 
-// Wait returns how long the oldest record that the group has not read has been in the log, or 0 if
-// there is no such record. It returns false if the duration is unknown.
+// Wait returns the age of the oldest record that the group has not read yet, or 0 if there is none.
+// It returns false if the age is unknown.
 func (o *GroupOffset) Wait(now time.Time) (time.Duration, bool) {
 	lag, known := o.Lag()
 	switch {
@@ -37,8 +37,8 @@ func (o *GroupOffset) Wait(now time.Time) (time.Duration, bool) {
 	return max(0, now.Sub(o.Next)), true
 }
 
-// Wait returns the longest known wait of the group's partitions. Result complete reports whether
-// the wait is known for every partition with a known lag.
+// Wait returns the longest known wait of the group's partitions. complete reports whether the wait
+// is known for every partition whose lag is known.
 func (g *Group) Wait(now time.Time) (longest time.Duration, complete bool) {
 	complete = true
 	for i := range g.Offsets {
@@ -69,8 +69,8 @@ type position struct {
 }
 
 // AddWaits sets GroupOffset.Next for partitions with lag, by reading their next records. It reads
-// at most waitsMax partitions, those with the largest lag, for at most waitsTimeout. Next remains
-// unknown for other partitions, and for partitions whose next record cannot be read.
+// at most the waitsMax partitions with the largest lag, for at most waitsTimeout. For all others,
+// and for partitions whose next record cannot be read, Next remains unknown.
 func (c *Client) AddWaits(ctx context.Context, groups []Group) {
 	asked := map[position][]*GroupOffset{}
 	lags := map[position]int64{}

@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestWaitsAreTheAgesOfNextRecords checks that the lag in time is the age of the record at the
-// committed offset, or of the next record that a consumer would get. It is 0 without lag, and
-// unknown if there is no such record.
+// TestWaitsAreTheAgesOfNextRecords checks that the lag in time is the age of the next record that a
+// consumer of the group would get. It must be 0 without lag, and unknown if there is no such
+// record.
 func TestWaitsAreTheAgesOfNextRecords(t *testing.T) {
 	bootstrap := start(t)
 	client := connect(t, bootstrap)
@@ -106,7 +106,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		offsets); err != nil {
 		t.Fatal(err)
 	}
-	for range 20 { // a machine under load may not read all of them in time
+	for range 20 { // on a busy machine, not all of them may be read in time
 		groups, _, err := client.Groups(t.Context(), "readers")
 		if err != nil {
 			t.Fatal(err)

@@ -22,8 +22,8 @@ import (
 const (
 	// requestTimeout limits one request to the API server.
 	requestTimeout = 5 * time.Second
-	// listPage is the maximum number of resources in one response, and listMax in all responses
-	// together.
+	// listPage is the maximum number of resources in one response, and listMax the maximum number in a
+	// list.
 	listPage = 500
 	listMax  = 100_000
 )
@@ -33,8 +33,8 @@ type Authority struct {
 	authentication, authorization rest.Interface
 }
 
-// NewAuthority returns an Authority that asks the API server in config. It uses only the address
-// and the CA from config. It sends no request.
+// NewAuthority returns an Authority that uses the API server in config. It uses only the address
+// and the CA from config, and sends no request.
 func NewAuthority(config *rest.Config) (*Authority, error) {
 	anonymous := rest.AnonymousClientConfig(config)
 	anonymous.Timeout, anonymous.QPS = requestTimeout, -1
@@ -104,7 +104,7 @@ func (a *Authority) Clean(ctx context.Context, token string, cluster console.Clu
 	return failure("patch topic "+name, err)
 }
 
-// topic returns the name of the Topic resource for a topic name in Kafka.
+// topic returns the name of the Topic resource for a Kafka topic name.
 func (a *Authority) topic(ctx context.Context, token string, cluster console.ClusterName,
 	kafkaName string) (string, error) {
 	var found *v1alpha1.Topic
@@ -116,7 +116,7 @@ func (a *Authority) topic(ctx context.Context, token string, cluster console.Clu
 			}
 			for i := range page.Items {
 				topic := &page.Items[i]
-				// If several Topics claim a name, brokers use the oldest one.
+				// If several Topics claim the same name, brokers use the oldest one.
 				if topic.Spec.Cluster == cluster.Name && topic.KafkaName() == kafkaName &&
 					topic.DeletionTimestamp.IsZero() && (found == nil || topic.OlderThan(found)) {
 					found = topic
@@ -138,13 +138,13 @@ func topicsPath(namespace string) string {
 		"/topics"
 }
 
-// as adds the user's token to a request. The token must not be empty.
+// as adds the user's token, which must not be empty, to a request.
 func as(request *rest.Request, token string) *rest.Request {
 	return request.SetHeader("Authorization", "Bearer "+token)
 }
 
-// failure returns the error for a failed request to the API server. It is console.ErrToken if the
-// API server does not accept the token. Otherwise it describes the failure, and wraps
+// failure returns the error for a failed request to the API server. The error is console.ErrToken
+// if the API server does not accept the token. Otherwise it describes the failure, and wraps
 // console.ErrForbidden if the user lacks the right.
 func failure(what string, err error) error {
 	if err == nil {

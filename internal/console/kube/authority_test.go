@@ -88,8 +88,8 @@ func rule(verb, resource string, names ...string) rbacv1.PolicyRule {
 		Verbs: []string{verb}, ResourceNames: names}
 }
 
-// TestUsersActWithTheirOwnRights runs a site whose own configuration has all rights. It checks that
-// a user never gets more than RBAC grants to the user's token.
+// TestUsersActWithTheirOwnRights checks that users get exactly the rights that RBAC grants to their
+// tokens, although the configuration of the site itself has all rights.
 func TestUsersActWithTheirOwnRights(t *testing.T) {
 	f := newFixture(t)
 	f.account("nobody")
@@ -142,7 +142,7 @@ func (f *fixture) checkRights(t *testing.T, authority *Authority) {
 	}
 }
 
-// checkWrites checks that each change needs its own right, and that no right to read includes it.
+// checkWrites checks that each change needs its own right, which no right to read includes.
 func (f *fixture) checkWrites(t *testing.T, authority *Authority) {
 	cluster := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	for _, right := range []console.Right{console.WriteRecords, console.WriteGroups, console.Abort,
@@ -190,7 +190,7 @@ func (f *fixture) checkUsers(t *testing.T, authority *Authority) {
 }
 
 // checkNames checks that only a token for the API server identifies a user. The console's own
-// configuration has a client certificate, and no request may use its rights.
+// configuration contains a client certificate, whose rights no request may use.
 func (f *fixture) checkNames(t *testing.T, authority *Authority) {
 	name, err := authority.User(t.Context(), f.token("viewer"))
 	if want := "system:serviceaccount:" + f.namespace + ":viewer"; name != want || err != nil {
@@ -245,7 +245,7 @@ func (f *fixture) requested(t *testing.T, topic string) string {
 	return found.Annotations[v1alpha1.AnnotationCleanNow]
 }
 
-// checkSite uses the site like a browser: it logs in, requests a page, and requests a clean.
+// checkSite uses the site as a browser would: it logs in, requests a page, and requests a clean.
 func (f *fixture) checkSite(t *testing.T, authority *Authority) {
 	main := console.ClusterName{Namespace: f.namespace, Name: "main"}
 	site := console.NewSite(console.SiteOptions{Authority: authority,

@@ -13,9 +13,9 @@ const (
 	tokenLifetime = time.Hour
 )
 
-// cached is a value that is read again when it is no longer valid. If that fails, get fails,
-// because an old CA or token must not be used for long. The lock is held while the value is read,
-// so that concurrent callers read it only once.
+// cached is a value that expires and is then read again. If it cannot be read, get fails, because
+// an old CA or token must not be used for long. The lock is held while the value is read, so that
+// concurrent callers read it only once.
 type cached[T any] struct {
 	read func(ctx context.Context) (value T, valid time.Duration, err error)
 

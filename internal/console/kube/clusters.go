@@ -34,8 +34,8 @@ import (
 type ClustersOptions struct {
 	// Namespaces are the namespaces whose LogClusters are listed; empty: all namespaces.
 	Namespaces []string
-	// Account is the console's ServiceAccount. It must be allowed to create tokens for itself, which
-	// secured LogClusters require.
+	// Account is the console's ServiceAccount. It must be allowed to create tokens for itself, because
+	// secured LogClusters require them.
 	Account client.ObjectKey
 	// LogUser is the name of a LogUser, or "". The console uses its Secret for listeners that do not
 	// accept ServiceAccount tokens.
@@ -52,7 +52,7 @@ type Clusters struct {
 	listed map[console.ClusterName]*v1alpha1.LogCluster // immutable objects from the last List
 }
 
-// NewClusters returns Clusters that use the API server in config. It sends no request.
+// NewClusters returns Clusters for the API server in config. It sends no request.
 func NewClusters(config *rest.Config, o ClustersOptions) (*Clusters, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme,
@@ -160,7 +160,7 @@ func (c *Clusters) link(cluster *v1alpha1.LogCluster) *link {
 	return l
 }
 
-// createToken creates a token for the console's ServiceAccount that is valid only for the
+// createToken creates a token of the console's ServiceAccount that is valid only for the
 // LogCluster's brokers.
 func (l *link) createToken(ctx context.Context) (string, time.Duration, error) {
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: l.o.Account.Name,
@@ -199,7 +199,7 @@ func (l *link) credentials(ctx context.Context) (connect.Credentials, error) {
 	return own, err
 }
 
-// listeners returns the listeners. Listeners inside the Kubernetes cluster come first.
+// listeners returns the listeners; those inside the Kubernetes cluster come first.
 func (l *link) listeners() []v1alpha1.Listener {
 	all := slices.Clone(l.cluster.Spec.Listeners.OrDefault())
 	slices.SortStableFunc(all, func(a, b v1alpha1.Listener) int {

@@ -19,8 +19,8 @@ func core(verb, resource string, names ...string) rbacv1.PolicyRule {
 		Verbs: []string{verb}, ResourceNames: names}
 }
 
-// TestClustersWithTheRightsOfTheChart connects with a ServiceAccount that has the chart's rules. It
-// can connect to a LogCluster in console.clusters, but not to a LogCluster that is missing there.
+// TestClustersWithTheRightsOfTheChart checks that a ServiceAccount with the chart's rules can
+// connect to the LogClusters in console.clusters, but to no others.
 func TestClustersWithTheRightsOfTheChart(t *testing.T) {
 	f := newFixture(t)
 	f.account("console", rule("get", "logclusters"), rule("list", "logclusters"),

@@ -63,9 +63,8 @@ func may(ctx context.Context, request *rest.Request, cluster console.ClusterName
 }
 
 // mayCleanSome reports whether an RBAC rule permits the user to patch Topics that the rule names.
-// An access review without a resource name ignores such rules, and one with a name would require
-// the Topics' names. The result may omit rules of authorizers that cannot list them, such as a
-// webhook.
+// An access review without a resource name ignores such rules, and one with a resource name needs
+// the Topics' names. Rules of authorizers that cannot list them, such as webhooks, may be missed.
 func mayCleanSome(ctx context.Context, request *rest.Request, namespace string) (bool, error) {
 	answer := &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
@@ -82,7 +81,7 @@ func mayCleanSome(ctx context.Context, request *rest.Request, namespace string) 
 		}), nil
 }
 
-// review sends a permission review and stores the response in object.
+// review sends an access review and stores the response in object.
 func review(ctx context.Context, request *rest.Request, resource string,
 	object runtime.Object) error {
 	return failure("review permissions", request.Resource(resource).Body(object).Do(ctx).Into(object))

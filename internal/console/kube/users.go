@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/console"
 )
 
-// LogUsers implements console.Authority. It lists the LogUsers in the namespace.
+// LogUsers implements console.Authority. It lists the cluster's LogUsers in its namespace.
 func (a *Authority) LogUsers(ctx context.Context, token string,
 	cluster console.ClusterName) (users []console.LogUser, err error) {
 	if token == "" {
@@ -50,14 +50,14 @@ func logUserOf(logUser *v1alpha1.LogUser) console.LogUser {
 	return user
 }
 
-// pages reads a list page by page. Function add receives each page and returns the continue token
-// for the next page.
+// pages reads a list page by page. It calls add for each page; add returns the continue token of
+// the next page.
 func (a *Authority) pages(ctx context.Context, token, path, what string,
 	add func(content []byte) (next string, err error)) error {
 	for next, read := "", 0; read < listMax; read += listPage {
 		result := as(a.authorization.Get(), token).AbsPath(path).
 			Param("limit", strconv.Itoa(listPage)).Param("continue", next).Do(ctx)
-		if err := result.Error(); err != nil { // unlike Raw, contains the message of a refusal
+		if err := result.Error(); err != nil { // unlike Raw, Error returns the message of a refusal
 			return failure(what, err)
 		}
 		content, err := result.Raw()
