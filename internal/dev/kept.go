@@ -63,9 +63,9 @@ func (c *cluster) nextState(set *manifest.Set, now time.Time) (state, error) {
 	return newState(set, c.opts, c.store, c.kept), nil
 }
 
-// keepUnread keeps all resources after manifests could not be read. It permits admin clients to
-// change and delete topics whose file is missing or faulty. So a user can delete a topic whose file
-// is lost.
+// keepUnread keeps all resources when the manifests cannot be read. It lets admin clients change
+// and delete topics whose file is missing or faulty, so that a topic whose file is lost can still
+// be deleted.
 func (c *cluster) keepUnread(fault error) error {
 	c.removals, c.removalIn, c.kept = removals{}, 0, nil
 	faulty := map[string]bool{}

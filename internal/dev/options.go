@@ -137,9 +137,9 @@ func (a address) forBrokers(n, listeners int) error {
 	return nil
 }
 
-// broker returns the address on which broker i listens for a listener. If the advertised address
-// differs, it returns that address too. Parameter listener is the listener's index. A broker that
-// listens on all interfaces advertises the loopback address, because all clients are local.
+// broker returns broker i's listen address for the listener with the given index, and its
+// advertised address if that differs. A broker that listens on all interfaces advertises the
+// loopback address, because all clients are local.
 func (a address) broker(i, listener int) (listen, advertise string) {
 	if a.port != 0 {
 		a.port += i + listenerPorts*listener

@@ -445,7 +445,7 @@ var testLayers = map[string][]string{
 	"internal/logstore/collector": {"internal/topicconfig", "internal/vfs"}, // opens a store
 	// also collects the store's metrics
 	"internal/logstore/cleaner": {"internal/logstore/collector"},
-	// compacts a log that is checked
+	// the tests compact a log before they scrub it
 	"internal/logstore/scrub": {"internal/logstore/cleaner"},
 	// serves this store to a client
 	"internal/metadata/remote": {"internal/metadata/local", "internal/vfs"},

@@ -26,7 +26,7 @@ type Security struct {
 	// TokenFile is the path of a file with a ServiceAccount's token.
 	CAFile, TokenFile string
 	// Certificates is a directory with broker certificates, as mounted in a broker's pod. The client
-	// then acts as broker Broker. CAFile takes precedence over Certificates.
+	// then authenticates as the broker whose id is Broker. CAFile takes precedence over Certificates.
 	Certificates string
 	Broker       int32
 }

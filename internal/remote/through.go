@@ -44,7 +44,7 @@ func NewClientWith(access Access) *Client {
 }
 
 // NewClientThrough returns a client that opens its connections with dial. If ca is not nil, the
-// client connects with TLS, verifies brokers by these certificates (PEM), and sends the token of a
+// client uses TLS, verifies brokers with the CA certificates in ca (PEM), and sends the token of a
 // ServiceAccount.
 func NewClientThrough(dial Dial, ca []byte, token string) (*Client, error) {
 	access := Access{Dial: dial}

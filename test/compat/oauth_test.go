@@ -141,8 +141,8 @@ func (p *identityProvider) startOAuthKafka(t *testing.T, java, classes string) o
 
 const oauthModule = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
-// TestTokensOfAnIdentityProvider authenticates real clients with an OIDC issuer's tokens, on Apache
-// Kafka and on a broker of this repository. It checks that both accept and refuse the same tokens.
+// TestTokensOfAnIdentityProvider authenticates real clients with tokens of an OIDC issuer, against
+// Apache Kafka and against our broker. It checks that both accept and reject the same tokens.
 func TestTokensOfAnIdentityProvider(t *testing.T) {
 	proof := newRow(t, "OAUTHBEARER", "Java, librdkafka (callback and OIDC), kafka-python, franz-go: "+
 		"valid, expired and forged tokens, another audience and issuer; re-authentication as "+

@@ -127,8 +127,9 @@ func sendLines(t *testing.T, bootstrap string, lines int, want map[string]int) {
 	}
 }
 
-// checkCounts returns "" if the counts of each word grow, and the last counts equal want. If lines
-// can be counted twice, the last counts can be higher, and a count can occur twice.
+// checkCounts returns "" if the final counts equal want, and otherwise the first difference. It
+// fails the test if a word's counts do not increase. If twice > 0, up to that many lines may have
+// been counted twice: counts may repeat, and final counts may exceed want.
 func checkCounts(t *testing.T, bootstrap string, want map[string]int, twice int) string {
 	t.Helper()
 	last, extra := map[string]int{}, 0

@@ -195,7 +195,7 @@ func (w *world) throttled(ctx context.Context, password string) {
 	}
 }
 
-// disturb produces the states of cluster main that a healthy cluster does not have.
+// disturb puts cluster main into each of the unhealthy states that the dashboards must show.
 func (w *world) disturb(p *prometheus) {
 	p.until(time.Minute, "main", "HeartwoodAuthenticationFailing")
 	// Disable the cleaner's workers: logs wait, and become overdue.

@@ -86,7 +86,8 @@ func (e *environment) upgrade(t *testing.T) {
 // monitored is the API group version of the kinds that monitoring.enabled creates.
 var monitored = schema.GroupVersion{Group: "monitoring.coreos.com", Version: "v1"}
 
-// monitoringRefused matches Helm's output if these kinds do not exist.
+// monitoringRefused matches Helm's output if the cluster does not have the kinds of the Prometheus
+// operator.
 var monitoringRefused = regexp.MustCompile(`monitoring\.enabled needs kind ` +
 	`(PodMonitor|PrometheusRule), which the Prometheus operator installs: install its CRDs .*` +
 	`or set monitoring\.enabled=false and use config/prometheus/rules\.yaml`)

@@ -198,8 +198,8 @@ spec:
 }
 
 // fill fills the small volume under load, while a consumer group reads and commits. The broker must
-// refuse records but continue everything else. It must accept records again without a restart when
-// retention has freed space.
+// reject records but keep serving all other requests. Once retention has freed space, it must
+// accept records again without a restart.
 func (e *environment) fill(t *testing.T) {
 	id := e.smallBroker(t)
 	pod := &corev1.Pod{}

@@ -151,8 +151,8 @@ func (c *txnClient) setProducer(p txn.Producer) {
 	c.producer = p
 }
 
-// append appends a batch to a topic, as part of the transaction if the batch is transactional. Some
-// connections of producers break. The client then sends the batch again, or fails.
+// append appends a batch to a topic, as part of the transaction if the batch is transactional.
+// Occasionally the producer's connection breaks; the client then retries or returns an error.
 func (c *txnClient) append(topic string, batch []byte) error {
 	produce := func(ctx context.Context, l *liveBroker) error {
 		batches := []replica.ProducePartition{{ID: replica.PartitionID{Topic: topic},

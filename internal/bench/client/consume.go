@@ -152,8 +152,8 @@ func (c *consumer) count(fetches kgo.Fetches, enough func(), begin time.Time) {
 		c.opts.count()
 		c.tally.bytes += int64(len(r.Key) + len(r.Value))
 		c.tally.last = now
-		// Omit records that were due before the run, because their latency would contain the time until
-		// the run started.
+		// Ignore records that were due before the run; their latency would include the time before the
+		// run started.
 		if due, ok := dueAt(r); ok && due.After(begin) {
 			c.tally.latency.add(now.Sub(due))
 		}
