@@ -12,7 +12,7 @@ type cleanPage struct {
 	Row     topicRow
 	Refusal string // reason why the user may not request a pass, or ""
 	Doubt   string // reason why Kubernetes might refuse the request, or ""
-	Fault   string // why the request failed, or ""
+	Fault   string // reason why the request failed, or ""
 }
 
 // cleanRefusal returns the reason why the user of a request may not clean topics, or "" if the user

@@ -191,7 +191,7 @@ func serve(t *testing.T, opts wire.Options) {
 	server := wire.NewServer(opts)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(t.Context()) }()
-	// Serve has been told to stop: a test's context is canceled before its cleanups run.
+	// Serve returns, because a test's context is canceled before its cleanups run.
 	t.Cleanup(func() { must(t, <-served) })
 }
 

@@ -168,7 +168,7 @@ func usesParent(seed uint64) bool {
 }
 
 // simulate runs one seed. It returns the world after the run, or nil if the test has failed. If
-// withParent is set, a parent process has the metadata. Parameter prepare is called before the run.
+// withParent is set, a parent process holds the metadata. prepare is called before the run.
 func simulate(t *testing.T, seed uint64, out io.Writer, withParent bool,
 	prepare func(*world)) (finished *world) {
 	cryptotest.SetGlobalRandom(t, seed) // for the ids of topics, disks and replica incarnations
