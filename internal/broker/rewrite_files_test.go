@@ -165,6 +165,7 @@ func TestBrokerStartsWithDamagedFiles(t *testing.T) {
 	c.brokers[id].shutdown.timeout = time.Millisecond // no other broker can lead
 	refused := []string{"meta.properties", "cluster-id", "format-level"}
 	random := rand.New(rand.NewPCG(seed.New(t), 0))
+	restore := func() {} // undoes the last flip if the broker has not repaired it
 	for round := range 20 {
 		for path, now := range c.smallFilesOf(id) {
 			position := random.IntN(len(now))
@@ -172,12 +173,19 @@ func TestBrokerStartsWithDamagedFiles(t *testing.T) {
 				position = 0
 			}
 			c.stop(id)
+			restore()
 			content, exists := c.smallFilesOf(id)[path]
 			if !exists || len(content) <= position {
 				c.start(id, false)
 				continue
 			}
 			c.flipAt(id, path, content, position)
+			flipped := c.smallFilesOf(id)[path]
+			restore = func() {
+				if bytes.Equal(c.smallFilesOf(id)[path], flipped) {
+					c.flipAt(id, path, content, -1)
+				}
+			}
 			t.Logf("flip %s at %d", path, position)
 			if err := c.tryStart(id, false); err != nil {
 				name := filepath.Base(path)
