@@ -173,7 +173,8 @@ func (m *machines) consume(reader *kgo.Client, further time.Duration) kadm.Offse
 		}
 		return fetches.NumRecords()
 	}
-	for read := 0; read < 300; read += poll(m.t.Context()) {
+	for read := 0; read < 300; {
+		read += poll(m.t.Context())
 	}
 	ctx, cancel := context.WithTimeout(m.t.Context(), further)
 	defer cancel()
