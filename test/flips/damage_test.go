@@ -4,6 +4,7 @@ package flips
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,9 +18,9 @@ import (
 // active one, and those that may be above the recovery point.
 const restMargin = 3
 
-// resting returns the files at rest of a broker's data directory. A file of a segment that is not
-// at rest is checked only once it is.
-func resting(t *testing.T, dir string, small bool) (files []string) {
+// resting returns the files of the segments at rest in a broker's data directory. A segment that is
+// not at rest is checked only once it is.
+func resting(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -50,9 +51,7 @@ func resting(t *testing.T, dir string, small bool) (files []string) {
 		for _, name := range names {
 			base, kind, _ := strings.Cut(name.Name(), ".")
 			offset, err := strconv.ParseInt(base, 10, 64)
-			ofSegment := err == nil && kind != "snapshot"
-			if ofSegment && offset < limit && slices.Contains(kinds, "."+kind) ||
-				!ofSegment && small {
+			if err == nil && offset < limit && slices.Contains(kinds, "."+kind) {
 				files = append(files, filepath.Join(partition, name.Name()))
 			}
 		}
@@ -63,14 +62,6 @@ func resting(t *testing.T, dir string, small bool) (files []string) {
 
 // kinds are the files of a segment.
 var kinds = []string{".log", ".index", ".timeindex", ".txnindex", ".keys", ".dead"}
-
-// kindOf returns the kind of a file for the summary.
-func kindOf(file string) string {
-	if ext := filepath.Ext(file); slices.Contains(kinds, ext) || ext == ".snapshot" {
-		return ext
-	}
-	return filepath.Base(file)
-}
 
 // damage flips a bit of a file, or truncates it. It returns false if the file is empty or does not
 // exist any more. A cleaner may replace the file at the same moment.
@@ -102,13 +93,7 @@ type tally map[string]int
 
 func (n tally) String() string {
 	var text []string
-	for _, kind := range slices.Sorted(func(yield func(string) bool) {
-		for kind := range n {
-			if !yield(kind) {
-				return
-			}
-		}
-	}) {
+	for _, kind := range slices.Sorted(maps.Keys(n)) {
 		text = append(text, fmt.Sprintf("%s %d", kind, n[kind]))
 	}
 	return strings.Join(text, ", ")
