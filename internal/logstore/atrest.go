@@ -38,9 +38,10 @@ func (s AtRest) ReplaceRecords(ctx context.Context, source repair.Source) error 
 		return fmt.Errorf("%w: a pass runs", segmentlist.ErrChanged)
 	}
 	defer l.compaction.Rewriting.Unlock()
-	truncations := l.truncations.Load()
-	return repair.Records{Segment: s.repair(), Source: source, LogStart: l.LogStart(),
-		Cleaned:   s.Base < l.compaction.Progress.FirstDirtyIn(l.LogStart(), l.LogEnd()),
+	truncations, start := l.truncations.Load(), l.LogStart()
+	firstDirty := l.compaction.Progress.FirstDirtyIn(start, l.LogEnd())
+	return repair.Records{Segment: s.repair(), Source: source, LogStart: start,
+		Cleaned:   s.Base < firstDirty && firstDirty > start,
 		Compacted: l.Settings().Compact || l.compaction.Sidecars.Salt.Load() != nil,
 		Swap: func(damaged, replacement []*segment.Segment) error {
 			return l.replaceIn(truncations, damaged, replacement)
@@ -61,8 +62,12 @@ const (
 // SetVerification sets which batches reads verify; VerifyOnce before the first call.
 func (s *Store) SetVerification(v Verification) { s.verification.Store(int32(v)) }
 
-// MarkVerified records that the caller has verified the checksum of each batch of the segment.
-func (s AtRest) MarkVerified() { s.handle.SetVerified() }
+// MarkVerified records that the caller has verified each batch of the segment. It clears the mark
+// of MarkDamaged, which a temporary error of a read can also have set.
+func (s AtRest) MarkVerified() {
+	s.handle.SetVerified()
+	s.handle.Damaged.Store(false)
+}
 
 // Damaged reports whether damage was found in the segment's batches.
 func (s AtRest) Damaged() bool { return s.handle.Damaged.Load() }

@@ -175,7 +175,7 @@ func (s *Set) DeclareLost(id PartitionID, cause string) error {
 	if p == nil || p.log == nil || p.log.Notes().Loss() != "" {
 		return nil
 	}
-	s.logger.Error("the records of a log are damaged; it is copied again", "partition", id, "cause",
+	s.logger.Error("log declared lost: its damaged records cannot be replaced", "partition", id, "cause",
 		cause)
 	_, err := s.declareLost(p, p.role.Load(), cause)
 	return err

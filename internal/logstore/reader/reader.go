@@ -66,7 +66,7 @@ type Slice struct {
 	Aborted []segment.AbortedTxn
 
 	held *segmentlist.Handle
-	// cutEnd is the end offset of the slice if it ends in front of a damaged batch; 0 if not.
+	// cutEnd is the end offset of the slice if it ends before a damaged batch; 0 if not.
 	cutEnd int64
 }
 

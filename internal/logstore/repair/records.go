@@ -125,8 +125,13 @@ func (r Records) copyAll(ctx context.Context, out *segment.Segment, from *cursor
 	end := r.Handle.NextOffset()
 	for offset := max(out.Base(), r.LogStart); offset < end; {
 		b, found, err := from.next(ctx, offset, end)
-		if err != nil || !found {
+		switch {
+		case err != nil:
 			return err
+		case !found && r.Compacted:
+			return missing(offset)
+		case !found:
+			return nil
 		}
 		if b.BaseOffset() < out.Base() {
 			return fmt.Errorf("%w: its batch of offsets %d to %d begins below the segment",
@@ -152,10 +157,16 @@ func (r Records) copyable(b record.Batch, offset int64) error {
 		return fmt.Errorf("%w: the transaction of the batch at offset %d may have been aborted",
 			ErrUnknownContent, b.BaseOffset())
 	case b.BaseOffset() > offset:
-		return fmt.Errorf("%w: the source has removed batches from offset %d on, and may have "+
-			"omitted some without records", ErrUnknownContent, offset)
+		return missing(offset)
 	}
 	return nil
+}
+
+// missing returns the error for batches that the source has removed from an offset on. It may have
+// omitted batches without records among them, which contain sequence numbers of producers.
+func missing(offset int64) error {
+	return fmt.Errorf("%w: the source has removed batches from offset %d on", ErrUnknownContent,
+		offset)
 }
 
 // full adds ErrUnknownContent to the error of a segment that cannot contain the larger batches of

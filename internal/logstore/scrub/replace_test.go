@@ -14,9 +14,11 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
+	"heartwood.dev/heartwood/internal/logstore/compaction"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
 	"heartwood.dev/heartwood/internal/logstore/repair"
 	"heartwood.dev/heartwood/internal/logstore/segment"
+	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/record"
 	"heartwood.dev/heartwood/internal/topicconfig"
 	"heartwood.dev/heartwood/internal/vfs"
@@ -310,4 +312,82 @@ func checkReplaced(t *testing.T, before, after, source map[int64]string) {
 			t.Errorf("offset %d (%s) was removed, and the source has it", offset, rec)
 		}
 	}
+}
+
+// passSource runs a pass on the damaged log while its records are read from another replica.
+type passSource struct {
+	logSource
+	damaged *logstore.Log
+	err     error // result of the pass
+}
+
+func (s *passSource) Read(ctx context.Context, offset int64) ([]byte, error) {
+	c := s.damaged.Compaction()
+	_, s.err = c.Pass(ctx, compaction.PassOptions{Settings: c.Settings(), MemoryBytes: 1 << 20})
+	return s.logSource.Read(ctx, offset)
+}
+
+// filled returns two equal logs, and a segment at rest of the first one whose first batch is
+// damaged.
+func filled(t *testing.T) (*replicas, logstore.AtRest) {
+	t.Helper()
+	r := openReplicas(t, storetest.Settings(nil))
+	for i := range 30 {
+		add(t, r.logs[0], storetest.Keyed(t, fmt.Sprintf("k%d", i), fmt.Sprintf("l%d", i)))
+	}
+	r.replicate(t)
+	for _, c := range r.cleaners {
+		c.Close()
+	}
+	await.Until(t, "a segment at rest", func() bool { return len(r.logs[0].AtRest()) > 0 })
+	sealed := r.logs[0].AtRest()[0]
+	flip(t, r.disks[0], filepath.Join(r.logs[0].Dir(),
+		segment.Name(sealed.Base, segment.LogExtension, "")), rand.New(rand.NewPCG(1, 1)))
+	return r, sealed
+}
+
+// TestPassDoesNotRunDuringARepair checks that a pass fails while a repair writes a segment, since
+// both write files with the suffix .cleaned.
+func TestPassDoesNotRunDuringARepair(t *testing.T) {
+	r, sealed := filled(t)
+	before := content(t, r.logs[1])
+	source := &passSource{logSource: logSource{r.logs[1]}, damaged: r.logs[0]}
+	if err := sealed.ReplaceRecords(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(source.err, segmentlist.ErrChanged) {
+		t.Errorf("pass during the repair: %v", source.err)
+	}
+	if got := content(t, r.logs[0]); !maps.Equal(got, before) {
+		t.Errorf("the log has %d records, want %d", len(got), len(before))
+	}
+}
+
+// TestRepairStartsWithinADeletedBatch checks a repair of a batch whose first record was deleted by
+// DeleteRecords on both replicas.
+func TestRepairStartsWithinADeletedBatch(t *testing.T) {
+	r, sealed := filled(t)
+	for _, log := range r.logs {
+		if err := log.DeleteBefore(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sealed.ReplaceRecords(t.Context(), logSource{r.logs[1]}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := content(t, r.logs[0]), content(t, r.logs[1]); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestCheckWithoutDamageClearsTheMark checks that a segment which a read has taken for damaged by
+// mistake can be cleaned again.
+func TestCheckWithoutDamageClearsTheMark(t *testing.T) {
+	f := open(t, vfs.NewMem())
+	fill(t, f)
+	sealed := f.store.Log(tickets).AtRest()[0]
+	sealed.MarkDamaged()
+	s, _ := start(t, f, nil)
+	s.Recheck(tickets, sealed.Base)
+	await.Until(t, "the mark is cleared", func() bool { return !sealed.Damaged() })
 }
