@@ -10,8 +10,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,6 +48,10 @@ type Reconciler struct {
 	BrokerChanges <-chan event.GenericEvent
 	// Shared contains the conditions that other controllers decide.
 	Shared *conditions.Shared
+
+	// written contains the resource version of each LogCluster after the last write of its status.
+	// The controller has one worker.
+	written map[types.NamespacedName]string
 }
 
 // Setup adds the controller to a manager.
@@ -64,11 +71,20 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 
 // Reconcile writes the status if it has changed. This controller is the only writer of the status,
 // so it patches the status without compare-and-swap. If a decision was based on an outdated cache,
-// the event that updates the cache triggers a reconciliation that corrects the status.
+// the event that updates the cache triggers a reconciliation that corrects the status. Only an
+// outdated LogCluster itself is not used, because the same events would be created twice.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	before := &v1alpha1.LogCluster{}
 	if err := r.Get(ctx, req.NamespacedName, before); err != nil {
+		if apierrors.IsNotFound(err) {
+			delete(r.written, req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if isOlder(before.ResourceVersion, r.written[req.NamespacedName]) {
+		// The cache does not contain the last write yet. The events of that write would be created
+		// once more.
+		return ctrl.Result{RequeueAfter: cacheDelay}, nil
 	}
 	found, err := facts.Gatherer{Reader: r, Sets: r.Sets, Brokers: r.Brokers}.Gather(ctx, before)
 	if err != nil {
@@ -116,8 +132,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if r.written == nil {
+		r.written = map[types.NamespacedName]string{}
+	}
+	r.written[req.NamespacedName] = after.ResourceVersion
 	r.recordChanges(before, after)
 	return result, bootstrapErr
+}
+
+// cacheDelay is the time after which a LogCluster is reconciled again if the cache lacks the last
+// write. The update of the cache usually triggers a reconciliation earlier.
+const cacheDelay = time.Second
+
+// isOlder reports whether a resource version is older than another one. The other one is empty
+// before the first write.
+func isOlder(version, than string) bool {
+	if than == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
 }
 
 // recordChanges creates the events for a changed status.
