@@ -79,25 +79,24 @@ func (e *environment) addBrokers(t *testing.T) {
 	// machine's CPUs.
 	e.measured(t, "99th percentile of the latency: %.1f times that without moves; the target is 2",
 		float64(moving)/float64(quiet))
+	racks := e.rackOf(t, 5)
+	var shares map[int32]int64
 	// After a replica has moved away, its broker deletes the log some time after the end of the run.
-	var total int64
 	until(t, "bytes balanced", func(context.Context) string {
-		sizes, largest := e.sizes(t, 5)
-		total = 0
-		for _, bytes := range sizes {
-			total += bytes
-		}
-		for _, bytes := range sizes {
-			if off := max(bytes-total/5, total/5-bytes); off > total/50+largest {
-				return fmt.Sprintf("bytes by broker %v, the mean is %d", sizes, total/5)
+		held := e.replicas(t, 5)
+		sizes, total := held.byBroker()
+		shares = held.shares(racks)
+		for id, bytes := range sizes {
+			if off := max(bytes-shares[id], shares[id]-bytes); off > total/50+held.largest() {
+				return fmt.Sprintf("bytes by broker %v, expected %v, racks %v", sizes, shares, racks)
 			}
 		}
-		e.measured(t, "bytes by broker after 3 -> 5: %v, the mean is %d", sizes, total/5)
+		e.measured(t, "bytes by broker after 3 -> 5: %v, expected %v", sizes, shares)
 		return ""
 	})
-	// Each of the new brokers needs at least 90 % of the mean. The total includes the records that
+	// Each of the new brokers needs at least 90 % of its share. The share includes the records that
 	// were written during the run, and so does the number of copied bytes.
-	copied, bound := e.lastRun(t).BytesDone, total/5*2*9/10
+	copied, bound := e.lastRun(t).BytesDone, (shares[3]+shares[4])*9/10
 	e.measured(t, "the run copied %d bytes, the lower bound is %d", copied, bound)
 	if copied > bound*11/10 {
 		t.Errorf("the run copied %d bytes, the lower bound is %d", copied, bound)
@@ -270,19 +269,6 @@ func (e *environment) held(t *testing.T) map[int32]int {
 		}
 	}
 	return held
-}
-
-// sizes returns the bytes on each broker, and the size of the largest replica.
-func (e *environment) sizes(t *testing.T, brokers int32) (sizes map[int32]int64, largest int64) {
-	t.Helper()
-	sizes = map[int32]int64{}
-	for id := range brokers {
-		for _, p := range e.logs(t, id) {
-			sizes[id] += p.SizeBytes
-			largest = max(largest, p.SizeBytes)
-		}
-	}
-	return sizes, largest
 }
 
 // largeLogs returns the partitions that are larger than smallLog.
