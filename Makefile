@@ -102,7 +102,7 @@ bench: ## Run the Go benchmarks; compare results with benchstat (see CONTRIBUTIN
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
 .PHONY: plots
-plots: ## Draw the pictures of docs/bench from docs/bench/results.
+plots: ## Draw the pictures of docs/internals/bench from docs/internals/bench/results.
 	go run ./hack/plots
 
 .PHONY: lint
@@ -180,7 +180,7 @@ dashboards: build ## Test dashboards and alerts with real Prometheus and Alertma
 # Needs KUBECONFIG; the nodes must have IMAGE and CLIENT_IMAGE. FAULTS names a script that stops and
 # starts nodes and the API server of the cluster, such as hack/e2e-faults.sh. Steps that are skipped
 # without it or without LATER_IMAGE fail the run, unless E2E_PARTIAL=1 is set. A run writes what
-# its steps measured to docs/bench/results/e2e.md.
+# its steps measured to docs/internals/bench/results/e2e.md.
 FAULTS ?=
 # An image of a later version, to which brokers are updated (test/e2e/doc.go).
 LATER_IMAGE ?=

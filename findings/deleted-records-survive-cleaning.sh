@@ -6,7 +6,7 @@
 #
 # Versions: Apache Kafka 4.4.0, confluent-kafka 2.16.1 (librdkafka 2.16.1)
 # Source: KIP-107 (DeleteRecords); the tool kafka.tools.DumpLogSegments
-# Product: a pass drops records below the log start offset (docs/cleaner.md).
+# Product: a pass drops records below the log start offset (docs/internals/cleaner.md).
 . "$(dirname "$0")/lib.bash"
 kafka_jars 4.4.0
 python_packages confluent-kafka==2.16.1

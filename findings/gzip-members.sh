@@ -6,7 +6,7 @@
 #
 # Versions: Apache Kafka 4.4.0, confluent-kafka 2.16.1 (librdkafka 2.16.1), kafka-python 3.0.12
 # Source: RFC 1952; KIP-98 (record batch format)
-# Product: rebuilds such a batch at produce (docs/protocol.md).
+# Product: rebuilds such a batch at produce (docs/internals/protocol.md).
 . "$(dirname "$0")/lib.bash"
 kafka_jars 4.4.0
 python_packages confluent-kafka==2.16.1 kafka-python==3.0.12

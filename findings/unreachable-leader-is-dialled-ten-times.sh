@@ -7,7 +7,7 @@
 #
 # Versions: github.com/twmb/franz-go v1.22.2, franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
 # Source: documentation of kgo.DialTimeout and kgo.RetryBackoffFn, which name neither
-# Product: docs/operations/failures.md recommends a short DialTimeout; make e2e measures with one.
+# Product: docs/operate/failures.md recommends a short DialTimeout; make e2e measures with one.
 . "$(dirname "$0")/lib.bash"
 
 cat > "$work/main.go" <<'GO'

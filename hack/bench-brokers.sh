@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench-brokers.sh measures one broker of each kind, in turn, on one machine and with the same
 # client (`heartwood bench`): the CPU time of broker and client per gigabyte, the throughput, and
-# the latencies at a rate that all kinds can sustain. docs/bench/brokers.md contains the results.
+# the latencies at a rate that all kinds can sustain. docs/internals/bench/brokers.md contains the
+# results.
 #
 #   ours     heartwood dev (this repository)
 #   copying  heartwood dev that reads and writes fetched ranges instead of sending them with

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # bench-clean-latency.sh measures the latency of produce requests with and without a running pass of
-# the cleaner, for docs/bench/cleaner.md. It runs one broker (`heartwood dev`) with two compacted
-# topics. Topic big is cleaned: it has PARTITIONS partitions, and RECORDS records of 1 KB with KEYS
-# keys in total. Topic live receives RATE records per second with acks=all, whose latencies are
-# measured. For each partition of big, the script measures once without cleaning, for as long as the
-# previous clean took, and once during `heartwood clean --partition`. It prints the medians.
+# the cleaner, for docs/internals/bench/cleaner.md. It runs one broker (`heartwood dev`) with two
+# compacted topics. Topic big is cleaned: it has PARTITIONS partitions, and RECORDS records of 1 KB
+# with KEYS keys in total. Topic live receives RATE records per second with acks=all, whose
+# latencies are measured. For each partition of big, the script measures once without cleaning, for
+# as long as the previous clean took, and once during `heartwood clean --partition`. It prints the
+# medians.
 #
 # DIR=tmp/bench-latency PARTITIONS=5 RECORDS=3000000 KEYS=500000 RATE=1000 PORT=19092
 # The script takes about 4 minutes and 4 GB of disk space.

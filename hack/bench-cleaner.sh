@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bench-cleaner.sh measures the cleaner without a broker, on complete logs, and Apache Kafka's
-# cleaner if available. docs/bench/cleaner.md and docs/zendesk.md contain the results.
+# cleaner if available. docs/internals/bench/cleaner.md and docs/internals/zendesk.md contain the
+# results.
 #
 # Logs are created once, by hack/keyedlog, and kept in DIR. Each run cleans a clone of a log. Sealed
 # data files are hard links in the clone, because neither cleaner writes to them; all other files

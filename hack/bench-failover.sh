@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench-failover.sh measures how long partitions accept no writes with acks=all after a broker is
 # killed or stopped, or while brokers are killed one after the other. The cluster has a thousand
-# partitions on three brokers in separate processes. docs/bench/failover.md contains the results.
+# partitions on three brokers in separate processes. docs/internals/bench/failover.md contains the
+# results.
 #
 # The script starts `heartwood dev --processes` and stops it by its pid, which also stops the
 # brokers. It ends after at most LIMIT seconds.

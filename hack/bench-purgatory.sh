@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# bench-purgatory.sh runs `heartwood bench purgatory` for docs/bench/purgatory.md and prints its
-# tables. The picture is drawn from docs/bench/results/purgatory.json. On a machine without other
-# load, a repetition takes about 15 minutes. A kind may include a GOGC setting: purgatory@400 runs
-# with GOGC=400. For a comparison with Kafka, KAFKA names a file with a line
+# bench-purgatory.sh runs `heartwood bench purgatory` for docs/internals/bench/purgatory.md and
+# prints its tables. The picture is drawn from docs/internals/bench/results/purgatory.json. On a
+# machine without other load, a repetition takes about 15 minutes. A kind may include a GOGC
+# setting: purgatory@400 runs with GOGC=400. For a comparison with Kafka, KAFKA names a file with a
+# line
 #   {"case":"low","kind":"kafka","requests":1000000,"target_rate":105000,"achieved_rate":105000.0,
 #    "cpu_seconds":4.0}
 # (on one line) for each run of Kafka's TestPurgatoryPerformance with the same number of requests,

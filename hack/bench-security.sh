@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # bench-security.sh measures what TLS and SCRAM cost a broker of each kind, in turns, on one machine
 # and with the same client (`heartwood bench`): the CPU time per gigabyte, and full TLS handshakes
-# per second of CPU time. docs/bench/security.md contains the results. The last lines are the ratios
-# of the medians, with their targets.
+# per second of CPU time. docs/internals/bench/security.md contains the results. The last lines are
+# the ratios of the medians, with their targets.
 #
 #   ours     heartwood dev with TLS, SCRAM-SHA-512 and authorization
 #   plain    heartwood dev without them

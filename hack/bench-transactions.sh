@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench-transactions.sh measures the CPU time of one broker of each kind for transactions, in turns,
-# on one machine and with the same client (`heartwood bench produce`). docs/bench/transactions.md
-# contains the results. The last lines are the ratios of the medians, with their targets.
+# on one machine and with the same client (`heartwood bench produce`).
+# docs/internals/bench/transactions.md contains the results. The last lines are the ratios of the
+# medians, with their targets.
 #
 #   ours     heartwood dev (this repository)
 #   kafka    Apache Kafka from the jars in directory KAFKA_LIB; skipped if KAFKA_LIB is not set

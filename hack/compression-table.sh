@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# compression-table.sh prints the table of docs/compression.md. For each codec and level, and for
-# three batch sizes, it contains the compression ratio and the MB per second of CPU time for writing
-# and reading. Variables: HEARTWOOD is the binary (default bin/heartwood), MB the size of the
-# uncompressed data for a fast codec (slow codecs use less), DIR the directory for logs.
+# compression-table.sh prints the table of docs/use/compression.md. For each codec and level, and
+# for three batch sizes, it contains the compression ratio and the MB per second of CPU time for
+# writing and reading. Variables: HEARTWOOD is the binary (default bin/heartwood), MB the size of
+# the uncompressed data for a fast codec (slow codecs use less), DIR the directory for logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 heartwood=${HEARTWOOD:-bin/heartwood}

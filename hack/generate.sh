@@ -1,8 +1,9 @@
 #!/bin/bash
 # generate.sh regenerates the files that are generated from Go code: deep copies and CRDs (api/),
-# the operator's RBAC (controllers/), docs/resources.md, docs/broker-configs.md, the pictures of
-# docs/bench (from docs/bench/results), the console's assets (from internal/console/web), and the
-# chart's README and copies. hack/verify.sh fails when the result differs from the committed files.
+# the operator's RBAC (controllers/), docs/use/resources.md, docs/use/broker-configs.md, the
+# pictures of docs/internals/bench (from docs/internals/bench/results), the console's assets (from
+# internal/console/web), and the chart's README and copies. hack/verify.sh fails when the result
+# differs from the committed files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
@@ -11,10 +12,10 @@ controller_gen() { go tool -modfile=hack/tools/controller-gen/go.mod controller-
 controller_gen object crd paths=./api/... output:crd:dir=config/crd
 controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:rbac:dir=config/rbac
 
-go run ./hack/resourcesdoc > docs/resources.md
-go run ./hack/brokerconfigsdoc > docs/broker-configs.md
+go run ./hack/resourcesdoc > docs/use/resources.md
+go run ./hack/brokerconfigsdoc > docs/use/broker-configs.md
 
-# The pictures of docs/bench.
+# The pictures of docs/internals/bench.
 go run ./hack/plots
 
 # The console's scripts and style sheet.

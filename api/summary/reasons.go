@@ -10,7 +10,7 @@ import (
 // compacted now, or why not. The operator, the commands, the console and the documents use them.
 type Explanation struct {
 	Reason string
-	// Condition is the text for the condition's message. Manual is the text for docs/http.md.
+	// Condition is the text for the condition's message. Manual is the text for docs/use/http.md.
 	Condition, Manual string
 	// Why returns the sentence for kubectl heartwood why, with the deciding numbers. Short returns a
 	// shorter version for the console.

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestEveryReasonIsExplained checks that each reason has all its texts, and that docs/http.md gives
-// the same meaning.
+// TestEveryReasonIsExplained checks that each reason has all its texts, and that docs/use/http.md
+// gives the same meaning.
 func TestEveryReasonIsExplained(t *testing.T) {
-	page, err := os.ReadFile("../../docs/http.md")
+	page, err := os.ReadFile("../../docs/use/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		}
 		row := "| `" + known.Reason + "` | " + known.Manual + " |\n"
 		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/http.md lacks the row %s", row)
+			t.Errorf("docs/use/http.md lacks the row %s", row)
 		}
 	}
 	if _, ok := Explain("OfANewerVersion"); ok {

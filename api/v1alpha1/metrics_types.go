@@ -4,8 +4,8 @@ package v1alpha1
 type Metrics struct {
 	// Partitions is Basic or Full: the set of series that brokers export for each partition. Basic has
 	// at most 20 series, which the chart's dashboards and alerts need. Full has some fifty series for
-	// each compacted partition, for which Prometheus must be large enough; docs/metrics.md lists them.
-	// Default Basic.
+	// each compacted partition, for which Prometheus must be large enough; docs/operate/metrics.md
+	// lists them. Default Basic.
 	// +optional
 	Partitions PartitionMetrics `json:"partitions,omitempty"`
 }

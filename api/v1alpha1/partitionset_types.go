@@ -69,7 +69,7 @@ type PartitionSetStatus struct {
 	// example is the value "1@34 0:7,1:12,2 k3f9x2ab 51". Broker 1 leads in leader epoch 34. The
 	// replicas are on brokers 0, 1 and 2; brokers 0 and 1 are in sync, in broker epochs 7 and 12. The
 	// replica incarnation id is k3f9x2ab. The entry has been changed 51 times.
-	// docs/format/partition-sets.md describes the format.
+	// docs/internals/format/partition-sets.md describes the format.
 	// +optional
 	// +mapType=atomic
 	Partitions map[string]string `json:"partitions,omitempty"`

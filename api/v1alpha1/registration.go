@@ -9,7 +9,7 @@ import (
 )
 
 // registrationAnnotation is the annotation on a broker's Lease that contains the broker's
-// Registration as JSON (docs/format/registration.md). Other files must use Registration.
+// Registration as JSON (docs/internals/format/registration.md). Other files must use Registration.
 const registrationAnnotation = "heartwood.dev/registration"
 
 // Registration is the data that a broker writes to its Lease, in addition to the Lease's own

@@ -20,7 +20,7 @@ var complete = Registration{Directory: "disk", FoundDirectory: "other", Endpoint
 		TotalBytes: 10 << 30, ReclaimableBytes: 5}, Scrub: `{"state":"Off"}`}
 
 // TestRegistrationOnTheLease checks that the annotation has the format of
-// docs/format/registration.md.
+// docs/internals/format/registration.md.
 func TestRegistrationOnTheLease(t *testing.T) {
 	const want = `{"directory":"disk","foundDirectory":"other","endpoint":"host:9092",` +
 		`"peer":"10.0.0.7:9093","peerTLS":true,"unreachable":"1:4,2:1","transactionVersion":2,` +

@@ -27,8 +27,9 @@ differs from --sent, and indexed. Then the log is read, decompressed and parsed.
 at the end.
 
 Bytes are counted before compression. The CPU time is the user and system time of the process,
-including the sync of the log, but not the generation of the batches. docs/compression.md contains
-results for every codec and level; docs/bench/append.md compares them with Apache Kafka.`,
+including the sync of the log, but not the generation of the batches. docs/use/compression.md
+contains results for every codec and level; docs/internals/bench/append.md compares them with Apache
+Kafka.`,
 		Example: `  heartwood bench append --codec zstd --level 3 --batch-bytes 65536 --record-bytes 1000 \
     --records 500000
   heartwood bench append --codec lz4 --sent lz4    # no recompression`,

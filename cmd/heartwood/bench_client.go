@@ -15,7 +15,7 @@ import (
 const compareHelp = `
 The command measures any cluster that speaks the Kafka protocol, Heartwood or Apache Kafka. A run
 ends after --records or --duration, whichever comes first. The CPU time is that of the client
-process. docs/bench/README.md describes how to compare.`
+process. docs/internals/bench/README.md describes how to compare.`
 
 // targetFlags adds the flags shared by bench produce and bench consume.
 func targetFlags(cmd *cobra.Command, to *client.Target) (asJSON, quiet *bool) {

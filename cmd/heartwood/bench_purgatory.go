@@ -23,7 +23,7 @@ func benchPurgatoryCommand() *cobra.Command {
 Requests arrive at exponentially distributed intervals. The time to completion is log-normally
 distributed: another goroutine completes the request after this time, unless the request times out
 earlier. The purgatory of Apache Kafka was measured in the same way when its timing wheels were
-introduced; docs/bench/purgatory.md compares the two.
+introduced; docs/internals/bench/purgatory.md compares the two.
 
 The results cover the whole process, including the load generator. --kind baseline measures only
 the load generator.`,

@@ -62,7 +62,7 @@ messages, unless --auth=kubernetes authenticates its users. They then log in wit
 API server of KUBECONFIG (in a pod: of the pod) accepts, or an authenticating proxy sends it in the
 header Authorization. RBAC decides what they may: get logclusters/report for all pages, get
 logclusters/records for messages and keys, patch topics for requests to clean, which the console
-sends with the token of the user, and further rights for other changes (docs/console.md).
+sends with the token of the user, and further rights for other changes (docs/use/console.md).
 
 With --kubernetes, which the Helm chart uses (console.enabled), the console serves all LogClusters
 that it may list, and connects to them by the names of their pods. For those that are secured it

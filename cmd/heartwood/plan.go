@@ -23,8 +23,8 @@ func planCommand() *cobra.Command {
 
 The command only calculates; it does not measure anything. It assumes that every key has a record,
 that each update replaces a record of the same size, and that the cleaner works as described in
-docs/cleaner.md. Keys and rates are those of the whole topic. docs/plan.md contains the formulas and
-an example.
+docs/internals/cleaner.md. Keys and rates are those of the whole topic. docs/operate/sizing.md
+contains the formulas and an example.
 
 A COUNT or SIZE is a Kubernetes quantity: 300, 1.6G (decimal), 5Ki (binary). A RATE may end with /s.`,
 		Example: `  heartwood plan --keys 1.6G --record-size 5k --compression-ratio 4 --update-rate 300/s \

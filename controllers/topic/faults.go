@@ -26,7 +26,7 @@ func (s *scope) describeFailedLeader(p problem) string {
 	return fmt.Sprintf("Broker %d leads the partition and does not serve it: %s. No other replica "+
 		"that is in sync can lead. If another broker copies the log, it leads once it is in sync; "+
 		"otherwise remove the cause, and restart the broker. What to do is in "+
-		"docs/runbooks/HeartwoodPartitionOffline.md.", leader, s.fault(&p, leader))
+		"docs/operate/runbooks/HeartwoodPartitionOffline.md.", leader, s.fault(&p, leader))
 }
 
 // describeLagging describes a partition whose leader serves, but some of whose replicas are not in
@@ -45,6 +45,6 @@ func (s *scope) describeLagging(p problem) string {
 		return message
 	}
 	return fmt.Sprintf("The replicas on brokers %v are not in sync. Brokers report why they do not "+
-		"follow: %s. What to do is in docs/runbooks/HeartwoodPartitionOffline.md.", ids,
+		"follow: %s. What to do is in docs/operate/runbooks/HeartwoodPartitionOffline.md.", ids,
 		strings.Join(faults, "; "))
 }

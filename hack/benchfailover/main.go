@@ -1,6 +1,6 @@
 // Command benchfailover measures for how long partitions accept no writes after a broker of
-// `heartwood dev --processes` was killed or stopped; see docs/bench/failover.md. The cluster must
-// run on this machine, and its topic must exist.
+// `heartwood dev --processes` was killed or stopped; see docs/internals/bench/failover.md. The
+// cluster must run on this machine, and its topic must exist.
 //
 // Some partitions are under a steady load: records are written with acks=all, each after the
 // previous record's acknowledgement. A gap is the time between two acknowledgements of one

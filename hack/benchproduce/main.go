@@ -1,6 +1,6 @@
 // Command benchproduce repeatedly sends one batch to a broker over one connection, and prints the
-// broker's CPU time; see docs/bench/append.md. The broker must run on this machine, and its topic
-// must exist.
+// broker's CPU time; see docs/internals/bench/append.md. The broker must run on this machine, and
+// its topic must exist.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command brokerconfigsdoc generates docs/broker-configs.md from the table in
+// Command brokerconfigsdoc generates docs/use/broker-configs.md from the table in
 // internal/brokerconfig.
 package main
 

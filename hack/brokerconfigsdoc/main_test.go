@@ -11,11 +11,11 @@ func TestBrokerConfigsPageIsUpToDate(t *testing.T) {
 	if err := run(&generated); err != nil {
 		t.Fatal(err)
 	}
-	committed, err := os.ReadFile("../../docs/broker-configs.md")
+	committed, err := os.ReadFile("../../docs/use/broker-configs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(generated.Bytes(), committed) {
-		t.Error("docs/broker-configs.md is outdated: run `make generate`")
+		t.Error("docs/use/broker-configs.md is outdated: run `make generate`")
 	}
 }

@@ -1,5 +1,6 @@
-// Command plots draws the pictures of docs/bench from the results in docs/bench/results. With
-// -purgatory, it prints the tables of docs/bench/purgatory.md instead.
+// Command plots draws the pictures of docs/internals/bench from the results in
+// docs/internals/bench/results. With -purgatory, it prints the tables of
+// docs/internals/bench/purgatory.md instead.
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	dir := flag.String("dir", "docs/bench", "`DIRECTORY` with results, and of the pictures")
+	dir := flag.String("dir", "docs/internals/bench", "`DIRECTORY` with results, and of the pictures")
 	results := flag.String("purgatory", "",
 		"`FILE` with one JSON object per line, as hack/bench-purgatory.sh writes it")
 	kafka := flag.String("kafka", "",

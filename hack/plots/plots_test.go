@@ -13,7 +13,7 @@ import (
 	"heartwood.dev/heartwood/hack/plots/plot"
 )
 
-const bench = "../../docs/bench"
+const bench = "../../docs/internals/bench"
 
 // pictureBytesMax is the maximum size of a picture in the documents.
 const pictureBytesMax = 300 << 10
@@ -35,7 +35,7 @@ func TestPicturesShowTheirResults(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(bench, "*.svg"))
 	if err != nil || len(files) != len(pictures) {
-		t.Errorf("%d pictures in docs/bench, %d files of results (%v)", len(files), len(pictures),
+		t.Errorf("%d pictures in docs/internals/bench, %d files of results (%v)", len(files), len(pictures),
 			err)
 	}
 }

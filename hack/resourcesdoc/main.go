@@ -1,4 +1,4 @@
-// Command resourcesdoc generates docs/resources.md from the CRDs in config/crd. Unlike the tool
+// Command resourcesdoc generates docs/use/resources.md from the CRDs in config/crd. Unlike the tool
 // crd-ref-docs, it includes the messages of CEL rules.
 package main
 

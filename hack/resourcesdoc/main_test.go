@@ -11,11 +11,11 @@ func TestResourcesPageIsUpToDate(t *testing.T) {
 	if err := run(&generated, "../../config/crd"); err != nil {
 		t.Fatal(err)
 	}
-	committed, err := os.ReadFile("../../docs/resources.md")
+	committed, err := os.ReadFile("../../docs/use/resources.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(generated.Bytes(), committed) {
-		t.Error("docs/resources.md is outdated: run `make generate`")
+		t.Error("docs/use/resources.md is outdated: run `make generate`")
 	}
 }

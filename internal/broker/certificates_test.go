@@ -97,9 +97,9 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 	}
 }
 
-// TestCommonNameNeedsTheUsersCA checks trap 19 of docs/security.md: on a listener with clientCAs,
-// whose owners can issue certificates with any common name, the principal is the full subject name
-// of the certificate.
+// TestCommonNameNeedsTheUsersCA checks trap 19 of docs/operate/security.md: on a listener with
+// clientCAs, whose owners can issue certificates with any common name, the principal is the full
+// subject name of the certificate.
 func TestCommonNameNeedsTheUsersCA(t *testing.T) {
 	users, foreign := certs.New(t, "users"), certs.New(t, "corp")
 	c := NewCertificates()

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// clusterIDFile is the name of a file in the data directory; docs/format/cluster-id.md describes
-// its format.
+// clusterIDFile is the name of a file in the data directory; docs/internals/format/cluster-id.md
+// describes its format.
 const clusterIDFile = "cluster-id"
 
 // clusterIDBytesMax is larger than any cluster id in use: generated ids have 22 characters, and a

@@ -23,10 +23,10 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-var updateOpenAPI = flag.Bool("update", false, "write the schemas of docs/openapi.yaml")
+var updateOpenAPI = flag.Bool("update", false, "write the schemas of docs/use/openapi.yaml")
 
 const (
-	openAPIFile = "../../docs/openapi.yaml"
+	openAPIFile = "../../docs/use/openapi.yaml"
 	reportDir   = "../../api/report"
 )
 
@@ -51,7 +51,7 @@ const openAPIHead = `components:
     token:
       type: http
       scheme: bearer
-      description: Token of a ServiceAccount, if the LogCluster is secured (docs/security.md).
+      description: Token of a ServiceAccount, if the LogCluster is secured (docs/operate/security.md).
   parameters:
     topic: {name: topic, in: path, required: true, schema: {type: string}}
     topics:
@@ -221,7 +221,7 @@ func TestOpenAPISchemasAreThoseOfTheTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if !found || "components:\n"+got != want {
-		t.Error("docs/openapi.yaml is outdated: go test ./internal/broker -run OpenAPI -update")
+		t.Error("docs/use/openapi.yaml is outdated: go test ./internal/broker -run OpenAPI -update")
 	}
 }
 
@@ -243,9 +243,9 @@ func loadOpenAPI(t *testing.T) *openapi3.T {
 }
 
 // TestOpenAPIListsTheEndpointsOfTheManual checks that the document contains the same paths as the
-// table in docs/http.md.
+// table in docs/use/http.md.
 func TestOpenAPIListsTheEndpointsOfTheManual(t *testing.T) {
-	manual, err := os.ReadFile("../../docs/http.md")
+	manual, err := os.ReadFile("../../docs/use/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ var producerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // unused ids of the last block are skipped.
 const producerIDBlock = 1000
 
-// producerIDsFile is the name of a file in the data directory; docs/format/producer-ids.md
-// describes its format.
+// producerIDsFile is the name of a file in the data directory;
+// docs/internals/format/producer-ids.md describes its format.
 const producerIDsFile = "producer-ids"
 
 // errNotBegun means that the broker has a new disk and has not registered yet. Clients retry after

@@ -12,8 +12,8 @@ import (
 )
 
 // removals deletes the retained records of deleted topics after an administrator has released them
-// for deletion. It reports each deletion to the metadata store (docs/format/partition-sets.md
-// describes the entry of such a partition).
+// for deletion. It reports each deletion to the metadata store
+// (docs/internals/format/partition-sets.md describes the entry of such a partition).
 //
 // A deletion is durable before it is reported. After a restart it may be repeated, because the
 // metadata image names this broker until the report is stored. Only the goroutine run removes

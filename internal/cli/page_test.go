@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	page      = "../../docs/operations/kubectl-heartwood.md"
+	page      = "../../docs/operate/kubectl-heartwood.md"
 	reference = "The text of `--help` of each command. Every command also has the flags of `kubectl heartwood`.\n"
 )
 

@@ -37,7 +37,7 @@ const rootHelp = `Show, clean, move and repair the LogClusters of a Kubernetes c
 
 The commands have the rights of your kubectl context, and no others. They reach brokers through the
 API server, as kubectl port-forward does. What you may not read is left out, with a line that says
-so. docs/operations/kubectl-heartwood.md lists the rights that each command needs.
+so. docs/operate/kubectl-heartwood.md lists the rights that each command needs.
 
 If the namespace has several LogClusters, choose one with --cluster.
 

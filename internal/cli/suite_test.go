@@ -47,7 +47,7 @@ spec: {cluster: main, partitions: 2, replicas: 1, cleanupPolicy: Compact}
 // user is the name of a user who has the rights in userRole.
 const user = "alice"
 
-// userRole contains the rights that docs/operations/kubectl-heartwood.md requires for reading.
+// userRole contains the rights that docs/operate/kubectl-heartwood.md requires for reading.
 var userRole = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logclusters", "topics"},
 		Verbs: []string{"get", "list"}},

@@ -12,7 +12,7 @@ type Func func(dst *Chunks, src []byte, codec Codec, level int) error
 
 // To appends src, compressed at level (or LevelDefault), to dst. The codec writes directly into
 // dst's chunks, or appends its own block buffer to them. So each byte of the codec's output is
-// copied at most once on this path (docs/format/copies.md).
+// copied at most once on this path (docs/internals/format/copies.md).
 //
 // To fails if the codec is unknown, or if level is outside the codec's range; the error names the
 // range. The codecs themselves do not fail, because they write to memory. After an error the

@@ -182,8 +182,9 @@ func TestKubernetesFieldsAreNamed(t *testing.T) {
 	})
 }
 
-// TestPasswordsAreNotLogged is trap 30 of docs/security.md (CVE-2026-33558). At level debug, no log
-// message may contain a password, a proof or a key, whether an authentication succeeds or fails.
+// TestPasswordsAreNotLogged is trap 30 of docs/operate/security.md (CVE-2026-33558). At level
+// debug, no log message may contain a password, a proof or a key, whether an authentication
+// succeeds or fails.
 func TestPasswordsAreNotLogged(t *testing.T) {
 	opts := options(t, logCluster(securedCluster), topic("orders", "partitions: 1, replicas: 2"),
 		logUser("admin", "authentication: {type: Scram}"),

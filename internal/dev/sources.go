@@ -13,7 +13,7 @@ import (
 )
 
 // sourcesFile is the name of the file in the data directory that contains the sources
-// (docs/format/manifest-sources.md).
+// (docs/internals/format/manifest-sources.md).
 const sourcesFile = "manifest-sources.json"
 
 // sourcesVersion is the format version of the file.

@@ -47,7 +47,7 @@ func TestAuthorizationAllocatesNothing(t *testing.T) {
 }
 
 // BenchmarkAuthorizedProduce measures the time to produce one batch, and the time to authorize it
-// with the ACLs of 5,000 users. docs/bench/security.md contains the results.
+// with the ACLs of 5,000 users. docs/internals/bench/security.md contains the results.
 func BenchmarkAuthorizedProduce(b *testing.B) {
 	var acls []authz.ACL
 	for i := range 5000 {

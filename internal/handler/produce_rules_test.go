@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/internal/topicconfig"
 )
 
-// Offsets of the fields of a batch (docs/format/batch.md).
+// Offsets of the fields of a batch (docs/internals/format/batch.md).
 const (
 	batchBaseOffset = 0
 	batchMagic      = 16

@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// TestProtocolPageListsTheTestsOfQuirks checks that docs/protocol.md lists each TestQuirk function
-// in the row of its quirk, and no other functions.
+// TestProtocolPageListsTheTestsOfQuirks checks that docs/internals/protocol.md lists each TestQuirk
+// function in the row of its quirk, and no other functions.
 func TestProtocolPageListsTheTestsOfQuirks(t *testing.T) {
-	text, err := os.ReadFile("../../docs/protocol.md")
+	text, err := os.ReadFile("../../docs/internals/protocol.md")
 	must(t, err)
 	_, rest, _ := strings.Cut(string(text), "<!-- quirks -->\n")
 	table, _, found := strings.Cut(rest, "<!-- /quirks -->")
 	if !found {
-		t.Fatal("docs/protocol.md has no quirks markers")
+		t.Fatal("docs/internals/protocol.md has no quirks markers")
 	}
 	var listed []string
 	for line := range strings.Lines(table) {
@@ -45,7 +45,7 @@ func TestProtocolPageListsTheTestsOfQuirks(t *testing.T) {
 	slices.Sort(listed)
 	slices.Sort(tests)
 	if !slices.Equal(listed, tests) {
-		t.Errorf("tests in docs/protocol.md: got\n%s\nwant\n%s", strings.Join(listed, "\n"),
+		t.Errorf("tests in docs/internals/protocol.md: got\n%s\nwant\n%s", strings.Join(listed, "\n"),
 			strings.Join(tests, "\n"))
 	}
 }

@@ -17,8 +17,9 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// The tests in this file are named after the quirks in docs/protocol.md, i.e. behavior that clients
-// require in addition to Kafka's schemas. More such tests are in quirks_clients_test.go.
+// The tests in this file are named after the quirks in docs/internals/protocol.md, i.e. behavior
+// that clients require in addition to Kafka's schemas. More such tests are in
+// quirks_clients_test.go.
 
 // TestQuirk1APIVersionsOfAnUnknownVersion sends ApiVersions in unknown versions. The response must
 // have version 0, error 35 and the whole table, and a header without tags.

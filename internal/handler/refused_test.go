@@ -239,16 +239,16 @@ func TestUpdateFeatures(t *testing.T) {
 	}
 }
 
-// TestProtocolPageShowsTheRefusedAPIs checks that docs/protocol.md contains the refused APIs and
-// the errors in their responses, between two markers. With UPDATE=1 it writes them there.
+// TestProtocolPageShowsTheRefusedAPIs checks that docs/internals/protocol.md contains the refused
+// APIs and the errors in their responses, between two markers. With UPDATE=1 it writes them there.
 func TestProtocolPageShowsTheRefusedAPIs(t *testing.T) {
-	const page, begin, end = "../../docs/protocol.md", "<!-- refused -->\n", "<!-- /refused -->"
+	const page, begin, end = "../../docs/internals/protocol.md", "<!-- refused -->\n", "<!-- /refused -->"
 	text, err := os.ReadFile(page)
 	must(t, err)
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		t.Fatal("docs/protocol.md has no markers of refused APIs")
+		t.Fatal("docs/internals/protocol.md has no markers of refused APIs")
 	}
 	b, requests := newBroker(t), refusals()
 	var want strings.Builder
@@ -269,6 +269,6 @@ func TestProtocolPageShowsTheRefusedAPIs(t *testing.T) {
 	if os.Getenv("UPDATE") != "" {
 		must(t, os.WriteFile(page, []byte(whole), 0o600))
 	} else if whole != string(text) {
-		t.Error("docs/protocol.md differs from refused.go; run this test with UPDATE=1")
+		t.Error("docs/internals/protocol.md differs from refused.go; run this test with UPDATE=1")
 	}
 }

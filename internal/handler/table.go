@@ -59,8 +59,8 @@ func adminHandler(h *Handler) *admin.Handler               { return h.admin }
 // requires returns its arguments as the value of row.required.
 func requires(operations ...api.RequiredOperation) []api.RequiredOperation { return operations }
 
-// table lists the APIs in the order of their keys. docs/protocol.md must agree with it. The
-// required operations are the ones that Kafka authorizes for the same API.
+// table lists the APIs in the order of their keys. docs/internals/protocol.md must agree with it.
+// The required operations are the ones that Kafka authorizes for the same API.
 //
 // The minimum versions are the same as in Kafka 4 (KIP-896). They include versions that Kafka 4
 // advertises only for clients that derive a broker's features from the version ranges: librdkafka

@@ -121,16 +121,16 @@ func TestTableIsSortedAndAgreesWithKmsg(t *testing.T) {
 	}
 }
 
-// TestProtocolPageShowsTheTable checks that docs/protocol.md contains the table between two
-// markers. With UPDATE=1 it writes the table there.
+// TestProtocolPageShowsTheTable checks that docs/internals/protocol.md contains the table between
+// two markers. With UPDATE=1 it writes the table there.
 func TestProtocolPageShowsTheTable(t *testing.T) {
-	const page, begin, end = "../../docs/protocol.md", "<!-- table -->\n", "<!-- /table -->"
+	const page, begin, end = "../../docs/internals/protocol.md", "<!-- table -->\n", "<!-- /table -->"
 	text, err := os.ReadFile(page)
 	must(t, err)
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		t.Fatal("docs/protocol.md has no table markers")
+		t.Fatal("docs/internals/protocol.md has no table markers")
 	}
 	var want strings.Builder
 	want.WriteString(
@@ -148,6 +148,6 @@ func TestProtocolPageShowsTheTable(t *testing.T) {
 	if os.Getenv("UPDATE") != "" {
 		must(t, os.WriteFile(page, []byte(whole), 0o600))
 	} else if whole != string(text) {
-		t.Error("docs/protocol.md differs from table.go; run this test with UPDATE=1")
+		t.Error("docs/internals/protocol.md differs from table.go; run this test with UPDATE=1")
 	}
 }

@@ -28,8 +28,8 @@ func (c waitContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestLongPollObeysRevokedACLs checks trap 10 of docs/security.md: READ is revoked while a fetch
-// waits for records.
+// TestLongPollObeysRevokedACLs checks trap 10 of docs/operate/security.md: READ is revoked while a
+// fetch waits for records.
 func TestLongPollObeysRevokedACLs(t *testing.T) {
 	b, _ := withAuthorizer(t)
 	var revoked atomic.Bool

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// TestEveryCleanerInvariantHasATest checks that docs/cleaner-invariants.md lists every invariant.
-// For each invariant the page must name an existing test, whose name contains the invariant, or
-// state why there is no test.
+// TestEveryCleanerInvariantHasATest checks that docs/internals/cleaner-invariants.md lists every
+// invariant. For each invariant the page must name an existing test, whose name contains the
+// invariant, or state why there is no test.
 func TestEveryCleanerInvariantHasATest(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "cleaner-invariants.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "internals", "cleaner-invariants.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +38,10 @@ func TestEveryCleanerInvariantHasATest(t *testing.T) {
 	checkTestsExist(t, string(page), tests)
 }
 
-// TestEveryTransactionFaultHasATest checks that docs/transactions.md names existing tests for each
-// fault.
+// TestEveryTransactionFaultHasATest checks that docs/internals/transactions.md names existing tests
+// for each fault.
 func TestEveryTransactionFaultHasATest(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "transactions.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "internals", "transactions.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,10 @@ var roomPicture = regexp.MustCompile("(?s)\n### `([a-z/]+)`\n\n```\n(.*?)```\n")
 // packageInPicture matches a package name followed by a colon.
 var packageInPicture = regexp.MustCompile(`\b([a-z]+):`)
 
-// TestPicturesOfRoomsAreTrue compares the pictures in docs/architecture.md with the code. Each
-// package of a room must be in one row, and may import only packages in lower rows.
+// TestPicturesOfRoomsAreTrue compares the pictures in docs/internals/architecture.md with the code.
+// Each package of a room must be in one row, and may import only packages in lower rows.
 func TestPicturesOfRoomsAreTrue(t *testing.T) {
-	pictures := roomPicture.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
+	pictures := roomPicture.FindAllStringSubmatch(read(t, "docs/internals/architecture.md"), -1)
 	if len(pictures) < 3 {
 		t.Fatalf("%d pictures of rooms", len(pictures))
 	}

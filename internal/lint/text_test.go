@@ -25,7 +25,7 @@ var (
 	// quoted matches a line with a string literal; string literals may exceed the limit.
 	quoted = regexp.MustCompile("[\"`]")
 	// generated lists files and directories that a program generates.
-	generated = []string{"docs/broker-configs.md", "docs/metrics.md", "docs/resources.md",
+	generated = []string{"docs/use/broker-configs.md", "docs/operate/metrics.md", "docs/use/resources.md",
 		"charts/heartwood/files/"}
 )
 

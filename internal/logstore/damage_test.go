@@ -187,7 +187,7 @@ func TestDamagedFilesAreRebuiltOrRejected(t *testing.T) {
 		name, suffix string
 		last         bool
 		// except copies the parts of want that may differ to got, because only this file stores
-		// them (docs/format/checkpoints.md).
+		// them (docs/internals/format/checkpoints.md).
 		except func(got, want *state)
 		// reject is set if damage to this file may take the partition offline or make the store
 		// reject the data directory.

@@ -1,6 +1,7 @@
 // Package logstore stores the logs of partitions in one data directory: append, read, roll,
-// retention, truncation, recovery and checkpoints, in Kafka's file formats (docs/format/store.md,
-// checkpoints.md, swap.md). It gives package cleaner a view of each log (Compaction).
+// retention, truncation, recovery and checkpoints, in Kafka's file formats
+// (docs/internals/format/store.md, checkpoints.md, swap.md). It gives package cleaner a view of
+// each log (Compaction).
 //
 // # Invariants
 //

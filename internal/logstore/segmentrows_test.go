@@ -38,8 +38,8 @@ func rowsOf(t testing.TB, log *Log, limit int, now time.Time) (all compaction.Se
 	}
 }
 
-// modelState computes a segment's state from the definitions in docs/cleaner.md, without any stored
-// state.
+// modelState computes a segment's state from the definitions in docs/internals/cleaner.md, without
+// any stored state.
 func modelState(log *Log, handles []*segmentlist.Handle, index int,
 	now time.Time) (compaction.SegmentState,
 	string) {

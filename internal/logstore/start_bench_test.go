@@ -31,7 +31,7 @@ func (unsyncedFile) Sync() error { return nil }
 
 // BenchmarkStart opens 1,000 logs of 10 segments, after a clean and after an unclean shutdown. It
 // reports the time and the CPU time of a start, and the number of segment files that are open after
-// the start. docs/bench/start.md contains results.
+// the start. docs/internals/bench/start.md contains results.
 func BenchmarkStart(b *testing.B) {
 	const logs, segments = 1000, 10
 	for _, clean := range []bool{true, false} {

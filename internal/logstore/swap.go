@@ -21,8 +21,9 @@ type segmentSwap struct {
 }
 
 // replaceIn replaces the segments in sources by the segments in cleaned. The replacement has one
-// commit point and survives a crash (docs/format/swap.md). Readers of the old files can continue
-// reading. The caller must not use the cleaned segments afterwards, even if replaceIn fails.
+// commit point and survives a crash (docs/internals/format/swap.md). Readers of the old files can
+// continue reading. The caller must not use the cleaned segments afterwards, even if replaceIn
+// fails.
 //
 // truncations is the number of truncations of the log (Compaction.Truncations) when the cleaned
 // segments were computed. replaceIn fails with segmentlist.ErrChanged, and changes nothing, if the

@@ -35,7 +35,7 @@ const truncateWait = time.Second
 // transactions are restored as of the new log end. A Slice that a reader holds can still be read. A
 // concurrent pass of the cleaner fails with segmentlist.ErrChanged. TruncateTo fails with
 // ErrStorage if the disk fails. The caller may then try again, unless the log has stopped (Fault).
-// docs/format/truncate.md describes the order of operations.
+// docs/internals/format/truncate.md describes the order of operations.
 func (l *Log) TruncateTo(offset int64) error {
 	l.truncating.Lock()
 	defer l.truncating.Unlock()

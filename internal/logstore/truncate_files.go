@@ -127,7 +127,7 @@ func (t *truncation) truncateSegment(fresh *segmentlist.Handle, release func()) 
 }
 
 // replaceByHead replaces the active segment by a copy of the batches below the new end, in the same
-// way as a swap (docs/format/swap.md).
+// way as a swap (docs/internals/format/swap.md).
 func (t *truncation) replaceByHead(fresh *segmentlist.Handle) error {
 	l, end := t.log, t.target.end
 	head, err := segment.Create(l.env.fs, l.dir, fresh.Base(), swap.CleanedSuffix, l.env.segments)

@@ -237,7 +237,7 @@ func crashWhileTruncating(t *testing.T, held bool, step int) (over bool) {
 }
 
 // TestOrderOfTruncation checks that a truncation executes its operations in the order that
-// docs/format/truncate.md describes.
+// docs/internals/format/truncate.md describes.
 func TestOrderOfTruncation(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,8 @@ type Image struct {
 	Cleaner     CleanerBudget
 	Policy      AdminPolicy
 	Replication Replication
-	// FormatLevel is the cluster's format level (docs/format/format-level.md); 0 if not known.
+	// FormatLevel is the cluster's format level (docs/internals/format/format-level.md); 0 if not
+	// known.
 	FormatLevel int32
 	Groups      Groups
 	// Transactions contains the configuration of the transaction coordinators.

@@ -76,7 +76,7 @@ func deadIntegral(t, n float64) float64 {
 	return max(0, sum) // if almost no batch is dead, rounding may produce a negative value
 }
 
-// Sizes of a sidecar (docs/format/keys.md), in bytes.
+// Sizes of a sidecar (docs/internals/format/keys.md), in bytes.
 const (
 	sidecarEntryBytes  = 16.0 // per record with a key
 	sidecarRecordBytes = 2.0  // per record, for its length and flags
@@ -97,7 +97,7 @@ func sidecarPerRecord(n float64) float64 {
 		sidecarBucketBytes/sidecarBucket
 }
 
-// Memory of a pass, except the buffers of one batch (docs/cleaner.md).
+// Memory of a pass, except the buffers of one batch (docs/internals/cleaner.md).
 const (
 	slotBytes   = 24.0 // bytes per key in the table of a hash slice
 	tableLoad   = 0.75 // maximum load factor

@@ -15,9 +15,9 @@ func near(t *testing.T, name string, got, want, share float64) {
 	}
 }
 
-// The case for which docs/plan.md compares the cleaner with Kafka's: 8 partitions, each with 200 M
-// keys and 300 M dirty records, and 1.25 KB per record on disk. The expected values of the tests
-// below were computed independently.
+// The case for which docs/operate/sizing.md compares the cleaner with Kafka's: 8 partitions, each
+// with 200 M keys and 300 M dirty records, and 1.25 KB per record on disk. The expected values of
+// the tests below were computed independently.
 const (
 	caseKeys  = 200e6
 	caseDirty = 300e6

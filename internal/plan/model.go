@@ -118,8 +118,8 @@ func (m *model) memory() Memory {
 // republication returns the cost of writing every key again, and of one pass afterwards. At that
 // time all older records are dead, and all new records are live. So the pass deletes the older
 // segments without reading them and keeps the new ones, for any order of keys. The cost of passes
-// during the republication depends on the order of keys; see docs/plan.md. Parameter perBroker is
-// the number of partition replicas on a broker.
+// during the republication depends on the order of keys; see docs/operate/sizing.md. Parameter
+// perBroker is the number of partition replicas on a broker.
 func (m *model) republication(perBroker float64) Republication {
 	before := m.after + m.dirty
 	r := Republication{Pass: Pass{FreedBytes: before}}

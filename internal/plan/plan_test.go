@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// zendesk returns the input of the example in docs/plan.md.
+// zendesk returns the input of the example in docs/operate/sizing.md.
 func zendesk() Input {
 	return Input{
 		Keys: 1.6e9, RecordBytes: 5000, UpdateRate: 300, Partitions: 8, Replicas: 3, Brokers: 9,
@@ -34,7 +34,7 @@ func mustMake(t *testing.T, in Input) Plan {
 	return p
 }
 
-// TestZendesk compares the plan with the numbers in the case study (docs/zendesk.md).
+// TestZendesk compares the plan with the numbers in the case study (docs/internals/zendesk.md).
 func TestZendesk(t *testing.T) {
 	p := mustMake(t, zendesk())
 	near(t, "days until the ratio is reached", p.PassEverySeconds/daySeconds, 61, 0.02)
@@ -62,7 +62,8 @@ func TestZendesk(t *testing.T) {
 	}
 }
 
-// TestGolden compares the printed plans with golden files; docs/plan.md contains one of them.
+// TestGolden compares the printed plans with golden files; docs/operate/sizing.md contains one of
+// them.
 func TestGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string

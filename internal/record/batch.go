@@ -14,7 +14,7 @@ import (
 // HeaderBytes is the size of a batch header in bytes. The records follow the header.
 const HeaderBytes = 61
 
-// These are the positions of the header fields (docs/format/batch.md).
+// These are the positions of the header fields (docs/internals/format/batch.md).
 const (
 	baseOffsetAt      = 0
 	lengthAt          = 8

@@ -14,7 +14,8 @@ type Identity struct {
 	BaseOffset int64
 	// LastOffsetDelta is kept even if the last records are removed. A consumer continues at the offset
 	// after LastOffset, so with a smaller delta it would fetch the same batch forever. LastOffsetDelta
-	// also determines the last sequence number (invariant I25 of docs/cleaner-invariants.md).
+	// also determines the last sequence number (invariant I25 of
+	// docs/internals/cleaner-invariants.md).
 	LastOffsetDelta int32
 	LeaderEpoch     int32
 	TimestampType   TimestampType
@@ -153,10 +154,10 @@ func (b *Builder) Build(dst []byte) ([]byte, error) {
 
 // Encode finishes the batch, including its checksum, and returns it without a copy. The result is
 // valid until Reset or Release. If no record was added, Encode returns the empty batch of
-// docs/format/batch.md. An empty batch has no codec, because there is nothing to decompress, and no
-// delete horizon, because there is no tombstone. Its base timestamp is -1. It keeps the original
-// maximum timestamp, so that the segment's largest timestamp (used for retention and lag) does not
-// change.
+// docs/internals/format/batch.md. An empty batch has no codec, because there is nothing to
+// decompress, and no delete horizon, because there is no tombstone. Its base timestamp is -1. It
+// keeps the original maximum timestamp, so that the segment's largest timestamp (used for retention
+// and lag) does not change.
 func (b *Builder) Encode() (Parts, error) {
 	if b.err != nil {
 		return Parts{}, fmt.Errorf("build batch: %w", b.err)

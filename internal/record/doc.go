@@ -1,6 +1,6 @@
 // Package record implements Kafka's record batch, version 2. It contains a view of the bytes of one
 // batch, iterators over its records (in memory or streamed from a file), a builder, and the
-// validation of produced batches. docs/format/batch.md describes the bytes.
+// validation of produced batches. docs/internals/format/batch.md describes the bytes.
 //
 // Invariants:
 //   - For invalid bytes, functions return an error that wraps ErrCorrupt; they never panic. A size

@@ -8,9 +8,9 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// This file checks the rules for rebuilt batches (docs/format/batch.md) for every codec, for both
-// timestamp types, with and without transactions and delete horizons, and for every subset of four
-// records.
+// This file checks the rules for rebuilt batches (docs/internals/format/batch.md) for every codec,
+// for both timestamp types, with and without transactions and delete horizons, and for every subset
+// of four records.
 
 // rewrite consists of a batch before cleaning and the rebuilt batch.
 type rewrite struct {

@@ -59,7 +59,7 @@ func TestRenumberedBatchIsCompressedAtTheTopicsLevel(t *testing.T) {
 }
 
 // TestBuilderProducesTheDocumentedBytes compares a built batch with the bytes in
-// docs/format/batch.md.
+// docs/internals/format/batch.md.
 func TestBuilderProducesTheDocumentedBytes(t *testing.T) {
 	want, err := hex.DecodeString("0000000000000000" + "0000003a" + "ffffffff" + "02" + "00000000" +
 		"0000" + "00000000" + "0000018bcfe56800" +

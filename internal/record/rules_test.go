@@ -11,8 +11,8 @@ import (
 	"heartwood.dev/heartwood/internal/compress"
 )
 
-// This file checks the rules of docs/format/batch.md for the bytes of a batch. records_test.go
-// contains more valid and invalid records.
+// This file checks the rules of docs/internals/format/batch.md for the bytes of a batch.
+// records_test.go contains more valid and invalid records.
 
 // overlong encodes value as a zigzag varint of exactly n bytes, even if fewer bytes would suffice.
 func overlong(value int64, n int) []byte {

@@ -72,7 +72,7 @@ func TestLeaderEpochsBeginWithoutDisk(t *testing.T) {
 }
 
 // BenchmarkCreatePartitions creates 1,000 partitions on a real disk with real syncs, and makes the
-// broker their leader. docs/bench/start.md contains results.
+// broker their leader. docs/internals/bench/start.md contains results.
 func BenchmarkCreatePartitions(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

@@ -12,7 +12,7 @@ import "math"
 // with a value whose tombstone has been removed on all other brokers. Once elected, the replica
 // would serve the deleted key. Also, a consumer could read a value on a replica that has not
 // removed it yet, continue on another replica, and miss the tombstone there
-// (docs/replication-compacted.md).
+// (docs/internals/replication-compacted.md).
 func updateCleaningProgress(p *partition, r *role) int64 {
 	if len(r.replicas) == 1 {
 		p.log.Compaction().Progress.SetReplicasTombstoneClean(math.MaxInt64)

@@ -2,8 +2,8 @@
 // broker leads, and in which leader epoch. It appends to the logs of these partitions and reads
 // from them, and it copies the logs of partitions that other brokers lead. It decides which
 // replicas are in sync, advances high watermarks, and lets requests wait for records or high
-// watermarks. docs/replication.md describes the protocol and proves that no acknowledged record is
-// lost.
+// watermarks. docs/internals/replication.md describes the protocol and proves that no acknowledged
+// record is lost.
 //
 //   - Set (set.go) is the set of replicas. The applier (apply.go, apply_partition.go) makes the set
 //     match the metadata image.

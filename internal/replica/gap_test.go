@@ -16,7 +16,7 @@ import (
 
 // gapTrace is the sequence of disk operations of a follower that receives two records, each after
 // an offset gap, and then joins the ISR. The trace shows that the note of a gap is durable before
-// the first of these records is written (docs/format/store.md).
+// the first of these records is written (docs/internals/format/store.md).
 const gapTrace = `
 create a-0/copy.gap.tmp
 write a-0/copy.gap.tmp 0+<n>

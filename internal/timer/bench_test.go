@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// docs/bench/purgatory.md contains the results of these benchmarks. Use benchstat to compare new
-// results with old ones.
+// docs/internals/bench/purgatory.md contains the results of these benchmarks. Use benchstat to
+// compare new results with old ones.
 
 // fill returns a wheel with count pending entries that are due within a minute.
 func fill(count int) *Wheel[int] {

@@ -40,7 +40,8 @@ type Settings struct {
 	Delete      bool // true: segments are deleted by age and size
 	DeleteFirst bool // true: the list is written delete,compact; the order has no effect
 	Compact     bool // true: the cleaner compacts the log
-	// MinDirtyPercent (0..100) is the dirty ratio above which a pass starts (docs/cleaner.md).
+	// MinDirtyPercent (0..100) is the dirty ratio above which a pass starts
+	// (docs/internals/cleaner.md).
 	MinDirtyPercent float64
 	// MaxGarbagePercent (0..99) is the percentage of garbage that a pass may leave in the clean
 	// section (ADR 0087).

@@ -13,7 +13,7 @@ const FormatLevelFirst = 1
 
 // FormatLevel returns the highest format level that this binary supports. If earlier versions
 // cannot read a changed format of files or of requests between brokers, the change needs the next
-// level (docs/format/format-level.md).
+// level (docs/internals/format/format-level.md).
 func FormatLevel() int32 {
 	level, err := strconv.ParseInt(formatLevel, 10, 32)
 	if err != nil || level < FormatLevelFirst {

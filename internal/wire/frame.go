@@ -58,7 +58,8 @@ type frame struct {
 //
 // It reads the first headBytes, and then the other bytes directly into their final buffer. It uses
 // no buffered reader, from whose buffer the bytes would have to be copied. A small request
-// therefore needs two system calls, but each batch is copied one time less (docs/format/copies.md).
+// therefore needs two system calls, but each batch is copied one time less
+// (docs/internals/format/copies.md).
 func (c *connection) readFrame(ctx context.Context, r io.Reader) (frame, error) {
 	head := &c.head
 	c.readUntil(ctx, c.server.opts.Idle)

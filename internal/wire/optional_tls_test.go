@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// TestPlainPeersAreRefusedAfterTheMigration checks trap 28 of docs/security.md: while some brokers
-// have no certificate, a listener accepts connections with and without TLS; afterwards it accepts
-// only TLS. A peer without TLS is always anonymous.
+// TestPlainPeersAreRefusedAfterTheMigration checks trap 28 of docs/operate/security.md: while some
+// brokers have no certificate, a listener accepts connections with and without TLS; afterwards it
+// accepts only TLS. A peer without TLS is always anonymous.
 func TestPlainPeersAreRefusedAfterTheMigration(t *testing.T) {
 	brokers, peers := certs.New(t, "brokers"), certs.New(t, "peers")
 	var migrates atomic.Bool

@@ -24,9 +24,10 @@ func (c *measuredConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSlowReadersOverTLSHoldLittleMemory checks trap 29 of docs/security.md: over TLS, the bytes of
-// files are copied through memory. A client that stops reading may cause at most three steps of
-// copyStepBytes to be held, whatever the reply, so 1,000 such clients cause less than 200 MiB.
+// TestSlowReadersOverTLSHoldLittleMemory checks trap 29 of docs/operate/security.md: over TLS, the
+// bytes of files are copied through memory. A client that stops reading may cause at most three
+// steps of copyStepBytes to be held, whatever the reply, so 1,000 such clients cause less than 200
+// MiB.
 func TestSlowReadersOverTLSHoldLittleMemory(t *testing.T) {
 	file, _ := fileOf(t, vfs.OS{}, 8<<20)
 	replies := map[string][]Chunk{

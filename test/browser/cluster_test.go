@@ -258,7 +258,7 @@ func (c *cluster) logFiles(broker int, partition string) map[int64]int64 {
 }
 
 // deadBytes returns the garbage in each segment according to the .dead files of a partition, by
-// base offset (docs/format/dead.md).
+// base offset (docs/internals/format/dead.md).
 func (c *cluster) deadBytes(broker int, partition string) map[int64]int64 {
 	c.t.Helper()
 	names, err := filepath.Glob(filepath.Join(c.partitionDir(broker, partition), "*.dead"))

@@ -13,5 +13,5 @@
 // TestLogin also runs etcd and kube-apiserver, which hack/kubetools builds. The environment
 // variable KUBEBUILDER_ASSETS contains their directory.
 //
-// With PICTURES=1 the tests also write the pictures of docs/console.md and docs/story.md.
+// With PICTURES=1 the tests also write the pictures of docs/use/console.md and docs/use/cleaner-pass.md.
 package browser

@@ -34,7 +34,7 @@ func (b *browser) size(width, height int64) {
 		Width: width, Height: height, DeviceScaleFactor: 1})
 }
 
-// TestPictures writes the pictures of README.md, docs/console.md and docs/story.md.
+// TestPictures writes the pictures of README.md, docs/use/console.md and docs/use/cleaner-pass.md.
 func TestPictures(t *testing.T) {
 	if !wanted() {
 		t.Skip("PICTURES is not set")
@@ -141,7 +141,7 @@ func keysPicture(b *browser, c *cluster, dark bool, key string) {
 	b.picture("console-keys"+suffix, 1200, 640)
 }
 
-// story writes the five frames of docs/story.md from the replay of the pass with the most segments.
+// story writes the five frames of docs/use/cleaner-pass.md from the replay of the pass with the most segments.
 func story(t *testing.T, c *cluster, b *browser) {
 	b.visit(c.console + "map?topic=customers")
 	b.await(`document.querySelector("a.play")`)

@@ -31,8 +31,8 @@ func TestCommandsInPodsExist(t *testing.T) {
 		}
 	}
 	found := 0
-	for _, pattern := range []string{"docs/*.md", "docs/runbooks/*.md", "docs/operations/*.md",
-		"README.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/use/*.md", "docs/operate/*.md",
+		"docs/operate/runbooks/*.md", "docs/internals/*.md", "README.md"} {
 		pages, err := filepath.Glob(root + pattern)
 		if err != nil || len(pages) == 0 {
 			t.Fatalf("no pages %s: %v", pattern, err)

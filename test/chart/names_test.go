@@ -16,18 +16,18 @@ const root = "../../"
 // metric matches the names of metrics in a query or in a documentation page.
 var metric = regexp.MustCompile(`\b(?:heartwood|process|controller_runtime)_[a-z_]+\b`)
 
-// documented returns the names of those metrics in docs/metrics.md that brokers export by default.
-// test/smoke checks that the running binary exports exactly these metrics. For a histogram, the
-// result includes the names of its _bucket, _sum and _count series.
+// documented returns the names of those metrics in docs/operate/metrics.md that brokers export by
+// default. test/smoke checks that the running binary exports exactly these metrics. For a
+// histogram, the result includes the names of its _bucket, _sum and _count series.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
-	page, err := os.ReadFile(root + "docs/metrics.md")
+	page, err := os.ReadFile(root + "docs/operate/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	byDefault, _, found := strings.Cut(string(page), "\n## Only with spec.metrics.partitions Full\n")
 	if !found {
-		t.Fatal("docs/metrics.md does not say which metrics are not exported by default")
+		t.Fatal("docs/operate/metrics.md does not say which metrics are not exported by default")
 	}
 	names := map[string]bool{}
 	for _, name := range metric.FindAllString(byDefault, -1) {
@@ -36,7 +36,7 @@ func documented(t *testing.T) map[string]bool {
 		}
 	}
 	if len(names) == 0 {
-		t.Fatal("docs/metrics.md contains no metric")
+		t.Fatal("docs/operate/metrics.md contains no metric")
 	}
 	return names
 }
@@ -50,7 +50,7 @@ func checkQuery(t *testing.T, where, query string, known map[string]bool) {
 	}
 	for _, name := range names {
 		if !known[name] {
-			t.Errorf("%s uses %s, which is not in docs/metrics.md", where, name)
+			t.Errorf("%s uses %s, which is not in docs/operate/metrics.md", where, name)
 		}
 	}
 	if open := strings.Count(query, "(") - strings.Count(query, ")"); open != 0 ||
@@ -82,7 +82,7 @@ type panel struct {
 
 func TestDashboardsUseDocumentedMetrics(t *testing.T) {
 	known := documented(t)
-	metrics := inventory(readFile(t, "docs/metrics.md"))
+	metrics := inventory(readFile(t, "docs/operate/metrics.md"))
 	contents := ""
 	files, err := filepath.Glob(root + "charts/heartwood/dashboards/*.json")
 	if err != nil || len(files) == 0 {
@@ -232,14 +232,14 @@ func TestAlertsUseDocumentedMetricsAndHaveARunbook(t *testing.T) {
 			alerts[rule.Alert] = true
 			checkQuery(t, "alert "+rule.Alert, rule.Expr, known)
 			if _, err := parsePromQL(rule.Expr,
-				inventory(readFile(t, "docs/metrics.md"))); err != nil {
+				inventory(readFile(t, "docs/operate/metrics.md"))); err != nil {
 				t.Errorf("alert %s: %v: %s", rule.Alert, err, rule.Expr)
 			}
 			if rule.For == "" || rule.Labels["severity"] == "" ||
 				rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 				t.Errorf("alert %s has no for, severity, summary or description", rule.Alert)
 			}
-			page := "/docs/runbooks/" + rule.Alert + ".md"
+			page := "/docs/operate/runbooks/" + rule.Alert + ".md"
 			if !strings.HasSuffix(rule.Annotations["runbook_url"], page) {
 				t.Errorf("alert %s has the runbook_url %q, want its page %s", rule.Alert,
 					rule.Annotations["runbook_url"], page)
@@ -253,7 +253,7 @@ func TestAlertsUseDocumentedMetricsAndHaveARunbook(t *testing.T) {
 // documented metrics and have the required sections.
 func checkRunbooks(t *testing.T, alerts, known map[string]bool) {
 	t.Helper()
-	files, err := filepath.Glob(root + "docs/runbooks/*.md")
+	files, err := filepath.Glob(root + "docs/operate/runbooks/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func checkRunbooks(t *testing.T, alerts, known map[string]bool) {
 	}
 	for name := range alerts {
 		if !pages[name] {
-			t.Errorf("alert %s has no page in docs/runbooks", name)
+			t.Errorf("alert %s has no page in docs/operate/runbooks", name)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type query struct {
 	kind   string // kind of a selector: "counter", "gauge" or "histogram"
 }
 
-// metricOf describes a metric in docs/metrics.md.
+// metricOf describes a metric in docs/operate/metrics.md.
 type metricOf struct {
 	kind   string
 	labels []string
@@ -32,7 +32,7 @@ var metricRow = regexp.MustCompile(
 	"(?m)^\\| `((?:heartwood|process|controller_runtime)_[a-z_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) \\|",
 )
 
-// inventory returns the metrics in page, which is the text of docs/metrics.md, by name.
+// inventory returns the metrics in page, which is the text of docs/operate/metrics.md, by name.
 func inventory(page string) map[string]metricOf {
 	all := map[string]metricOf{}
 	for _, row := range metricRow.FindAllStringSubmatch(page, -1) {
@@ -279,7 +279,7 @@ func (p *promParser) aggregation(name string) query {
 func (p *promParser) selector(name string) query {
 	metric, ok := p.metrics[name]
 	if !ok {
-		p.fail("%s is not in docs/metrics.md", name)
+		p.fail("%s is not in docs/operate/metrics.md", name)
 	}
 	if p.peek() == "{" {
 		p.take()
@@ -343,7 +343,7 @@ func TestParserRejectsInvalidQueries(t *testing.T) {
 		}
 	}
 	for invalid, want := range map[string]string{
-		`heartwood_c`:                              "not in docs/metrics.md",
+		`heartwood_c`:                              "not in docs/operate/metrics.md",
 		`heartwood_b{topic="x"}`:                   "no label topic",
 		`sum by (topic) (heartwood_b)`:             "unknown label topic",
 		`sum(heartwood_a_total)`:                   "without rate",

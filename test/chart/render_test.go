@@ -56,7 +56,7 @@ func TestPagesNameExistingConfigMaps(t *testing.T) {
 	for _, o := range mustRender(t, buildHelm(t)) {
 		known[o.Kind+" "+o.Metadata.Name] = true
 	}
-	pages, err := filepath.Glob(root + "docs/operations/*.md")
+	pages, err := filepath.Glob(root + "docs/operate/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
@@ -135,7 +135,7 @@ func TestExcludedRulesAreAbsent(t *testing.T) {
 
 // TestExcludeRulesIsDocumented checks that the metrics page describes the value.
 func TestExcludeRulesIsDocumented(t *testing.T) {
-	if !strings.Contains(readFile(t, "docs/metrics.md"), "monitoring.excludeRules") {
-		t.Error("docs/metrics.md does not describe monitoring.excludeRules")
+	if !strings.Contains(readFile(t, "docs/operate/metrics.md"), "monitoring.excludeRules") {
+		t.Error("docs/operate/metrics.md does not describe monitoring.excludeRules")
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // everyOffset fetches at every offset of the cleaned log, with a limit of one batch. Even if the
 // record at the offset was removed, the response must contain the next record. Otherwise a consumer
-// would fetch the same offset forever (invariants I43 and I44 of docs/cleaner-invariants.md,
-// KAFKA-15388).
+// would fetch the same offset forever (invariants I43 and I44 of
+// docs/internals/cleaner-invariants.md, KAFKA-15388).
 func (r *run) everyOffset() {
 	r.t.Helper()
 	ctx := process.WithDeadline(r.t)

@@ -37,7 +37,8 @@ const (
 	powerValue   = 1000
 )
 
-// cutCase is a topology and a setting. docs/durability.md contains what is lost in each of them.
+// cutCase is a topology and a setting. docs/use/durability.md contains what is lost in each of
+// them.
 type cutCase struct {
 	brokers    int
 	partitions int32

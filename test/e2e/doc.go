@@ -9,7 +9,7 @@
 //
 //	make e2e E2E_RUN=TestHeartwoodOnKubernetes/the_network_fails_in_part
 //
-// A run writes the measurements of its steps to docs/bench/results/e2e.md.
+// A run writes the measurements of its steps to docs/internals/bench/results/e2e.md.
 //
 // FAULTS is the path of a script that stops and starts nodes and the API server, such as
 // hack/e2e-faults.sh. If it is unset, the steps that need the script are skipped. LATER_IMAGE names

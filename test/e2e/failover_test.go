@@ -19,7 +19,7 @@ import (
 const failover = "failover"
 
 // maxGap is the maximum time for which a partition can be unavailable for writes after the failure
-// of one broker. It is far above the measured values (docs/operations/failures.md), because the
+// of one broker. It is far above the measured values (docs/operate/failures.md), because the
 // machine may be busy. So the test detects only failovers that take much longer than the expiry of
 // a Lease (6 s).
 const maxGap = 30 * time.Second

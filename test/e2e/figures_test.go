@@ -17,7 +17,7 @@ import (
 )
 
 // figuresPage is the page that a run writes.
-const figuresPage = "docs/bench/results/e2e.md"
+const figuresPage = "docs/internals/bench/results/e2e.md"
 
 // figures collects the result and the measurements of each step.
 type figures struct {

@@ -34,7 +34,7 @@ const (
 	// clientTimeout is half of the request timeout of a client that must detect a silent broker.
 	// clientDial is this client's connection timeout. franz-go connects twice for each of the five
 	// requests in flight before it asks another broker for the leaders, so ten times clientDial must
-	// be shorter than promptly (docs/operations/failures.md, Client timeouts).
+	// be shorter than promptly (docs/operate/failures.md, Client timeouts).
 	clientTimeout, clientDial = "1s", "200ms"
 )
 

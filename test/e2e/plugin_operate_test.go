@@ -25,7 +25,7 @@ const (
 	cargoRecords = 4000
 )
 
-// maintainerRules are the permissions that docs/operations/kubectl-heartwood.md names for the
+// maintainerRules are the permissions that docs/operate/kubectl-heartwood.md names for the
 // commands that change a LogCluster, and for report.
 var maintainerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Verbs: []string{"get", "list"},

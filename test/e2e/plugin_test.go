@@ -24,7 +24,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// pluginRules are the permissions that docs/operations/kubectl-heartwood.md names for status, why,
+// pluginRules are the permissions that docs/operate/kubectl-heartwood.md names for status, why,
 // top, tail, produce, groups and clean.
 var pluginRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logclusters", "topics"},

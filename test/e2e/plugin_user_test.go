@@ -19,7 +19,7 @@ import (
 	"heartwood.dev/heartwood/api/v1alpha1"
 )
 
-// userRules are the permissions that docs/operations/kubectl-heartwood.md names, besides
+// userRules are the permissions that docs/operate/kubectl-heartwood.md names, besides
 // maintainerRules, for user config and user rotate, and for report on a secured LogCluster.
 var userRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"heartwood.dev"}, Resources: []string{"logusers"}, Verbs: []string{"patch"}},

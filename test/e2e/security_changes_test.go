@@ -284,7 +284,7 @@ func (e *changingCluster) podUIDs(t *testing.T) (uids []types.UID) {
 	return uids
 }
 
-// userAgain covers trap 31 of docs/security.md: a LogUser that is created again has another
+// userAgain covers trap 31 of docs/operate/security.md: a LogUser that is created again has another
 // password, and the old password is not valid.
 func (e *changingCluster) userAgain(t *testing.T) {
 	before := e.userSecret(t, "limited")

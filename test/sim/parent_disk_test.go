@@ -25,7 +25,7 @@ const metadataName = "/metadata.json"
 
 // metadataFile is the history of the metadata file: the content that is durable, and the contents
 // that a power cut can lose. It verifies each change that has become durable. It reads the file in
-// the format of docs/format/local-metadata.md, not through the store.
+// the format of docs/internals/format/local-metadata.md, not through the store.
 type metadataFile struct {
 	w  *world
 	mu struct {

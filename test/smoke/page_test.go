@@ -17,10 +17,10 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md instead of comparing it")
+var update = flag.Bool("update", false, "write docs/operate/metrics.md instead of comparing it")
 
 const (
-	pageFile  = "../../docs/metrics.md"
+	pageFile  = "../../docs/operate/metrics.md"
 	tableHead = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 	// detailHead is the text before the rows of the metrics that only the level Full includes.
 	detailHead = "\n## Only with spec.metrics.partitions Full\n\n" + tableHead
@@ -49,9 +49,9 @@ var transient = map[string]bool{
 	"heartwood_compression_seconds_total":      true,
 }
 
-// checkMetricsPage checks that docs/metrics.md lists exactly the metrics of a process that has
-// served requests and exports every series of partitions. The page first lists the metrics of the
-// default level, and then the others. So checkMetricsPage also applies the manifests with the
+// checkMetricsPage checks that docs/operate/metrics.md lists exactly the metrics of a process that
+// has served requests and exports every series of partitions. The page first lists the metrics of
+// the default level, and then the others. So checkMetricsPage also applies the manifests with the
 // default level.
 func checkMetricsPage(t *testing.T, s process.Setup, client *kgo.Client, manifests string) {
 	t.Helper()

@@ -102,23 +102,23 @@ func (r *readme) check(words []string, out string) {
 // numbers matches the numbers in a line, with their units.
 var numbers = regexp.MustCompile(`[0-9][0-9.]*( ([KMG]i)?B)?`)
 
-// checkSample compares the sample output of `heartwood clean tickets --wait` in docs/cleaner.md
-// with the real output, line by line and without the numbers.
+// checkSample compares the sample output of `heartwood clean tickets --wait` in
+// docs/internals/cleaner.md with the real output, line by line and without the numbers.
 func checkSample(t *testing.T, out string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/cleaner.md")
+	page, err := os.ReadFile("../../docs/internals/cleaner.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, sample, found := strings.Cut(string(page), "$ heartwood clean tickets --wait\n")
 	sample, _, closed := strings.Cut(sample, "\n```")
 	if !found || !closed {
-		t.Fatal("docs/cleaner.md has no sample of heartwood clean")
+		t.Fatal("docs/internals/cleaner.md has no sample of heartwood clean")
 	}
 	printed := strings.Split(numbers.ReplaceAllString(out, "#"), "\n")
 	for line := range strings.SplitSeq(sample, "\n") {
 		if !slices.Contains(printed, numbers.ReplaceAllString(line, "#")) {
-			t.Errorf("docs/cleaner.md has the line %q; heartwood clean printed\n%s", line, out)
+			t.Errorf("docs/internals/cleaner.md has the line %q; heartwood clean printed\n%s", line, out)
 		}
 	}
 }

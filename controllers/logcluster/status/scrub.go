@@ -43,5 +43,5 @@ func describeFinding(broker int32, f v1alpha1.ScrubFinding) string {
 		return fmt.Sprintf("Damage at rest was repaired on %s: %s.", where, f.Problem)
 	}
 	return fmt.Sprintf("Damage at rest was found on %s: %s. What to do is in "+
-		"docs/runbooks/HeartwoodDamageAtRest.md.", where, f.Problem)
+		"docs/operate/runbooks/HeartwoodDamageAtRest.md.", where, f.Problem)
 }

@@ -1,5 +1,5 @@
-// Package plot draws measurements, such as the results in docs/bench, and panels of dashboards as
-// SVG pictures.
+// Package plot draws measurements, such as the results in docs/internals/bench, and panels of
+// dashboards as SVG pictures.
 //
 // A picture shows every run as a separate mark. If only the median and the range of a measurement
 // exist, these are drawn, so a picture never suggests runs that do not exist. Each series has a

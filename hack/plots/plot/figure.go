@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Figure is a picture with one or more charts that share a legend. The files in docs/bench/results
-// contain its JSON form.
+// Figure is a picture with one or more charts that share a legend. The files in
+// docs/internals/bench/results contain its JSON form.
 type Figure struct {
 	Title   string   `json:"title"`
 	Series  []string `json:"series"`            // names in the order of the legend, at most seriesMax

@@ -1,7 +1,7 @@
 // Package client measures brokers as their clients see them: records per second, latencies, and the
 // CPU time of the client. It uses only the Kafka protocol, so it measures Heartwood and Apache
 // Kafka alike. It implements `heartwood bench produce` and `heartwood bench consume`;
-// docs/bench/README.md describes how to compare the two.
+// docs/internals/bench/README.md describes how to compare the two.
 //
 //   - options.go: options and their validation.
 //   - histogram.go: counts latencies in little memory.

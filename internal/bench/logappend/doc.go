@@ -1,6 +1,6 @@
 // Package logappend measures appending to a log and reading it back: a real log on a real disk,
 // with the validation and recompression of a produce request. It implements `heartwood bench
-// append`; docs/bench/append.md contains figures.
+// append`; docs/internals/bench/append.md contains figures.
 //
 // Invariants:
 //   - The same options give the same batches, byte for byte, on any machine: records are generated

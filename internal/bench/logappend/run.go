@@ -23,8 +23,8 @@ import (
 // exceeds the window of every codec and the CPU cache.
 const distinctBytes = 64 << 20
 
-// segmentBytes is the segment size that Kafka's benchmark uses. docs/bench/append.md compares both
-// results.
+// segmentBytes is the segment size that Kafka's benchmark uses. docs/internals/bench/append.md
+// compares both results.
 const segmentBytes = 256 << 20
 
 // Run creates a log, appends batches, reads them back and removes the log. If ctx ends before the

@@ -2,7 +2,7 @@
 // Kafka's developers used to measure timing wheels in Kafka's purgatory. Requests arrive at
 // exponentially distributed intervals. Another goroutine, the completer, completes each request
 // after a log-normally distributed time. A request whose time exceeds the timeout expires instead.
-// docs/bench/purgatory.md contains the figures.
+// docs/internals/bench/purgatory.md contains the figures.
 //
 //   - draw.go: draws the random times and keys; pure.
 //   - schedule.go: orders the requests by the time at which they complete; a ring of buckets.

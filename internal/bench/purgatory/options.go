@@ -46,7 +46,7 @@ func (o Options) Validate() error {
 	}
 	if slices.Contains(removedKinds, o.Kind) {
 		check(false, "invalid argument %q for --kind: this kind was removed, and "+
-			"docs/bench/purgatory.md keeps its figures; give one of %s",
+			"docs/internals/bench/purgatory.md keeps its figures; give one of %s",
 			o.Kind, strings.Join(Kinds(), ", "))
 	} else {
 		check(slices.Contains(Kinds(), o.Kind), "invalid argument %q for --kind: give one of %s",

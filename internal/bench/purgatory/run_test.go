@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// smallLoad returns the options for the low-timeout case in docs/bench/purgatory.md, but with few
-// requests.
+// smallLoad returns the options for the low-timeout case in docs/internals/bench/purgatory.md, but
+// with few requests.
 func smallLoad() Options {
 	return Options{
 		Kind: "purgatory", Requests: 5000, Rate: 20_000, Timeout: 200 * time.Millisecond,

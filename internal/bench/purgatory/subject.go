@@ -31,7 +31,8 @@ var constructors = map[string]func() subject{
 func Kinds() []string { return []string{"purgatory", "baseline"} }
 
 // removedKinds are the names of alternative timers and watch lists that were measured and removed.
-// docs/bench/purgatory.md contains their figures, and names the commit that contains their code.
+// docs/internals/bench/purgatory.md contains their figures, and names the commit that contains
+// their code.
 var removedKinds = []string{"wheel", "afterfunc", "heap", "purge"}
 
 // timerPurgatory is the purgatory of internal/timer.

@@ -20,8 +20,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// FileName is the name of the file in the data directory; docs/format/clean-now.md describes its
-// format.
+// FileName is the name of the file in the data directory; docs/internals/format/clean-now.md
+// describes its format.
 const FileName = "clean-now.json"
 
 const fileVersion = 1

@@ -9,7 +9,7 @@ import (
 )
 
 // damageRunbook is the last sentence of each finding about damage.
-const damageRunbook = " What to do is in docs/runbooks/HeartwoodDamageAtRest.md."
+const damageRunbook = " What to do is in docs/operate/runbooks/HeartwoodDamageAtRest.md."
 
 // damage returns the findings about damaged files that brokers have not repaired. There is one
 // finding per replica. If a broker's status does not list all its damage, there is another finding

@@ -18,7 +18,7 @@ import (
 )
 
 // secured is a cluster that accepts passwords and certificates. The ACLs of user console are those
-// in docs/console.md.
+// in docs/use/console.md.
 const secured = `apiVersion: heartwood.dev/v1alpha1
 kind: LogCluster
 metadata: {name: demo}

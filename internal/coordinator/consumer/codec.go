@@ -13,7 +13,8 @@ import (
 )
 
 // These are the kinds of a group's records. A kind is the version of the record's key. The formats
-// are Kafka's coordinator record types (Kafka's JSON schemas; docs/format/consumer-groups.md).
+// are Kafka's coordinator record types (Kafka's JSON schemas;
+// docs/internals/format/consumer-groups.md).
 const (
 	kindGroup = 3
 	// kindTopics contains partition metadata. Only Kafka 4.0 writes it, and it is ignored. Kafka 4.1

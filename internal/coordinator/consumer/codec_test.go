@@ -60,7 +60,8 @@ func roundTrip(kind int16, value []byte) ([]byte, error) {
 	}
 }
 
-// TestRecordFormat checks that records are encoded to the bytes in docs/format/consumer-groups.md.
+// TestRecordFormat checks that records are encoded to the bytes in
+// docs/internals/format/consumer-groups.md.
 func TestRecordFormat(t *testing.T) {
 	want := map[int16]string{
 		kindGroup: "0000" + "00000005" + "010008" + "fffffffffffffffe",

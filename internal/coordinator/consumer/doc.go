@@ -31,7 +31,7 @@
 //   - If only some of a request's records are stored, from the first to any later one, the next
 //     heartbeats and expiries of sessions still bring the group into a correct state. Therefore the
 //     group epoch is stored before the records that depend on it, and a removed member's record is
-//     deleted last (docs/format/consumer-groups.md).
+//     deleted last (docs/internals/format/consumer-groups.md).
 //
 // The rules are those of Kafka 4.3's GroupMetadataManager and CurrentAssignmentBuilder (KIP-848,
 // 1082, 1101, 1251, 1263). The code is not copied from Kafka.

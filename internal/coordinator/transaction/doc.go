@@ -15,7 +15,7 @@
 //   - Stored: the entry of each transactional id. Only Replay changes this part, from records that
 //     were just appended and from records that are read after a failover. There is no pending
 //     transition: a request is decided by the entry in the last record in the log. The record
-//     formats are Kafka's (docs/format/transaction-state.md).
+//     formats are Kafka's (docs/internals/format/transaction-state.md).
 //   - Volatile: the partitions that have not acknowledged their marker, and the requests that wait
 //     for the end of a transaction. A failover loses this part: the next coordinator sends all
 //     markers again, and clients retry.

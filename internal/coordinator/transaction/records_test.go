@@ -27,7 +27,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 }
 
 // TestRecordBytes checks the bytes of encoded records. Kafka 4.3.1 decodes these bytes to the same
-// values (docs/format/transaction-state.md).
+// values (docs/internals/format/transaction-state.md).
 func TestRecordBytes(t *testing.T) {
 	e := newEntry(time.UnixMilli(2), 7, time.Minute)
 	e = e.extended(time.UnixMilli(3), []Partition{{"t", 1}}, 2)

@@ -34,7 +34,7 @@ import (
 //
 // Records are sent as file ranges, and only the other bytes are encoded (fetch_response.go).
 // Brokers also replicate with this API. They use sessions, the replica state, and private tagged
-// fields (docs/replication.md).
+// fields (docs/internals/replication.md).
 
 const (
 	// fetchWaitMax limits how long a fetch waits. It must be below 10 min, because wire.Server then

@@ -19,8 +19,8 @@ var ErrMalformed = errors.New("malformed checkpoint")
 // later version. Such a file belongs to another program and must not be replaced.
 var ErrVersion = errors.New("unsupported version")
 
-// The checkpoint files of a data directory. docs/format/checkpoints.md describes the purpose of
-// each file.
+// The checkpoint files of a data directory. docs/internals/format/checkpoints.md describes the
+// purpose of each file.
 const (
 	RecoveryPointFile = "recovery-point-offset-checkpoint"
 	LogStartFile      = "log-start-offset-checkpoint"

@@ -1,6 +1,6 @@
 // Package checkpoint encodes and decodes the checkpoint files of a data directory
-// (docs/format/checkpoints.md): one line per partition, per segment or per leader epoch, in Kafka's
-// text format.
+// (docs/internals/format/checkpoints.md): one line per partition, per segment or per leader epoch,
+// in Kafka's text format.
 //
 // The package is pure: it converts bytes to values and values to bytes. It opens no file, acquires
 // no lock and reads no clock. Package logstore reads and writes the files, and decides how far it

@@ -88,7 +88,7 @@ func (r *batchRebuilder) apply(in readBatch, b record.Batch) (out record.Parts, 
 }
 
 // rebuild encodes a batch without its dead records. The offsets and timestamps of the records and
-// the identity of the batch do not change (I9, docs/format/batch.md).
+// the identity of the batch do not change (I9, docs/internals/format/batch.md).
 func (r *batchRebuilder) rebuild(in readBatch, b record.Batch) (record.Parts, error) {
 	id := record.IdentityOf(b)
 	if err := r.setHorizon(in, &id); err != nil {

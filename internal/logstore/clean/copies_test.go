@@ -31,7 +31,7 @@ func (f recordedFile) WriteAt(p []byte, offset int64) (int, error) {
 }
 
 // TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec checks that a rewrite passes the codec's output
-// buffers to WriteAt without copying them, like the produce path (docs/format/copies.md).
+// buffers to WriteAt without copying them, like the produce path (docs/internals/format/copies.md).
 func TestRebuiltBatchIsWrittenFromTheMemoryOfItsCodec(t *testing.T) {
 	var coded, written [][]byte
 	l := newLog(t)

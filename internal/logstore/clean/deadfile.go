@@ -13,7 +13,7 @@ import (
 // continue without the file.
 var ErrDeadFile = errors.New("invalid .dead file")
 
-// Constants of the layout of a .dead file (docs/format/dead.md).
+// Constants of the layout of a .dead file (docs/internals/format/dead.md).
 const (
 	deadMagic        = "HWDEAD\x00\x01"
 	deadHeaderBytes  = 88

@@ -1,8 +1,8 @@
 // Package clean is the core of the cleaner: Run compacts one log, from sealed segments to new
 // segments and Stats. For each key it keeps the latest record below the cleanable bound and removes
 // the older ones. It removes a tombstone once no consumer and no replica can still need it.
-// docs/cleaner.md describes the whole design. Names such as I1, X2 and F1 refer to the invariants
-// in docs/cleaner-invariants.md.
+// docs/internals/cleaner.md describes the whole design. Names such as I1, X2 and F1 refer to the
+// invariants in docs/internals/cleaner-invariants.md.
 //
 // # Steps of a pass
 //

@@ -7,7 +7,7 @@ import (
 
 // smallShare defines a small segment: its live bytes are at most 1/smallShare of a full segment.
 // Merging larger segments would repeatedly rewrite the same bytes for little benefit
-// (docs/cleaner.md).
+// (docs/internals/cleaner.md).
 const smallShare = 16
 
 // rewriteGroup is a run of adjacent segments that one rewrite merges into new segments.

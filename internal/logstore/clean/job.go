@@ -24,7 +24,7 @@ type Job struct {
 	AbortedAcrossBound []segment.AbortedTxn
 	// Lineage returns the leader epoch of the last record below an offset. A .dead file stores this
 	// epoch for its pass's bound. After a truncation below that bound, Lineage returns a later
-	// epoch, and the pass ignores the file (docs/format/dead.md).
+	// epoch, and the pass ignores the file (docs/internals/format/dead.md).
 	Lineage func(below int64) uint64
 
 	Now    time.Time // start of the pass; decides which retentions have ended

@@ -6,7 +6,8 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/keys"
 )
 
-// emptyBatchBytes is the size of a batch without records: its header (docs/format/batch.md).
+// emptyBatchBytes is the size of a batch without records: its header
+// (docs/internals/format/batch.md).
 const emptyBatchBytes = 61
 
 // batchAction is what a rewrite does with a batch.

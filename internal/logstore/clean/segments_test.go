@@ -28,7 +28,7 @@ func (l *fakeLog) bases() (all []int64) {
 }
 
 // TestSegmentsWithoutGarbageAreNotRewritten checks that a segment without garbage is not rewritten,
-// as docs/cleaner.md guarantees.
+// as docs/internals/cleaner.md guarantees.
 func TestSegmentsWithoutGarbageAreNotRewritten(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 4000
@@ -179,7 +179,7 @@ func TestI32OutputHasTheBaseAndTimeOfItsSources(t *testing.T) {
 }
 
 // TestSmallNeighboursAreMergedAndLargeSegmentsAreNot checks that a segment counts as small if it is
-// at most a sixteenth of a full segment (docs/cleaner.md).
+// at most a sixteenth of a full segment (docs/internals/cleaner.md).
 func TestSmallNeighboursAreMergedAndLargeSegmentsAreNot(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000

@@ -130,9 +130,9 @@ func (s *slot) tombstone() bool { return s.ordinalTombstone&1 == 1 }
 
 // Sizes of tables, if the memory budget permits them. A table of tableBytesCached fits into the
 // cache of one processor core, and therefore resolves an entry in a third of the time of a larger
-// table (docs/bench/cleaner.md). A larger table is better only if the log has so many segments that
-// one hash slice would contain fewer than readEntriesMin entries per segment, which makes the reads
-// too short.
+// table (docs/internals/bench/cleaner.md). A larger table is better only if the log has so many
+// segments that one hash slice would contain fewer than readEntriesMin entries per segment, which
+// makes the reads too short.
 const (
 	tableBytesCached = 1 << 20
 	readEntriesMin   = 256

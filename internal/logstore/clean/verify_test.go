@@ -271,8 +271,8 @@ func TestRecordsBelowTheLogStartAreRemovedFromTheFile(t *testing.T) { // as afte
 	}
 }
 
-// TestUniqueKeysCauseNoRewrite checks that unique keys cause no rewrite, as docs/cleaner.md
-// guarantees.
+// TestUniqueKeysCauseNoRewrite checks that unique keys cause no rewrite, as
+// docs/internals/cleaner.md guarantees.
 func TestUniqueKeysCauseNoRewrite(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000
@@ -290,8 +290,8 @@ func TestUniqueKeysCauseNoRewrite(t *testing.T) {
 	}
 }
 
-// TestF8RepublicationReadsNoDeadBatch checks the example in docs/cleaner.md: all keys are published
-// again, and the older records are removed without being read.
+// TestF8RepublicationReadsNoDeadBatch checks the example in docs/internals/cleaner.md: all keys are
+// published again, and the older records are removed without being read.
 func TestF8RepublicationReadsNoDeadBatch(t *testing.T) {
 	l := newLog(t)
 	l.job.Rules.SegmentBytes = 100_000

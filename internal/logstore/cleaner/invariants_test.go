@@ -11,9 +11,9 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// The tests in this file check invariants that need a whole log. docs/cleaner-invariants.md lists
-// all invariants with their tests. After each line of a script the ledger checks the log
-// (ledger_check_test.go).
+// The tests in this file check invariants that need a whole log.
+// docs/internals/cleaner-invariants.md lists all invariants with their tests. After each line of a
+// script the ledger checks the log (ledger_check_test.go).
 
 // output runs a script that must succeed, and returns its output.
 func output(t *testing.T, script ...string) string {

@@ -41,7 +41,7 @@ var (
 	keyed     = storetest.Keyed
 )
 
-// Names and suffixes of files that logstore creates (docs/format/store.md).
+// Names and suffixes of files that logstore creates (docs/internals/format/store.md).
 const (
 	epochFile     = "leader-epoch-checkpoint" // in the log's directory
 	lockFile      = ".lock"

@@ -14,9 +14,9 @@ import (
 	"heartwood.dev/heartwood/internal/scrape"
 )
 
-// collector exports the cleaner_* and log_reclaimable_* metrics in docs/metrics.md. It computes
-// them at each scrape. Gauges that are set only when something happens would remain after their log
-// was closed, or would disappear when settings change (KAFKA-16574).
+// collector exports the cleaner_* and log_reclaimable_* metrics in docs/operate/metrics.md. It
+// computes them at each scrape. Gauges that are set only when something happens would remain after
+// their log was closed, or would disappear when settings change (KAFKA-16574).
 type collector struct {
 	cleaner *Cleaner
 	level   *scrape.Level

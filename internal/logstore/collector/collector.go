@@ -16,7 +16,7 @@ import (
 	"heartwood.dev/heartwood/internal/scrape"
 )
 
-// collector computes the heartwood_log_* metrics in docs/metrics.md at each scrape.
+// collector computes the heartwood_log_* metrics in docs/operate/metrics.md at each scrape.
 type collector struct {
 	store *logstore.Store
 	level *scrape.Level

@@ -7,7 +7,7 @@ import (
 )
 
 // Files that exist while records are copied from another replica into this log; see
-// docs/format/store.md.
+// docs/internals/format/store.md.
 const (
 	// CopySourceFile contains the id of the broker whose log is being copied into this log, which
 	// was empty when the copy began (ADR 0155).

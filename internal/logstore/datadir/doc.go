@@ -1,6 +1,6 @@
 // Package datadir reads and writes the small files in a data directory and in its partitions'
-// directories (docs/format/store.md): ids, the reclaim policy, the clean-shutdown marker, the
-// format level, the notes of a replica about its log (Notes), and the checkpoint files
+// directories (docs/internals/format/store.md): ids, the reclaim policy, the clean-shutdown marker,
+// the format level, the notes of a replica about its log (Notes), and the checkpoint files
 // (Checkpoints). It also names the directories of released partitions and lists the directories
 // whose data is kept.
 //

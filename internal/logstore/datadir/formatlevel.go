@@ -12,7 +12,7 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// FormatLevelFile is a file in the data directory; see docs/format/format-level.md.
+// FormatLevelFile is a file in the data directory; see docs/internals/format/format-level.md.
 const FormatLevelFile = "format-level"
 
 // ErrFormatLevel is wrapped by errors about a format level that this binary does not support.

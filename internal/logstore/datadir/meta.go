@@ -17,8 +17,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Small files that describe a data directory or the directory of a partition. docs/format/store.md
-// specifies each file.
+// Small files that describe a data directory or the directory of a partition.
+// docs/internals/format/store.md specifies each file.
 const (
 	LockFile          = ".lock"
 	MetaFile          = "meta.properties"

@@ -113,7 +113,7 @@ func (r *batchReader) read() (batch, error) {
 }
 
 // checksummedFrom is the position in a batch at which the checksummed bytes begin
-// (docs/format/batch.md).
+// (docs/internals/format/batch.md).
 const checksummedFrom = 21
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

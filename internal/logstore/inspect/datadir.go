@@ -75,7 +75,7 @@ func decodes[T any](decode func([]byte) (T, error)) func([]byte) error {
 
 // checkLines fails at the first line that is not JSON. A crash leaves an incomplete last line, and
 // a power cut leaves lines of zeros. Both are accepted, because these files are never synced
-// (docs/format/cleaner-history.md).
+// (docs/internals/format/cleaner-history.md).
 func checkLines(content []byte) error {
 	for number := 1; ; number++ {
 		line, rest, complete := bytes.Cut(content, []byte{'\n'})

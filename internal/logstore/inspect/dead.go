@@ -13,7 +13,8 @@ import (
 const deadNote = "the file belongs to other bytes of the segment and is ignored; " +
 	"the next pass replaces it"
 
-// checkDead checks the .dead file of a segment (docs/format/dead.md), if the segment has one.
+// checkDead checks the .dead file of a segment (docs/internals/format/dead.md), if the segment has
+// one.
 func (v *verifier) checkDead(f file, dataBytes int64) error {
 	path := f.with(segment.DeadExtension)
 	if _, err := v.fsys.Stat(path); errors.Is(err, fs.ErrNotExist) {

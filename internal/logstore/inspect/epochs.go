@@ -11,7 +11,7 @@ import (
 )
 
 // epochFile is the name of the file that contains a partition's leader epochs
-// (docs/format/checkpoints.md).
+// (docs/internals/format/checkpoints.md).
 const epochFile = "leader-epoch-checkpoint"
 
 var errCheckpoint = errors.New("invalid checkpoint")

@@ -123,7 +123,7 @@ func findInTree(fsys vfs.FS, dir string, levels int) ([]file, error) {
 }
 
 // deletedDirectorySuffix is the suffix of a partition's directory that is being deleted
-// (docs/format/store.md).
+// (docs/internals/format/store.md).
 const deletedDirectorySuffix = "-delete"
 
 // findInDir returns the segments and the subdirectories in one directory.

@@ -12,8 +12,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// sidecar compares a segment's key sidecar (docs/format/keys.md) with the segment's batches. It
-// does not check the keys, because this would require hashing all of them.
+// sidecar compares a segment's key sidecar (docs/internals/format/keys.md) with the segment's
+// batches. It does not check the keys, because this would require hashing all of them.
 type sidecar struct {
 	path    string
 	find    func(path string, position int64, format string, args ...any)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The layout of a producer snapshot (docs/format/store.md). This package does not use the decoder
-// of package producer, because verify would then not detect the mistakes of that decoder.
+// The layout of a producer snapshot (docs/internals/format/store.md). This package does not use the
+// decoder of package producer, because verify would then not detect the mistakes of that decoder.
 const (
 	snapshotExtension   = ".snapshot"
 	snapshotVersion     = 1

@@ -9,7 +9,7 @@ import (
 )
 
 // recoveryFile is the name of the file that contains the recovery points of a data directory's
-// partitions (docs/format/checkpoints.md).
+// partitions (docs/internals/format/checkpoints.md).
 const recoveryFile = "recovery-point-offset-checkpoint"
 
 // recoveryPoints are the recovery points of one data directory.

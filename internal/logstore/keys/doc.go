@@ -1,10 +1,11 @@
 // Package keys reads and writes key sidecars, `<base>.keys`: the hashes of the keys of a segment's
 // records, sorted by hash. With key sidecars the cleaner can deduplicate any number of keys in a
 // fixed amount of memory: it reads one range of hashes at a time from the sidecars of all segments,
-// and reads no records. docs/format/keys.md describes the file, docs/format/key-salt.md the salt.
+// and reads no records. docs/internals/format/keys.md describes the file,
+// docs/internals/format/key-salt.md the salt.
 //
 //   - Hash and Hasher: SipHash-2-4 with a secret salt, truncated to 96 bits (F5 in
-//     docs/cleaner-invariants.md).
+//     docs/internals/cleaner-invariants.md).
 //   - Spool collects the key hashes of a segment in the order of the log, when its records are
 //     appended or scanned (Scan). It keeps a few KiB in memory and the other hashes in a file.
 //   - Build sorts the hashes in a spool and writes the sidecar. Its memory does not depend on the

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Sizes of an entry and of its hash (docs/format/keys.md).
+// Sizes of an entry and of its hash (docs/internals/format/keys.md).
 const (
 	hashBytes  = 12
 	entryBytes = hashBytes + 4

@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// Constants of the header (docs/format/keys.md).
+// Constants of the header (docs/internals/format/keys.md).
 const (
 	headerBytes         = 256
 	headerMagic         = "hwkeys\x00\x01" // the last byte is the version

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// Constants of the batch index (docs/format/keys.md).
+// Constants of the batch index (docs/internals/format/keys.md).
 const (
 	spanBatches    = 256 // number of batches in each span except the last one
 	indexItemBytes = 48

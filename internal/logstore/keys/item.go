@@ -10,7 +10,8 @@ import (
 )
 
 // Bits of an item's attributes. An item is the encoding of a Batch in the section of batches. Its
-// attributes are the batch's attributes (docs/format/batch.md) with one more bit, opaqueBit.
+// attributes are the batch's attributes (docs/internals/format/batch.md) with one more bit,
+// opaqueBit.
 const (
 	codecMask        = 0b111
 	logAppendTimeBit = 1 << 3

@@ -11,7 +11,8 @@ import (
 // broker.
 type Salt [16]byte
 
-// SaltFile is the name of the salt's file in the partition's directory (docs/format/key-salt.md).
+// SaltFile is the name of the salt's file in the partition's directory
+// (docs/internals/format/key-salt.md).
 const SaltFile = "key-salt"
 
 // The salt's file contains the magic bytes with the version, the secret, and a checksum of

@@ -12,7 +12,7 @@ import (
 )
 
 // The layout of a producer snapshot, which contains the State as of an offset in Kafka's format
-// (docs/format/store.md).
+// (docs/internals/format/store.md).
 const (
 	snapshotVersion = 1
 	// The header contains the version, the CRC-32C of everything after the CRC, and the number of
@@ -59,7 +59,7 @@ func (s *State) Encode(offset int64) []byte {
 	return out
 }
 
-// appendEntry appends one entry, with the fields of the table in docs/format/store.md.
+// appendEntry appends one entry, with the fields of the table in docs/internals/format/store.md.
 func (e *entry) appendEntry(out []byte, id int64) []byte {
 	last := Batch{lastSequence: noSequence, LastOffset: -1}
 	if len(e.batches) > 0 {

@@ -442,7 +442,8 @@ type Input struct {
 }
 
 // Found is the state of a log that recovery has found. The caller installs it, or closes the
-// handles. Each saved offset is limited to the range of the log (docs/format/checkpoints.md).
+// handles. Each saved offset is limited to the range of the log
+// (docs/internals/format/checkpoints.md).
 type Found struct {
 	Handles                      []*segmentlist.Handle
 	LogStart, HighWatermark, End int64

@@ -96,7 +96,7 @@ func (r Records) write(ctx context.Context, out *segment.Segment) error {
 
 // copyAborted adds the aborted transactions to the new segment whose markers it contains. If the
 // source has removed a marker, no replica has records of the transaction: both wait for the
-// replicated cleaning progress (docs/replication-compacted.md).
+// replicated cleaning progress (docs/internals/replication-compacted.md).
 func (r Records) copyAborted(out *segment.Segment) error {
 	markers := map[int64]bool{}
 	if r.Handle.AbortedCount() > 0 {

@@ -8,8 +8,8 @@
 // sealed.
 //
 // State is pure: it decides which target is next, based on the earlier checks and their times, the
-// settings and the current time (docs/format/scrub.md). Scrubber does the I/O and owns one
-// goroutine, Run.
+// settings and the current time (docs/internals/format/scrub.md). Scrubber does the I/O and owns
+// one goroutine, Run.
 //
 // # Invariants
 //

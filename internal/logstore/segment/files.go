@@ -18,11 +18,11 @@ const (
 	LogExtension       = ".log"
 	IndexExtension     = ".index"
 	TimeIndexExtension = ".timeindex"
-	// KeysExtension is the extension of the key sidecar (docs/format/keys.md). Package keys writes
-	// and reads it; this package renames and removes it with its segment. The file is optional.
+	// KeysExtension is the extension of the key sidecar (docs/internals/format/keys.md). Package keys
+	// writes and reads it; this package renames and removes it with its segment. The file is optional.
 	KeysExtension = ".keys"
-	// DeadExtension is the extension of the cleaner's .dead file (docs/format/dead.md). This file
-	// is optional, too.
+	// DeadExtension is the extension of the cleaner's .dead file (docs/internals/format/dead.md). This
+	// file is optional, too.
 	DeadExtension = ".dead"
 )
 

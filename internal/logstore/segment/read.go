@@ -219,7 +219,7 @@ func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err e
 }
 
 // startBefore returns the position of an indexed batch, or 0. Every batch before this position has
-// a timestamp < ms (docs/format/index.md contains the proof).
+// a timestamp < ms (docs/internals/format/index.md contains the proof).
 func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 	n, err := s.times.prefix(v.times, func(e TimeEntry) bool { return e.Timestamp < ms })
 	if err != nil {
@@ -288,7 +288,7 @@ func (s *Segment) scan(size, position int64,
 const unverifiedBytesMax = 16 << 20
 
 // checksummedFrom is the position in a batch at which the checksummed bytes begin: the first byte
-// after the checksum field (docs/format/segment.md).
+// after the checksum field (docs/internals/format/segment.md).
 const checksummedFrom = 21
 
 // verifyLarge verifies the checksum of the batch of size bytes at position, block by block. It uses

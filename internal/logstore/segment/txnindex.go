@@ -11,7 +11,7 @@ import (
 )
 
 // The transaction index lists the aborted transactions whose abort marker is in this segment
-// (docs/format/txnindex.md). The file exists only if there are aborted transactions.
+// (docs/internals/format/txnindex.md). The file exists only if there are aborted transactions.
 const (
 	TxnIndexExtension = ".txnindex"
 	AbortedTxnBytes   = 34
@@ -108,7 +108,7 @@ const abortedBlock = 512
 // its first batch below the end of the range. complete is true if no later segment contains such a
 // transaction. The last stable offset does not decrease from entry to entry. So the walk ends at
 // the first entry whose last stable offset is at or above the end of the range
-// (docs/format/txnindex.md).
+// (docs/internals/format/txnindex.md).
 func (s *Segment) Aborted(from, below int64, visit func(AbortedTxn)) (complete bool, err error) {
 	e := s.view.Load().aborted
 	// Use s.txns only if this view has written entries. In this case the file was set before the

@@ -1,5 +1,6 @@
-// Package sidecars builds, opens and removes the key sidecars of one log (docs/format/keys.md). It
-// builds them from the keys that appends collect in spools, or by scanning a segment.
+// Package sidecars builds, opens and removes the key sidecars of one log
+// (docs/internals/format/keys.md). It builds them from the keys that appends collect in spools, or
+// by scanning a segment.
 //
 // # Locks
 //

@@ -1,7 +1,7 @@
 // Package swap replaces segments of a log by other segments, with one commit point that survives a
-// crash (docs/format/swap.md). It defines the names of segment files, and executes the steps of a
-// swap (Dir). If a crash has interrupted a swap, Repair completes or reverts the swap. The steps
-// and the repair are in the same package, because each depends on the order of the other.
+// crash (docs/internals/format/swap.md). It defines the names of segment files, and executes the
+// steps of a swap (Dir). If a crash has interrupted a swap, Repair completes or reverts the swap.
+// The steps and the repair are in the same package, because each depends on the order of the other.
 //
 // # Invariants
 //

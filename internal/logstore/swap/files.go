@@ -14,7 +14,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Suffixes of the files of a segment that is being replaced or deleted (docs/format/swap.md).
+// Suffixes of the files of a segment that is being replaced or deleted
+// (docs/internals/format/swap.md).
 const (
 	CleanedSuffix = ".cleaned"
 	SwapSuffix    = ".swap"
@@ -58,7 +59,7 @@ func (f File) IsLog() bool { return f.Kind == segment.LogExtension }
 
 // List returns the segment files in a directory in ascending order of their base offsets. Among the
 // files with the same base offset, the .log file is first. Callers rename or remove files in this
-// order, or in descending order of base offsets; docs/format/swap.md relies on the order.
+// order, or in descending order of base offsets; docs/internals/format/swap.md relies on the order.
 func List(fsys vfs.FS, dir string) ([]File, error) {
 	files, _, err := listDirectory(fsys, dir)
 	return files, err

@@ -14,11 +14,11 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// Repair completes what a crash has interrupted (see the table in docs/format/swap.md): it reverts
-// or finishes a swap, and removes leftover files. It can be interrupted at any step and repeated.
-// It returns the segment files in the directory, by base offset. The result also contains the files
-// that Repair has removed because they had no .log file. An intact directory is listed only once,
-// because it may contain thousands of files.
+// Repair completes what a crash has interrupted (see the table in docs/internals/format/swap.md):
+// it reverts or finishes a swap, and removes leftover files. It can be interrupted at any step and
+// repeated. It returns the segment files in the directory, by base offset. The result also contains
+// the files that Repair has removed because they had no .log file. An intact directory is listed
+// only once, because it may contain thousands of files.
 func Repair(fsys vfs.FS, dir string) ([]File, error) {
 	files, temporary, err := listDirectory(fsys, dir)
 	if err != nil {

@@ -293,8 +293,8 @@ func testAdminPasswordsBeforeLogUsers(f *fixture) {
 	})
 }
 
-// TestUnchangedUsersAreCompiledOnce checks trap 32 in docs/security.md: images follow each other
-// quickly, so the ACLs of 5,000 users must be compiled only when one of them has changed.
+// TestUnchangedUsersAreCompiledOnce checks trap 32 in docs/operate/security.md: images follow each
+// other quickly, so the ACLs of 5,000 users must be compiled only when one of them has changed.
 func TestUnchangedUsersAreCompiledOnce(t *testing.T) {
 	r := resources{cluster: &v1alpha1.LogCluster{}}
 	r.cluster.Name, r.cluster.UID, r.cluster.Generation = "demo", "c", 1

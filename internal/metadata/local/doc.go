@@ -1,7 +1,8 @@
 // Package local stores the metadata of a development cluster in one file
-// (docs/format/local-metadata.md) and publishes it to the brokers. The file contains the partitions
-// in the form of one PartitionSet. With internal/metadata/partitionset and internal/placement, the
-// store makes the decisions that the operator and the brokers make on Kubernetes.
+// (docs/internals/format/local-metadata.md) and publishes it to the brokers. The file contains the
+// partitions in the form of one PartitionSet. With internal/metadata/partitionset and
+// internal/placement, the store makes the decisions that the operator and the brokers make on
+// Kubernetes.
 //
 // document.go defines the content of the file and its encoding, and partitions.go defines the part
 // of the file that is a PartitionSet. sync.go, assign.go, create.go, alter.go and decide.go change

@@ -52,8 +52,8 @@ type document struct {
 	Users         []user `json:"users,omitempty"`
 	ManifestUsers []user `json:"manifestUsers,omitempty"`
 	// Assignments, Partitions and Directories are the contents of a single PartitionSet with all
-	// partitions (docs/format/partition-sets.md). Only decode and encode use them. Their keys contain
-	// the topic's Kafka name instead of the resource's name.
+	// partitions (docs/internals/format/partition-sets.md). Only decode and encode use them. Their
+	// keys contain the topic's Kafka name instead of the resource's name.
 	Assignments map[string]string `json:"assignments,omitempty"`
 	Partitions  map[string]string `json:"partitions,omitempty"`
 	Directories map[string]string `json:"directories,omitempty"`

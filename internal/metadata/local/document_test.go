@@ -61,10 +61,10 @@ func TestEncodeRestoresTheDecodedFile(t *testing.T) {
 	}
 }
 
-// TestFormatDocumentation checks that the example in docs/format/local-metadata.md is a valid file,
-// and that the page describes every field.
+// TestFormatDocumentation checks that the example in docs/internals/format/local-metadata.md is a
+// valid file, and that the page describes every field.
 func TestFormatDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/format/local-metadata.md")
+	page, err := os.ReadFile("../../../docs/internals/format/local-metadata.md")
 	if err != nil {
 		t.Fatal(err)
 	}

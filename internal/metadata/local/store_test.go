@@ -261,7 +261,7 @@ func TestCreateAndDeleteTopic(t *testing.T) {
 }
 
 // TestOrderOfFileOperations checks that the file operations are in the order that section Writing
-// of docs/format/local-metadata.md documents.
+// of docs/internals/format/local-metadata.md documents.
 func TestOrderOfFileOperations(t *testing.T) {
 	trace := vfs.NewTrace(memory(t), directory)
 	s := open(t, trace)

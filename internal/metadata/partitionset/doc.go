@@ -1,5 +1,5 @@
 // Package partitionset decodes PartitionSets, makes decisions about their partitions, and encodes
-// the results. docs/format/partition-sets.md describes the entries.
+// the results. docs/internals/format/partition-sets.md describes the entries.
 //
 //   - key.go: the keys of entries, and the set to which a partition belongs.
 //   - entry.go: the text of one entry. set.go: a whole set, and changes of it.

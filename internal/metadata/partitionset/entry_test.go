@@ -12,7 +12,7 @@ import (
 )
 
 // TestEntriesHaveTheDocumentedText compares entries with the examples in
-// docs/format/partition-sets.md.
+// docs/internals/format/partition-sets.md.
 func TestEntriesHaveTheDocumentedText(t *testing.T) {
 	found := int32(40)
 	state := State{Partition: placement.Partition{Leader: 1, LeaderEpoch: 34,

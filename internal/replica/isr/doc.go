@@ -2,7 +2,7 @@
 // epoch. It decides which replicas are in sync and how far the high watermark may advance.
 //
 // The package is pure: no locks, clock, goroutines or I/O. The caller serializes the calls and
-// passes the current time to them. docs/replication.md explains why the rules are safe.
+// passes the current time to them. docs/internals/replication.md explains why the rules are safe.
 //
 //   - State (isr.go) is the state of one leader epoch: the recorded ISR, the ISR in metadata and
 //     the maximal ISR.

@@ -44,9 +44,9 @@ func TestCommandsAreExtracted(t *testing.T) {
 // is omitted if a block contains it.
 func TestCommandsInSentencesFollowOnce(t *testing.T) {
 	text := "Run `kubectl get a`, `kubectl get b`.\n\n```sh\nkubectl get b   # a comment\n```\n"
-	got, err := All(fstest.MapFS{"docs/runbooks/HeartwoodVolumeFull.md": {Data: []byte(text)},
-		"docs/operations/pods.md": {Data: []byte("`kubectl get a`\n\n```sh\nkubectl get c\n```\n")},
-		"README.md":               {Data: []byte("`heartwood plan x`, `kubectl get d`\n")}})
+	got, err := All(fstest.MapFS{"docs/operate/runbooks/HeartwoodVolumeFull.md": {Data: []byte(text)},
+		"docs/operate/pods.md": {Data: []byte("`kubectl get a`\n\n```sh\nkubectl get c\n```\n")},
+		"README.md":            {Data: []byte("`heartwood plan x`, `kubectl get d`\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestCommandsInSentencesFollowOnce(t *testing.T) {
 func TestProgramOfBrokersIsRunInAPod(t *testing.T) {
 	for text, want := range map[string]bool{"`heartwood partitions T`": false,
 		"`kubectl exec POD -- heartwood partitions TOPIC`": true, "`heartwood dev --pprof`": true} {
-		if _, err := All(fstest.MapFS{"docs/operations/pods.md": {Data: []byte(text)}}); want !=
+		if _, err := All(fstest.MapFS{"docs/operate/pods.md": {Data: []byte(text)}}); want !=
 			(err == nil) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -145,7 +145,7 @@ func TestEveryPageIsClassified(t *testing.T) {
 // page contains it.
 func TestMentionsAreProgramsAndCommands(t *testing.T) {
 	text := ""
-	for _, page := range documents(t, "docs/runbooks/*.md", "docs/operations/*.md", "README.md") {
+	for _, page := range documents(t, "docs/operate/runbooks/*.md", "docs/operate/*.md", "README.md") {
 		text += page
 	}
 	for _, mention := range Mentions {

@@ -19,7 +19,8 @@ var table = regexp.MustCompile(`(?m)^\s*\$ kubectl get ([a-z]+)( -o wide)?\n\s*(
 func TestTablesHaveTheColumnsOfTheCRDs(t *testing.T) {
 	columns := columnsOfCRDs(t)
 	found := 0
-	for file, text := range documents(t, "*.md", "docs/*.md", "docs/*/*.md") {
+	for file, text := range documents(t, "*.md", "docs/*.md", "docs/*/*.md",
+		"docs/*/*/*.md") {
 		for _, match := range table.FindAllStringSubmatch(text, -1) {
 			found++
 			kind, wide := match[1], match[2] != ""

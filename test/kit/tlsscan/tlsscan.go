@@ -1,6 +1,6 @@
 // Package tlsscan checks in tests which TLS versions, cipher suites and renegotiations a server
-// accepts. It also checks the response to a client that does not use TLS. docs/security.md contains
-// the same parameters.
+// accepts. It also checks the response to a client that does not use TLS. docs/operate/security.md
+// contains the same parameters.
 package tlsscan
 
 import (

@@ -8,5 +8,5 @@
 // logs. Instead, after a random time, a leader detects a failed follower or adds a returned
 // follower.
 //
-// docs/scale.md has the results. Run TestLargeCluster with -large to repeat them.
+// docs/operate/scale.md has the results. Run TestLargeCluster with -large to repeat them.
 package scale

@@ -97,7 +97,7 @@ func TestSetsAtScale(t *testing.T) {
 }
 
 // TestLargeCluster simulates 100 brokers and 10,000 partitions, with different numbers of sets and
-// different sizes of the API server. docs/scale.md has the results.
+// different sizes of the API server. docs/operate/scale.md has the results.
 func TestLargeCluster(t *testing.T) {
 	if !*large {
 		t.Skip("run with -large: it takes minutes")

@@ -3,12 +3,12 @@
 // only be shown afterwards.
 //
 // Log is the list of passes, in memory and in the files cleaner-history and cleaner-history.1
-// (docs/format/cleaner-history.md). A Running is a pass that has begun. Recorder, which is pure,
-// decides which steps of a pass are kept.
+// (docs/internals/format/cleaner-history.md). A Running is a pass that has begun. Recorder, which
+// is pure, decides which steps of a pass are kept.
 //
 // Totals are the sums of all passes over one log, including passes that are no longer in the list.
-// The totals are in memory and in the file cleaner-totals (docs/format/cleaner-totals.md), by topic
-// id and partition.
+// The totals are in memory and in the file cleaner-totals
+// (docs/internals/format/cleaner-totals.md), by topic id and partition.
 //
 // # Invariants
 //

@@ -11,7 +11,7 @@ import (
 	"heartwood.dev/heartwood/api/report"
 )
 
-// Names of the files in the data directory (docs/format/cleaner-history.md).
+// Names of the files in the data directory (docs/internals/format/cleaner-history.md).
 const (
 	fileName    = "cleaner-history"
 	oldFileName = "cleaner-history.1"

@@ -6,7 +6,8 @@ import (
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
-// totalsName is the name of the file in the data directory (docs/format/cleaner-totals.md).
+// totalsName is the name of the file in the data directory
+// (docs/internals/format/cleaner-totals.md).
 const totalsName = "cleaner-totals"
 
 const (
