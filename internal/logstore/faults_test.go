@@ -21,7 +21,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/storetest"
 )
 
-// Each test in this file reproduces one fault that the crash test found. docs/adr/0100 lists the
+// Each test in this file reproduces one fault that the crash test found. ADR 0100 lists the
 // faults.
 
 // gapped appends a batch of one record at an offset above the log end, like a follower whose
