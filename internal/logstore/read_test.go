@@ -267,6 +267,9 @@ type timeLookup struct {
 // TestTimestampLookupsInHugeBatch checks that a lookup finds the records of a batch regardless of
 // the batch's decompressed size, because it keeps one record in memory at a time.
 func TestTimestampLookupsInHugeBatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("decompresses 1.5 times the limit of a lookup, six times")
+	}
 	const half = segmentlist.DecompressedBytesMax / 2
 	lookups(t, hugeBatch(t, compress.Zstd, half, half, half), []timeLookup{
 		{11, 0, 6, 3, 11, 4}, {12, 0, 6, 4, 12, 4}, {12, 3, 6, 4, 12, 4}, {10, 3, 6, 3, 11, 4},

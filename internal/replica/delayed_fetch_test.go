@@ -77,7 +77,11 @@ func TestRequestsDuringApply(t *testing.T) {
 			}
 		})
 	}
-	for range 100 {
+	changes := 100
+	if testing.Short() {
+		changes = 10
+	}
+	for range changes {
 		delete(b.topics, "a")
 		b.apply()
 		b.topic("a", 2, nil)
