@@ -12,7 +12,7 @@
 //     every client that can read from Kafka can read from Heartwood.
 //   - Every level in Kafka's ranges (KIP-390) is accepted. Effective returns the encoder setting
 //     for a level; Compress uses the same tables.
-//   - A frame that Kafka's readers refuse is refused (docs/adr/0061).
+//   - A frame that Kafka's readers refuse is refused (ADR 0061).
 //
 // Everything here is safe for concurrent use. Encoders and decoders are pooled, because creating
 // one costs more than compressing a small batch with it. The package starts no goroutine.

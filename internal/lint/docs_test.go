@@ -21,8 +21,7 @@ var (
 	// quotedTest matches the name of a test in backquotes in a document.
 	quotedTest  = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
 	definedTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)\(`)
-	// docsPath matches the path of a document in a comment. The path of an ADR may end with its
-	// number.
+	// docsPath matches the path of a document in a comment.
 	docsPath = regexp.MustCompile(`\bdocs/[A-Za-z0-9_./-]*[A-Za-z0-9]`)
 )
 
@@ -50,7 +49,7 @@ func TestPathsInDocumentsExist(t *testing.T) {
 	}
 	for _, file := range sources(t) {
 		for _, named := range docsPath.FindAllString(read(t, file), -1) {
-			if !exists(named) && !exists(named+"-*") {
+			if !exists(named) {
 				t.Errorf("%s names %s, which does not exist", file, named)
 			}
 		}
@@ -76,7 +75,7 @@ func TestTestsInDocumentsExist(t *testing.T) {
 
 // TestEveryDocumentIsLinked checks that a reader can reach every document in docs from README.md by
 // following links. A link to a directory leads to its README or, if there is none, to all its
-// documents. docs/adr has a README, so that README must link every ADR.
+// documents.
 func TestEveryDocumentIsLinked(t *testing.T) {
 	all := documents(t)
 	reached := map[string]bool{}

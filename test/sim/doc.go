@@ -152,7 +152,7 @@
 // the cleaner that gives a damaged batch a valid checksum (165). They have not found, in 350 seeds,
 // a failed sync that is repeated.
 //
-// docs/adr/0185, 0186, 0200, 0206, 0207 and 0253 describe faults that the simulation found and no
+// ADRs 0185, 0186, 0200, 0206, 0207 and 0253 describe faults that the simulation found and no
 // other test had found.
 //
 // A seed determines which faults occur and when. The sequence changes whenever a new kind of fault

@@ -221,7 +221,7 @@ func addShared(status *v1alpha1.LogClusterStatus, shared []metav1.Condition) {
 // StatefulSet controller has not observed the latest spec, the pods may still belong to the
 // previous spec. In this state, a LogCluster must not become Ready. A Ready LogCluster, however,
 // stays Ready, because every step of a rolling update passes through this state. Under-replicated
-// partitions do not change the condition (docs/adr/0305-condition-replicated.md).
+// partitions do not change the condition (ADR 0305).
 func readyCondition(s *facts.Facts, status v1alpha1.LogClusterStatus, up string) metav1.Condition {
 	observed := s.Brokers.Status.ObservedGeneration >= s.Brokers.Generation
 	enough := status.ReadyBrokers >= s.Cluster.Spec.Brokers

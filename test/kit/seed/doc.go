@@ -5,7 +5,7 @@
 // HEARTWOOD_SEED overrides the default. If it is a number, every test runs only with this seed. If
 // it is a number followed by two dots, the number is the first seed of each sequence. If it is
 // "random", every run uses new seeds; `make soak` repeats tests in this way. See
-// docs/adr/0171-fixed-test-seeds.md.
+// ADR 0171.
 //
 // A test that fails prints the command that repeats it with the same seed.
 package seed
