@@ -29,6 +29,10 @@ assets = "$${KUBEBUILDER_ASSETS:-$$(hack/kubetools/assets.sh)}"
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
+.PHONY: dev
+dev: build ## Run three brokers in one process, with sample topics and the web console.
+	bin/heartwood dev -f config/samples
+
 .PHONY: build
 build: ## Build the static binary bin/heartwood.
 	CGO_ENABLED=0 go build -v -trimpath -ldflags '$(LDFLAGS)' -o bin/heartwood ./cmd/heartwood

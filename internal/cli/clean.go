@@ -22,7 +22,7 @@ func cleanCommand(f *flags) *cobra.Command {
 
 The command sets the annotation heartwood.dev/clean-now of the Topic. The cleaner's limits for
 workers, memory and I/O apply, and so do compaction.minLag and the retention of tombstones.
-Producers and consumers are not interrupted. docs/internals/cleaner.md describes such a pass.
+Producers and consumers are not interrupted. docs/use/cleaning.md describes such a pass.
 
 With --wait, Ctrl-C ends the command, but not the cleaning. The command fails if the cleaner is
 disabled (spec.cleaner.workers 0).`,

@@ -59,7 +59,7 @@ func (e *environment) uninstallRelease(t *testing.T, name string) {
 }
 
 // failedInstall installs the chart for the first time, with an image that does not exist. Then it
-// uninstalls the chart as the README describes.
+// uninstalls the chart as docs/operate/install.md describes.
 func (e *environment) failedInstall(t *testing.T) {
 	repository, tag := splitImage(absentImage)
 	out, err := helm(t.Context(), "install", "failed", "charts/heartwood", "--namespace",

@@ -15,25 +15,22 @@ import (
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// TestReadmeCommands runs the README's commands that do not need Kubernetes, one after the other.
-// It uses other ports and another data directory, and runs bench for a shorter time. If kcat is not
-// installed, the test itself produces the records.
-func TestReadmeCommands(t *testing.T) {
+// TestCommandsOfTry runs the commands of docs/use/try.md, one after the other. It uses other ports
+// and another data directory, and runs bench for a shorter time. If kcat is not installed, the test
+// itself produces the records.
+func TestCommandsOfTry(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile("../../README.md")
+	content, err := os.ReadFile("../../docs/use/try.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := pages.Extract("README.md", string(content))
+	all, err := pages.Extract("docs/use/try.md", string(content))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := process.NewSetup(t, 3)
-	r := readme{t: t, setup: s}
+	r := try{t: t, setup: s}
 	for _, c := range all {
-		if strings.HasPrefix(c.Text, "kubectl ") || strings.HasPrefix(c.Text, "make image") {
-			break // the Kubernetes section is not run
-		}
 		if !c.Inline && !strings.HasPrefix(c.Text, "make build") {
 			r.run(c.Text)
 		}
@@ -45,15 +42,15 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// readme runs the README's commands.
-type readme struct {
+// try runs the commands of docs/use/try.md.
+type try struct {
 	t       *testing.T
 	setup   process.Setup
 	ran     []string
 	cleaned bool
 }
 
-func (r *readme) run(text string) {
+func (r *try) run(text string) {
 	t, s := r.t, r.setup
 	t.Helper()
 	text, _, _ = strings.Cut(text, "  #")
@@ -86,7 +83,7 @@ func (r *readme) run(text string) {
 }
 
 // check checks a command's output.
-func (r *readme) check(words []string, out string) {
+func (r *try) check(words []string, out string) {
 	history := slices.Contains(words, "--history")
 	switch {
 	case words[0] == "clean":
@@ -103,28 +100,28 @@ func (r *readme) check(words []string, out string) {
 var numbers = regexp.MustCompile(`[0-9][0-9.]*( ([KMG]i)?B)?`)
 
 // checkSample compares the sample output of `heartwood clean tickets --wait` in
-// docs/internals/cleaner.md with the real output, line by line and without the numbers.
+// docs/use/cleaning.md with the real output, line by line and without the numbers.
 func checkSample(t *testing.T, out string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/internals/cleaner.md")
+	page, err := os.ReadFile("../../docs/use/cleaning.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, sample, found := strings.Cut(string(page), "$ heartwood clean tickets --wait\n")
 	sample, _, closed := strings.Cut(sample, "\n```")
 	if !found || !closed {
-		t.Fatal("docs/internals/cleaner.md has no sample of heartwood clean")
+		t.Fatal("docs/use/cleaning.md has no sample of heartwood clean")
 	}
 	printed := strings.Split(numbers.ReplaceAllString(out, "#"), "\n")
 	for line := range strings.SplitSeq(sample, "\n") {
 		if !slices.Contains(printed, numbers.ReplaceAllString(line, "#")) {
-			t.Errorf("docs/internals/cleaner.md has the line %q; heartwood clean printed\n%s", line, out)
+			t.Errorf("docs/use/cleaning.md has the line %q; heartwood clean printed\n%s", line, out)
 		}
 	}
 }
 
 // shell runs a command in bash.
-func (r *readme) shell(text string) {
+func (r *try) shell(text string) {
 	r.t.Helper()
 	if _, err := exec.LookPath("kcat"); err != nil && strings.Contains(text, "kcat") {
 		r.produce(text)
@@ -138,7 +135,7 @@ func (r *readme) shell(text string) {
 }
 
 // produce produces the lines KEY:VALUE of a printf command to topic tickets.
-func (r *readme) produce(text string) {
+func (r *try) produce(text string) {
 	r.t.Helper()
 	lines := strings.Split(text, "'")[1]
 	client := producer(r.t, []string{r.setup.Listen})
