@@ -26,8 +26,8 @@ var (
 )
 
 // TestDecisionsAreInTheTable checks that each decision has one row in decisionTable and one anchor
-// in decisionPages, and that the row links to the anchor. Until it is folded into a page, a decision
-// may be a file in docs/adr, whose row has no anchor.
+// in decisionPages, and that the row links to the anchor. A decision of a change in flight may be a
+// file in docs/adr, whose row has no anchor, until the file is folded into a page.
 func TestDecisionsAreInTheTable(t *testing.T) {
 	anchors := map[string][]string{}
 	for _, document := range documents(t) {
