@@ -131,8 +131,16 @@ image: build ## Write the image IMAGE to bin/image.tar (docker-archive), without
 # SIGNING_KEY names a secret key of minisign, with which SHA256SUMS is signed.
 RELEASE_URL ?= https://heartwood.dev/releases/$(VERSION)
 .PHONY: release
-release: ## Write archives, image, chart, install.yaml, SBOMs and sums of VERSION to dist.
+release: ## Write archives, image, chart, install.yaml, OLM bundle, SBOMs and sums to dist.
 	SIGNING_KEY='$(SIGNING_KEY)' hack/release.sh '$(VERSION)' '$(RELEASE_URL)'
+
+# Tests of updates run the last release; PREVIOUS_IMAGE names its image.
+PREVIOUS_IMAGE ?= heartwood.dev/heartwood:previous
+.PHONY: previous
+previous: ## Build the last release in hack/releases: bin/previous/heartwood, bin/previous.tar.
+	go run ./hack/pinrelease build -out bin/previous/heartwood
+	cd hack/image && go run . -image '$(PREVIOUS_IMAGE)' -out ../../bin/previous.tar \
+		-binary ../../bin/previous/heartwood -version "$$(cd ../.. && go run ./hack/pinrelease last)"
 
 .PHONY: reproduce
 reproduce: ## Build the release VERSION of the last commit twice and compare all files.

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # release.sh VERSION URL [OS/ARCH...]: writes a release into dist: archives of the programs, the
-# krew manifest, the image as an OCI layout, the chart, install.yaml, an SBOM (CycloneDX) for each
-# program, sizes.txt and SHA256SUMS. If SIGNING_KEY names a secret key of minisign, SHA256SUMS is
-# signed with it; a key with a password is asked for it. Users download the files from URL. The
-# plugin for this platform is then unpacked and run. The default is all platforms. Needs GNU tar.
+# krew manifest, the image as an OCI layout, the chart, install.yaml, the OLM bundle with
+# policies.yaml, an SBOM (CycloneDX) for each program, sizes.txt and SHA256SUMS. If SIGNING_KEY
+# names a secret key of minisign, SHA256SUMS is signed with it; a key with a password is asked for
+# it. Users download the files from URL. The plugin for this platform is then unpacked and run. The
+# default is all platforms; with all of them, and if VERSION is the tag of the commit, the release
+# is pinned in hack/releases, too. Needs GNU tar.
 set -euo pipefail
 if [ -n "${SIGNING_KEY-}" ]; then # before cd, and before an hour of work
   SIGNING_KEY=$(realpath -e "$SIGNING_KEY")
@@ -13,14 +15,11 @@ version=$1 url=$2
 shift 2
 [ $# -gt 0 ] || set -- linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-module=heartwood.dev/heartwood
-commit=$(git rev-parse --short=12 HEAD)
-flags="-s -w -X $module/internal/version.version=$version -X $module/internal/version.commit=$commit"
+commit=$(git rev-parse HEAD | cut -c1-12)
 binaries=$(mktemp -d)
 trap 'rm -rf "$binaries"' EXIT
 build() { # OS ARCH PROGRAM FILE
-  GOOS=$1 GOARCH=$2 CGO_ENABLED=0 \
-    go build -trimpath -ldflags "$flags" -o "$binaries/$1_$2/$4" "./cmd/$3"
+  hack/build-program.sh "$version" "$1" "$2" "$3" "$binaries/$1_$2/$4"
 }
 for platform; do
   os=${platform%/*} arch=${platform#*/}
@@ -69,6 +68,28 @@ go run ./hack/chartcheck -crds config/crd -kinds "ClusterRole,ClusterRoleBinding
 CustomResourceDefinition,Deployment,Namespace,PodDisruptionBudget,Role,RoleBinding,Service,\
 ServiceAccount,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding" < dist/install.yaml
 
+# The bundle installs the image by its digest. It replaces the previous release.
+files=()
+if [ -n "$archs" ]; then
+  helm template heartwood "$chart" --namespace "$namespace" --set \
+    "image.digest=$(cat "dist/heartwood_${version}_image.digest")" > "$binaries/olm.yaml"
+  bundle=$binaries/bundle/heartwood_${version}_bundle
+  mkdir "$binaries/bundle"
+  go run ./hack/bundle -version "$version" -rendered "$binaries/olm.yaml" -archs "$archs" \
+    -created "$(TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)" \
+    -replaces "$(go run ./hack/pinrelease last -before "$version")" \
+    -out "$bundle" -policies dist/policies.yaml
+  go tool -C hack/tools/olm olm "$bundle" > "$binaries/olm.log" || {
+    cat "$binaries/olm.log" >&2
+    exit 1
+  }
+  pack "$binaries/bundle" "${bundle##*/}" | gzip -n -9 > "dist/${bundle##*/}.tar.gz"
+  (cd hack/image && go run . -layout "$binaries/oci/bundle" -bundle "$bundle" \
+    -image "heartwood.dev/heartwood-bundle:$number") > "dist/${bundle##*/}.digest"
+  pack "$binaries/oci/bundle" . > "dist/${bundle##*/}.oci.tar"
+  files=(policies.yaml "${bundle##*/}".{tar.gz,digest,oci.tar})
+fi
+
 # The SBOM of a program lists the modules that its binary contains. The tool writes its own checksum
 # into the document, so it is built with -trimpath; GOPROXY=off, because the module of this
 # repository cannot be downloaded.
@@ -88,8 +109,8 @@ done
 (
   cd dist
   shopt -s nullglob # without a Linux platform there is no image
-  sha256sum heartwood.yaml heartwood_*_image.* "${chart#dist/}" install.yaml ./*.cdx.json \
-    sizes.txt | sed 's, \./, ,' >> SHA256SUMS
+  sha256sum heartwood.yaml heartwood_*_image.* "${chart#dist/}" install.yaml \
+    ./*.cdx.json sizes.txt "${files[@]}" | sed 's, \./, ,' >> SHA256SUMS
   sha256sum --quiet -c SHA256SUMS
 )
 if [ -n "${SIGNING_KEY-}" ]; then
@@ -98,6 +119,15 @@ if [ -n "${SIGNING_KEY-}" ]; then
   [ "$derivation" = 0000 ] && set -- -W || set --
   go tool -modfile=hack/tools/minisign/go.mod minisign -S "$@" -s "$SIGNING_KEY" \
     -c "signature of Heartwood $version" -t "SHA256SUMS of Heartwood $version" -m dist/SHA256SUMS
+fi
+
+# A release is tagged first. Its file is committed after the tag, so it is no part of the release.
+if [ "$archs" = amd64,arm64 ] && [ "$(git rev-parse -q --verify "refs/tags/$version^{commit}")" = \
+  "$(git rev-parse HEAD)" ]; then
+  go run ./hack/pinrelease write -version "$version" -commit "$(git rev-parse HEAD)" \
+    -go "$(go env GOVERSION)" -image "$(cat "dist/heartwood_${version}_image.digest")" \
+    -binaries "$binaries"
+  echo "commit hack/releases/$version.yaml"
 fi
 
 native=dist/kubectl-heartwood_${version}_$(go env GOOS)_$(go env GOARCH).tar.gz

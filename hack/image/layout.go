@@ -34,25 +34,34 @@ func Index(specs []Spec) (v1.ImageIndex, error) {
 }
 
 // writeLayout writes the image index as an OCI layout to the directory out, with the name ref, and
-// returns the index's digest. It refuses an existing directory, which could contain blobs of
-// another image.
+// returns the index's digest.
 func writeLayout(out, ref string, specs []Spec) (v1.Hash, error) {
 	index, err := Index(specs)
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	if err := os.Mkdir(out, 0o755); err != nil {
-		return v1.Hash{}, fmt.Errorf("create OCI layout: %w", err)
-	}
-	dir, err := layout.Write(out, empty.Index)
+	dir, err := newLayout(out)
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("write OCI layout: %w", err)
+		return v1.Hash{}, err
 	}
 	named := layout.WithAnnotations(map[string]string{refName: ref})
 	if err := dir.AppendIndex(index, named); err != nil {
 		return v1.Hash{}, fmt.Errorf("write OCI layout: %w", err)
 	}
 	return index.Digest()
+}
+
+// newLayout creates an empty OCI layout. It refuses an existing directory, which could contain
+// blobs of another image.
+func newLayout(out string) (layout.Path, error) {
+	if err := os.Mkdir(out, 0o755); err != nil {
+		return "", fmt.Errorf("create OCI layout: %w", err)
+	}
+	dir, err := layout.Write(out, empty.Index)
+	if err != nil {
+		return "", fmt.Errorf("write OCI layout: %w", err)
+	}
+	return dir, nil
 }
 
 // platformSpecs returns the spec of dir/linux_ARCH/program for each architecture.

@@ -4,7 +4,8 @@
 // not use ko, because ko needs a base image from a registry or from ko's cache.
 //
 // With -layout, it writes an OCI layout instead, with an image for each architecture in -archs. The
-// directory -binaries contains the binaries as linux_ARCH/heartwood.
+// directory -binaries contains the binaries as linux_ARCH/heartwood. With -bundle as well, the OCI
+// layout contains the image of an OLM bundle (hack/bundle).
 package main
 
 import (
@@ -34,11 +35,18 @@ func main() {
 	dir := flag.String("layout", "", "OCI layout to write; it must not exist")
 	binaries := flag.String("binaries", "", "directory with linux_ARCH/heartwood, for -layout")
 	archs := flag.String("archs", "amd64,arm64", "architectures of the image index, for -layout")
+	bundle := flag.String("bundle", "", "directory with an OLM bundle, for -layout")
 	flag.Parse()
 
 	if *dir != "" {
-		specs := platformSpecs(*binaries, "heartwood", strings.Split(*archs, ","), spec)
-		digest, err := writeLayout(*dir, *image, specs)
+		var digest v1.Hash
+		var err error
+		if *bundle != "" {
+			digest, err = writeBundle(*dir, *image, *bundle)
+		} else {
+			specs := platformSpecs(*binaries, "heartwood", strings.Split(*archs, ","), spec)
+			digest, err = writeLayout(*dir, *image, specs)
+		}
 		if err != nil {
 			log.Fatal(err)
 		}

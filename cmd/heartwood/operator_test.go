@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -31,5 +32,20 @@ func TestAuthorizedMetricsAcceptModernTLSOnly(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOperatorWatchesTheNamespacesOfOLM checks the values of flag --namespaces that a pod gets from
+// the Operator Lifecycle Manager, where "" means all namespaces.
+func TestOperatorWatchesTheNamespacesOfOLM(t *testing.T) {
+	for value, want := range map[string][]string{"": {}, "one": {"one"}, "one,two": {"one", "two"}} {
+		command := operatorCommand()
+		if err := command.ParseFlags([]string{"--namespaces=" + value}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := command.Flags().GetStringSlice("namespaces")
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("--namespaces=%s: %q, %v; want %q", value, got, err, want)
+		}
 	}
 }
