@@ -40,6 +40,10 @@ type Registration struct {
 	// gracefully. The current process then has every record of the previous one. It is -1 after an
 	// unclean stop.
 	CleanEpoch int64 `json:"-"`
+	// BootEpoch is the broker epoch of the first process on the disk since the broker's machine has
+	// booted. The disk has all that this process and later ones have written, even if they were
+	// killed. It is 0 if unknown.
+	BootEpoch int64 `json:"bootEpoch,omitempty"`
 	// ProducerIDs is an upper bound on the producer ids that the broker has assigned, with this disk
 	// or an earlier one; -1 if absent. A broker with a new disk assigns only ids above this bound.
 	ProducerIDs int64 `json:"-"`
@@ -97,7 +101,7 @@ func ParseRegistration(lease metav1.Object) (Registration, error) {
 	r.CleanEpoch, r.ProducerIDs, r.Leaving = ptr.Deref(stored.CleanEpoch, -1),
 		ptr.Deref(stored.ProducerIDs, -1), ptr.Deref(stored.Leaving, -1)
 	if min(r.CleanEpoch, r.ProducerIDs, r.Leaving) < -1 || r.FormatLevel < 0 ||
-		r.TransactionVersion < 0 {
+		r.TransactionVersion < 0 || r.BootEpoch < 0 {
 		return none, fmt.Errorf("parse annotation %s of lease %s: a number is negative",
 			registrationAnnotation, lease.GetName())
 	}

@@ -14,7 +14,7 @@ var nothing = Registration{CleanEpoch: -1, ProducerIDs: -1, Leaving: -1}
 
 // complete has a value in each field.
 var complete = Registration{Directory: "disk", FoundDirectory: "other", Endpoint: "host:9092",
-	Peer: "10.0.0.7:9093", PeerTLS: true, CleanEpoch: 0, ProducerIDs: math.MaxInt64, Leaving: 7,
+	Peer: "10.0.0.7:9093", PeerTLS: true, CleanEpoch: 0, BootEpoch: 5, ProducerIDs: math.MaxInt64, Leaving: 7,
 	Unreachable: "1:4,2:1", TransactionVersion: 2, Version: "1.2.3", FormatLevel: 3, Pod: "uid",
 	Trust: "fingerprint", Volume: BrokerVolume{Pressure: "Reject", UsedPercent: 93,
 		TotalBytes: 10 << 30, ReclaimableBytes: 5}, Scrub: `{"state":"Off"}`}
@@ -23,7 +23,7 @@ var complete = Registration{Directory: "disk", FoundDirectory: "other", Endpoint
 // docs/internals/format/registration.md.
 func TestRegistrationOnTheLease(t *testing.T) {
 	const want = `{"directory":"disk","foundDirectory":"other","endpoint":"host:9092",` +
-		`"peer":"10.0.0.7:9093","peerTLS":true,"unreachable":"1:4,2:1","transactionVersion":2,` +
+		`"peer":"10.0.0.7:9093","peerTLS":true,"bootEpoch":5,"unreachable":"1:4,2:1","transactionVersion":2,` +
 		`"version":"1.2.3","formatLevel":3,"pod":"uid","trust":"fingerprint",` +
 		`"volume":{"pressure":"Reject","usedPercent":93,"totalBytes":10737418240,` +
 		`"reclaimableBytes":5},"cleanEpoch":0,"producerIDs":9223372036854775807,"leaving":7,` +
@@ -73,7 +73,7 @@ func TestUnregistered(t *testing.T) {
 // error names the Lease, and that the next registration replaces the invalid one.
 func TestInvalidRegistration(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", "true", `"text"`, `{"directory":"a"} {}`,
-		`{"directory":7}`, `{"directory":"a","leaving":"true"}`, `{"cleanEpoch":-2}`,
+		`{"directory":7}`, `{"directory":"a","leaving":"true"}`, `{"cleanEpoch":-2}`, `{"bootEpoch":-1}`,
 		`{"cleanEpoch":99999999999999999999}`, `{"producerIDs":-7}`, `{"producerIDs":1.5}`,
 		`{"transactionVersion":40000}`, `{"transactionVersion":-1}`, `{"formatLevel":-1}`,
 		`{"peerTLS":"true"}`, `{"volume":"full"}`, `{"volume":{"pressure":1}}`, `{"scrub":"Off"}`} {

@@ -49,6 +49,7 @@ func (o observation) observe(current *coordinationv1.Lease, now time.Time) obser
 			Epoch:      lease.Epoch(current),
 			Directory:  registered.Directory,
 			CleanEpoch: registered.CleanEpoch,
+			BootEpoch:  registered.BootEpoch,
 			Leaving:    lease.Leaving(current) || lease.Isolated(current),
 		},
 		pod: registered.Pod, podChanged: o.podChanged,

@@ -74,9 +74,11 @@ func TestLivenessFollowsTheLease(t *testing.T) {
 }
 
 func TestStateHasEpochAndDirectoryOfTheLease(t *testing.T) {
-	seen := observation{}.observe(leaseAt("a", noon, 7), noon)
+	lease := leaseAt("a", noon, 7)
+	v1alpha1.ChangeRegistration(lease, func(r *v1alpha1.Registration) { r.BootEpoch = 5 })
+	seen := observation{}.observe(lease, noon)
 	if want := (placement.BrokerState{Liveness: placement.Up, Epoch: 7, CleanEpoch: -1,
-		Directory: "disk-a"}); seen.state(noon) != want {
+		BootEpoch: 5, Directory: "disk-a"}); seen.state(noon) != want {
 		t.Errorf("got state %+v, want %+v", seen.state(noon), want)
 	}
 }

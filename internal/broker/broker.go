@@ -269,6 +269,7 @@ func (b *Broker) identity() (metadata.Broker, error) {
 		ID: b.opts.NodeID, Peer: peer, Rack: b.opts.Rack,
 		Endpoints: metadata.NewEndpoints(endpoints),
 		Directory: metadata.ID(b.store.DirectoryID()).String(), CleanEpoch: b.store.CleanEpoch(),
+		BootEpoch:   logstore.DirectoryFiles{Store: b.store}.BootEpoch(),
 		ProducerIDs: b.ids.Bound(), ProducerIDsLost: b.ids.Lost() != nil,
 		TransactionVersion: transaction.EpochBumpVersion, Losses: losses,
 	}, nil

@@ -127,6 +127,10 @@ func (s *Store) load() (err error) {
 		s.opts.Logger); err != nil {
 		return err
 	}
+	if s.boot, err = datadir.LoadBoot(s.opts.FS, s.opts.Dir); err != nil {
+		return err
+	}
+	s.bootEpoch = s.boot.Epoch
 	s.noteMissing(checkpoints, ids)
 	var sealed map[PartitionID]checkpoint.ClosedLog
 	current := false

@@ -99,6 +99,11 @@ func (f SmallFiles) Known(name string) (content []byte, ok bool) {
 // DirectoryFiles are the small files that a store writes to its data directory.
 type DirectoryFiles struct{ Store *Store }
 
+// BootEpoch returns the broker epoch of the first process in this directory since the machine has
+// booted. The directory contains all that this process and later ones have written, even if they
+// were killed. It returns 0 if there was no such process, or if that is unknown.
+func (f DirectoryFiles) BootEpoch() int64 { return f.Store.bootEpoch }
+
 // Rewrite replaces a damaged file by one with the correct content. It fails with ErrNotInMemory if
 // the store does not know the content.
 func (f DirectoryFiles) Rewrite(name string) error {
@@ -110,6 +115,10 @@ func (f DirectoryFiles) Rewrite(name string) error {
 		s.changes.Lock()
 		defer s.changes.Unlock()
 		return datadir.WriteFormatLevel(s.opts.FS, s.opts.Dir, s.FormatLevel())
+	case datadir.BootFile:
+		s.changes.Lock()
+		defer s.changes.Unlock()
+		return datadir.WriteBoot(s.opts.FS, s.opts.Dir, s.boot)
 	case checkpoint.SegmentsFile:
 		return datadir.RemoveClosed(s.opts.FS, s.opts.Dir)
 	}

@@ -98,6 +98,8 @@ type Store struct {
 
 	verification atomic.Int32 // argument of SetVerification
 	cleanEpoch   int64        // result of CleanEpoch
+	bootEpoch    int64        // result of DirectoryFiles.BootEpoch
+	boot         datadir.Boot // content of datadir.BootFile, guarded by changes
 	epoch        atomic.Int64 // argument of SetBrokerEpoch, -1 before the first call
 
 	changes sync.Mutex // one Create, Release or Close at a time
@@ -183,8 +185,25 @@ func (s *Store) Offline() map[PartitionID]error {
 func (s *Store) CleanEpoch() int64 { return s.cleanEpoch }
 
 // SetBrokerEpoch sets the epoch of this broker process, which Close writes into the clean-shutdown
-// marker.
-func (s *Store) SetBrokerEpoch(epoch int64) { s.epoch.Store(epoch) }
+// marker. It must be called before the first append in that epoch. The first call in a boot of the
+// machine writes datadir.BootFile.
+func (s *Store) SetBrokerEpoch(epoch int64) {
+	if s.epoch.Swap(epoch) == epoch {
+		return
+	}
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	id := s.opts.FS.BootID()
+	if id == "" || s.boot.ID == id || epoch <= 0 {
+		return
+	}
+	s.boot = datadir.Boot{ID: id, Epoch: epoch}
+	if err := datadir.WriteBoot(s.opts.FS, s.opts.Dir, s.boot); err != nil {
+		s.boot = datadir.Boot{}
+		s.opts.Logger.Warn("failed to record the boot of the machine; after an unclean stop, "+
+			"elections treat the disk as one that has lost its unsynced records", "error", err)
+	}
+}
 
 // Close syncs everything, writes the checkpoints and the clean-shutdown marker, and unlocks the
 // directory. First it waits until the store's goroutine has ended, so Options.Failed must not call

@@ -83,6 +83,10 @@ type Broker struct {
 	// broker removes the file before it writes anything else. So the file proves that the disk
 	// contains every record that the broker had in that epoch (KIP-966).
 	CleanEpoch int64
+	// BootEpoch is the broker epoch of the first process on the disk since the broker's machine has
+	// booted; 0 if unknown. The disk has all that the process with this epoch and later ones have
+	// written, even if they were killed.
+	BootEpoch int64 `json:",omitempty"`
 	// ProducerIDs is an upper bound: the counter in every producer id that this broker has allocated
 	// is below it. At registration the broker sends a bound for its disk, which includes the ids that
 	// the broker may allocate before its next registration. The store keeps the highest bound
@@ -280,7 +284,7 @@ func (p *Partition) SetISR(leader int32, recorded []placement.InSyncReplica, up 
 // State converts the broker to the form in which package placement uses it.
 func (b Broker) State() placement.BrokerState {
 	return placement.BrokerState{Liveness: placement.Up, Epoch: b.Epoch, CleanEpoch: b.CleanEpoch,
-		Directory: b.Directory, Leaving: b.Leaving}
+		BootEpoch: b.BootEpoch, Directory: b.Directory, Leaving: b.Leaving}
 }
 
 // ReplicaIncarnation returns the replica incarnation id of the replica on a broker, or "" if it is

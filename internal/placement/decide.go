@@ -322,13 +322,17 @@ func (e *election) chooseLeader() (leader int32, epoch int64) {
 //
 // A member that has returned from an unclean stop with its own disk may lack records that it had
 // not synced. It is elected once every other member has also returned, either from an unclean stop
-// or with another disk: then no member is known to have more records. The last leader is preferred,
-// because its log probably has the most records. While another member is down or leaving, the
-// partition waits for it, because it may return with all records. A topic (AllowUnclean) or a user
-// (AcceptedDataLoss) can choose not to wait.
+// or with another disk: then no member is known to have more records. A member whose machine has
+// run without interruption is preferred (keptAll): its process was killed, so the machine has kept
+// all that the process had written. Otherwise, and among several such members, the last leader is
+// preferred, because its log probably has the most records. While another member is down or
+// leaving, the partition waits for it, because it may return with all records. A topic
+// (AllowUnclean) or a user (AcceptedDataLoss) can choose not to wait.
 func (e *election) electUnclean() (leader int32, epoch int64) {
-	for _, eligible := range []func(id int32) bool{e.dataLossAccepted, e.allUnclean(true),
-		e.allUnclean(false), e.allowedMember, e.allowed} {
+	for _, eligible := range []func(id int32) bool{e.dataLossAccepted,
+		both(e.allUnclean, both(e.keptAll, e.ledLast)), both(e.allUnclean, e.keptAll),
+		both(e.allUnclean, e.ledLast), e.allUnclean,
+		both(e.allowedMember, e.keptAll), e.allowedMember, e.allowed} {
 		index := slices.IndexFunc(e.preference(), func(id int32) bool {
 			return e.brokers[id].Liveness == Up && !e.brokers[id].Leaving && eligible(id)
 		})
@@ -363,23 +367,35 @@ func (e *election) dataLossAccepted(id int32) bool {
 	return e.options.AcceptedDataLoss == DataLossConsent(directory, e.before.LeaderEpoch)
 }
 
-// allUnclean returns a function that reports whether a broker is a member that has returned from an
-// unclean stop, provided that every other member has also returned, from an unclean stop or with
-// another disk. See electUnclean. If lastLeader is true, the broker must also have the last
-// leader's disk.
-func (e *election) allUnclean(lastLeader bool) func(id int32) bool {
-	return func(id int32) bool {
-		m, ok := e.member(id)
-		if !ok || e.state(m) != memberUnclean {
-			return false
-		}
-		for _, other := range e.ISR {
-			if state := e.state(other); state != memberUnclean && state != memberReplaced {
-				return false
-			}
-		}
-		return !lastLeader || e.brokers[id].Directory == e.LeaderDirectory
-	}
+// both returns a predicate that is true if both arguments are true.
+func both(one, other func(id int32) bool) func(id int32) bool {
+	return func(id int32) bool { return one(id) && other(id) }
+}
+
+// allUnclean reports whether a broker is a member that has returned from an unclean stop, provided
+// that every other member has also returned, from an unclean stop or with another disk. See
+// electUnclean.
+func (e *election) allUnclean(id int32) bool {
+	m, ok := e.member(id)
+	return ok && e.state(m) == memberUnclean && !slices.ContainsFunc(e.ISR,
+		func(other InSyncReplica) bool {
+			state := e.state(other)
+			return state != memberUnclean && state != memberReplaced
+		})
+}
+
+// ledLast reports whether a broker has the last leader's disk.
+func (e *election) ledLast(id int32) bool {
+	return e.brokers[id].Directory == e.LeaderDirectory
+}
+
+// keptAll reports whether a broker's machine has run since the process that is a member of the ISR
+// began. The machine may still have lost writes, for example if its volume was detached by force.
+// So keptAll only orders the candidates of an unclean election (ADR 0351).
+func (e *election) keptAll(id int32) bool {
+	m, ok := e.member(id)
+	boot := e.brokers[id].BootEpoch
+	return ok && boot > 0 && boot <= m.Epoch
 }
 
 // allowedMember reports whether a broker is a member that has returned from an unclean stop, and

@@ -125,8 +125,12 @@ type BrokerState struct {
 	// CleanEpoch is the broker epoch of the broker's previous process, if that process stopped
 	// gracefully; otherwise -1. Broker epochs are never negative.
 	CleanEpoch int64
-	Directory  string // directory id of the broker's disk; "" if unknown
-	Leaving    bool   // true if the broker is in controlled shutdown and must not become a leader
+	// BootEpoch is the broker epoch of the first process on the disk since the broker's machine has
+	// booted. So the disk has everything that this process and later ones have written, even if they
+	// were killed. It is 0 if that is unknown.
+	BootEpoch int64
+	Directory string // directory id of the broker's disk; "" if unknown
+	Leaving   bool   // true if the broker is in controlled shutdown and must not become a leader
 	// AddressStaleFor is how much longer clients may still use the broker's previous address; 0 if all
 	// clients have the current address. Among eligible replicas, an election chooses one with the
 	// smallest value.

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 )
@@ -21,6 +22,9 @@ func (m *Mem) CrashClone() *Mem { return m.crash(nil) }
 // byte, and the old content after it.
 func (m *Mem) CrashClonePartly(seed uint64) *Mem { return m.crash(rand.New(rand.NewPCG(seed, 0))) }
 
+// BootID implements FS. Each power cut (CrashClone) changes the id.
+func (m *Mem) BootID() string { return fmt.Sprintf("boot-%d", m.boots) }
+
 func (m *Mem) crash(random *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,6 +41,7 @@ func (m *Mem) crash(random *rand.Rand) *Mem {
 		}
 	}
 	clone := NewMem()
+	clone.boots = m.boots + 1
 	clone.root = (&crashCopier{random: random, kept: kept,
 		copies: map[*memNode]*memNode{}}).copy(m.root)
 	return clone

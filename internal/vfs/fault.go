@@ -240,6 +240,9 @@ func (f *Fault) SyncDir(name string) error {
 	return f.do(OpSyncDir, name, func() error { return f.inner.SyncDir(name) })
 }
 
+// BootID implements FS.
+func (f *Fault) BootID() string { return f.inner.BootID() }
+
 // Lock implements FS.
 func (f *Fault) Lock(name string) (io.Closer, error) {
 	if err := f.fail(OpLock, name); err != nil {

@@ -12,7 +12,7 @@ func (m *Mem) KillClone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	copier := killCopier{}
-	clone := &Mem{root: copier.copy(m.root), locked: map[*memNode]bool{}}
+	clone := &Mem{root: copier.copy(m.root), locked: map[*memNode]bool{}, boots: m.boots}
 	for _, change := range m.pending {
 		clone.pending = append(clone.pending, copier.change(change))
 	}

@@ -25,6 +25,7 @@ type Mem struct {
 	root    *memNode
 	pending []memChange // directory changes that SyncDir has not made durable yet, oldest first
 	locked  map[*memNode]bool
+	boots   int // number of power cuts
 }
 
 var _ FS = (*Mem)(nil)

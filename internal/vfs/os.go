@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -89,6 +90,15 @@ func (OS) SyncDir(name string) error {
 		err = closed
 	}
 	return err
+}
+
+// BootID implements FS. Only Linux has such an id.
+func (OS) BootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // Lock implements FS with flock. The lock belongs to the open file and not to the process, so a

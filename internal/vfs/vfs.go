@@ -63,4 +63,8 @@ type FS interface {
 	Lock(name string) (io.Closer, error)
 	// Free returns the number of bytes available for new data.
 	Free(name string) (uint64, error)
+	// BootID identifies the current run of the machine, from its boot to its end. While it is the
+	// same, everything that was written is readable, even if the process was killed before a sync. It
+	// is "" if it is unknown.
+	BootID() string
 }

@@ -147,7 +147,8 @@ func (b *broker) start() {
 // run registers the broker, renews its Lease, and applies images until the process ends.
 func (l *liveBroker) run() {
 	self := metadata.Broker{ID: l.id, Endpoints: "kafka://sim:1",
-		Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch()}
+		Directory: metadata.ID(l.store.DirectoryID()).String(), CleanEpoch: l.store.CleanEpoch(),
+		BootEpoch: logstore.DirectoryFiles{Store: l.store}.BootEpoch()}
 	if l.w.parent != nil {
 		self.Losses = l.losses
 		l.runWithParent(self)

@@ -127,7 +127,7 @@ func (c *controlPlane) registered() registrations {
 	for id, r := range c.mu.brokers {
 		all[id] = placement.BrokerState{
 			Liveness: r.liveness(time.Now()), Epoch: r.Epoch, CleanEpoch: r.CleanEpoch,
-			Directory: r.Directory, Leaving: r.Leaving || r.isolated,
+			BootEpoch: r.BootEpoch, Directory: r.Directory, Leaving: r.Leaving || r.isolated,
 		}
 	}
 	return all
@@ -181,7 +181,8 @@ func (c *controlPlane) image(sets map[string]*partitionset.Set,
 			continue
 		}
 		up[id] = metadata.Broker{ID: id, Endpoints: "kafka://sim:1", Epoch: state.Epoch,
-			CleanEpoch: state.CleanEpoch, Directory: state.Directory, Leaving: state.Leaving}
+			CleanEpoch: state.CleanEpoch, BootEpoch: state.BootEpoch, Directory: state.Directory,
+			Leaving: state.Leaving}
 		brokers = append(brokers, up[id])
 	}
 	var topics []*metadata.Topic

@@ -137,6 +137,36 @@ func (b *broker) lostAllSince(epoch int64) bool {
 	return slices.ContainsFunc(b.exits, func(e exit) bool { return e.epoch >= epoch && e.lostAll })
 }
 
+// checkPreference fails if the elected broker has lost unsynced records, although an in-sync
+// replica could be elected whose machine has run on (ADR 0351).
+func (o *oracle) checkPreference(t *partitionModel, elected int32, before placement.Partition) {
+	if o.w.meta.acceptLoss.Load() || t.settings.UncleanElection || o.w.parent != nil {
+		return
+	}
+	brokers := o.w.meta.registered()
+	for _, m := range before.ISR {
+		b := brokers[m.Broker]
+		if m.Broker == elected || m.LostLog() || b.Directory != m.Directory || b.Leaving {
+			continue
+		}
+		if b.Liveness == placement.Up && o.w.brokers[m.Broker].wasOnlyKilled(m.Epoch) {
+			o.w.fail("%s: broker %d is elected without its unsynced records, and not broker %d, which "+
+				"was only killed", t.name, elected, m.Broker)
+		}
+	}
+}
+
+// wasOnlyKilled reports whether the broker runs, and has lost nothing since a broker epoch of which
+// it has recorded the boot of its machine.
+func (b *broker) wasOnlyKilled(epoch int64) bool {
+	l := b.live.Load()
+	if l == nil || b.lostSince(epoch, false) {
+		return false
+	}
+	first := logstore.DirectoryFiles{Store: l.store}.BootEpoch()
+	return first > 0 && first <= epoch
+}
+
 // electedBefore processes an unclean election whose leader has ended again before the file of the
 // parent process was synced: the simulation then sees all changes as one. The other members may
 // have left the ISR before the election.

@@ -308,6 +308,9 @@ func (o *oracle) uncleanElection(t *partitionModel, before, next placement.Parti
 			}
 		}
 	}
+	if own != nil && !elected.lostAllSince(own.Epoch) {
+		o.checkPreference(t, next.Leader, before)
+	}
 	o.w.tracef("%s: records from %d on may be lost", t.name, from)
 	t.lossEpoch, t.lostRecords = next.LeaderEpoch, true
 	if t.count.losses++; from > 0 {

@@ -51,6 +51,7 @@ var directoryChecks = []check{
 		_, err := readFormatLevel(fsys, dir)
 		return err
 	}},
+	{BootFile, checkBoot},
 }
 
 // CheckPartition calls found for each malformed small file in a partition's directory. It returns

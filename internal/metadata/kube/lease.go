@@ -280,7 +280,8 @@ func (k *keeper) registration(before v1alpha1.Registration) v1alpha1.Registratio
 	return v1alpha1.Registration{
 		Endpoint: endpoint.String(), Peer: peer, PeerTLS: peerTLS, Directory: k.self.Directory,
 		ProducerIDs: metadata.NextProducerIDs(max(0, before.ProducerIDs), before.Directory, k.self),
-		CleanEpoch:  k.self.CleanEpoch, Leaving: -1, Pod: k.pod, Version: version.Version(),
+		CleanEpoch:  k.self.CleanEpoch, BootEpoch: k.self.BootEpoch, Leaving: -1, Pod: k.pod,
+		Version:     version.Version(),
 		FormatLevel: version.FormatLevel(), TransactionVersion: k.self.TransactionVersion,
 		Trust: k.trust(), Volume: k.volume(), Unreachable: k.unreachable(),
 		Scrub: k.scrub(),

@@ -45,10 +45,10 @@ func testRegistration(c *cluster) {
 	again.stop()
 	c.stop()
 	c.world.Reopen(c.TB)
-	last := c.startAs(metadata.Broker{ID: 0, CleanEpoch: 2, Directory: "disk-0"})
+	last := c.startAs(metadata.Broker{ID: 0, CleanEpoch: 2, BootEpoch: 1, Directory: "disk-0"})
 	checkNoEarlierEpoch(last, elected)
-	if self, _ := last.last().Broker(0); self.CleanEpoch != 2 {
-		c.Errorf("got broker %+v, want clean epoch 2", self)
+	if self, _ := last.last().Broker(0); self.CleanEpoch != 2 || self.BootEpoch != 1 {
+		c.Errorf("got broker %+v, want clean epoch 2 and boot epoch 1", self)
 	}
 }
 
