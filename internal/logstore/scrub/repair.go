@@ -105,39 +105,6 @@ func (s *Scrubber) mended(t Target, files []string) bool {
 	return len(left) == 0
 }
 
-// recheckLater makes Run check a target again after a delay.
-func (s *Scrubber) recheckLater(t Target, delay time.Duration) {
-	if !slices.Contains(s.recheck, t) {
-		s.recheck = append(s.recheck, t)
-	}
-	s.recheckAt = time.Now().Add(delay)
-}
-
-// visitAgain checks the next target in recheck, and returns how long to wait afterwards. If the
-// repair of a target waits for a pass, which may take hours, the target is not read before the pass
-// has ended.
-func (s *Scrubber) visitAgain(ctx context.Context) (wait time.Duration) {
-	next := s.recheck[0]
-	s.recheck = s.recheck[1:]
-	if s.waitsForPass(next) {
-		s.recheckLater(next, retryDelay)
-		return 0
-	}
-	if wait = s.visit(ctx, next); wait > 0 {
-		s.recheck = append(s.recheck, next)
-	}
-	return wait
-}
-
-// waitsForPass reports whether a target has files to repair while a pass runs in the target's log.
-func (s *Scrubber) waitsForPass(t Target) bool {
-	if _, known := s.State().damaged(t); !known || t.Base < 0 || t.Retained != "" {
-		return false
-	}
-	log := s.store.Log(t.id())
-	return log != nil && s.opts.Cleaning(log)
-}
-
 // damagedFiles returns the files in places, each file once.
 func damagedFiles(places []inspect.Damage) (files []string) {
 	for _, place := range places {

@@ -206,13 +206,14 @@ func TestSegmentIsNotReadWhileItsRepairWaits(t *testing.T) {
 	})
 	await.Until(t, "damage", func() bool { return len(s.State().Damaged) > 0 })
 	stop()
-	s.recheck = []Target{s.State().Damaged[0].Target}
+	target := s.State().Damaged[0].Target
+	s.recheck = rechecks{target: {}}
 	before := s.checked.Load()
-	if wait := s.visitAgain(t.Context()); wait > 0 || s.checked.Load() != before {
+	if wait := s.visitAgain(t.Context(), target); wait > 0 || s.checked.Load() != before {
 		t.Errorf("%d bytes were read during a pass, wait %v", s.checked.Load()-before, wait)
 	}
-	if len(s.recheck) != 1 || !s.recheckAt.After(time.Now()) {
-		t.Errorf("the check is not repeated later: %v at %v", s.recheck, s.recheckAt)
+	if len(s.recheck) != 1 || !s.recheck[target].at.After(time.Now()) {
+		t.Errorf("the check is not repeated later: %v", s.recheck)
 	}
 }
 

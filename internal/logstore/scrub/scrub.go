@@ -98,16 +98,14 @@ type Scrubber struct {
 	// digests holds the digest of each small file, by path.
 	digests map[string]digest
 	settled time.Duration // the constant settled, except in tests
-	// recheck contains the targets that are checked next, from recheckAt on.
-	recheck   []Target
-	recheckAt time.Time
+	recheck rechecks
 }
 
 // New returns a Scrubber that is off until Configure is called. It reads an earlier process's
 // state. If this state cannot be used, it begins a new round.
 func New(store *logstore.Store, opts Options) *Scrubber {
 	s := &Scrubber{store: store, opts: opts, changed: make(chan struct{}, 1),
-		digests: map[string]digest{}, settled: settled}
+		digests: map[string]digest{}, settled: settled, recheck: rechecks{}}
 	s.opts.Files = map[string]File{StateFile: {Rewrite: s.write,
 		Check: func(content []byte) error {
 			_, err := DecodeState(content)
@@ -167,26 +165,6 @@ func (s *Scrubber) Annotate(topic, value string) {
 	s.wake()
 }
 
-// Recheck requests an early check of a segment in which a read has found damage. It does not block.
-func (s *Scrubber) Recheck(id logstore.PartitionID, base int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.suspects = append(s.suspects, Target{Topic: id.Topic, Partition: id.Index, Base: base})
-	s.wake()
-}
-
-// takeSuspects moves the targets of Recheck to the targets that are checked next.
-func (s *Scrubber) takeSuspects() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.suspects {
-		if !slices.Contains(s.recheck, t) {
-			s.recheck, s.recheckAt = append(s.recheck, t), time.Time{}
-		}
-	}
-	s.suspects = nil
-}
-
 // State returns the current state.
 func (s *Scrubber) State() State {
 	s.mu.Lock()
@@ -206,12 +184,11 @@ func (s *Scrubber) Run(ctx context.Context) {
 	s.recheckKnown()
 	for ctx.Err() == nil {
 		s.takeSuspects()
-		var wait time.Duration
-		switch {
+		wait := listInterval // or until Configure
+		switch t, due, _ := s.recheck.due(time.Now(), 0); {
 		case s.settings.Load().Interval == 0:
-			wait = listInterval // or until Configure
-		case len(s.recheck) > 0 && !time.Now().Before(s.recheckAt):
-			wait = s.visitAgain(ctx)
+		case due:
+			wait = s.visitAgain(ctx, t)
 		default:
 			wait = s.advance(ctx, time.Now())
 		}
@@ -219,25 +196,6 @@ func (s *Scrubber) Run(ctx context.Context) {
 		s.wait(ctx, wait)
 	}
 	s.save(time.Now(), true)
-}
-
-// recheckKnown requests checks of the segments in which an earlier process, or the start of this
-// one, has found damage.
-func (s *Scrubber) recheckKnown() {
-	for _, d := range s.State().Damaged {
-		s.recheck = append(s.recheck, d.Target)
-		if sealed, exists := s.sealed(d.Target); exists && ofRecords(d.Places) {
-			sealed.MarkDamaged()
-		}
-	}
-	for _, log := range s.store.Logs() {
-		for _, sealed := range log.AtRest() {
-			if t := (Target{Topic: log.ID().Topic, Partition: log.ID().Index,
-				Base: sealed.Base}); sealed.Damaged() && !slices.Contains(s.recheck, t) {
-				s.recheck = append(s.recheck, t)
-			}
-		}
-	}
 }
 
 // wait waits for a duration, or until the settings change.
@@ -300,7 +258,8 @@ func (s *Scrubber) step(ctx context.Context, now time.Time) time.Duration {
 				len(after.Damaged))
 			s.save(now, true)
 		}
-		return s.untilRecheck(min(due.Sub(now), listInterval))
+		_, _, wait := s.recheck.due(time.Now(), min(due.Sub(now), listInterval))
+		return wait
 	}
 	read := s.checked.Load()
 	if wait := s.visit(ctx, next); wait > 0 {
@@ -309,14 +268,6 @@ func (s *Scrubber) step(ctx context.Context, now time.Time) time.Duration {
 	read = s.checked.Load() - read
 	s.update(func(state State) State { return state.Passed(next, read) })
 	return 0
-}
-
-// untilRecheck shortens a wait to the time of the next recheck.
-func (s *Scrubber) untilRecheck(wait time.Duration) time.Duration {
-	if len(s.recheck) == 0 {
-		return wait
-	}
-	return max(time.Millisecond, min(wait, time.Until(s.recheckAt)))
 }
 
 // visit checks a target and records the result. If the target could not be checked, it returns how
