@@ -12,7 +12,7 @@ import (
 type rechecks map[Target]recheck
 
 type recheck struct {
-	at       time.Time // zero: at once
+	due      time.Time // zero: at once
 	failures int       // number of consecutive checks that have failed
 }
 
@@ -24,22 +24,22 @@ func (r rechecks) add(t Target) {
 }
 
 // next returns the target that is due first, and the time from which it is due.
-func (r rechecks) next() (first Target, at time.Time, ok bool) {
+func (r rechecks) next() (first Target, due time.Time, ok bool) {
 	for t, one := range r {
-		if !ok || one.at.Before(at) || one.at.Equal(at) && t.compare(first) < 0 {
-			first, at, ok = t, one.at, true
+		if !ok || one.due.Before(due) || one.due.Equal(due) && t.compare(first) < 0 {
+			first, due, ok = t, one.due, true
 		}
 	}
-	return first, at, ok
+	return first, due, ok
 }
 
-// due returns the target to check now. Otherwise it shortens a wait until a target is due.
-func (r rechecks) due(now time.Time, wait time.Duration) (t Target, ok bool, left time.Duration) {
-	t, at, ok := r.next()
-	if !ok || !now.Before(at) {
+// first returns the target to check now. Otherwise it shortens a wait until a target is due.
+func (r rechecks) first(now time.Time, wait time.Duration) (t Target, ok bool, left time.Duration) {
+	t, due, ok := r.next()
+	if !ok || !now.Before(due) {
 		return t, ok, wait
 	}
-	return t, false, max(time.Millisecond, min(wait, at.Sub(now)))
+	return t, false, max(time.Millisecond, min(wait, due.Sub(now)))
 }
 
 // Recheck requests an early check of a segment in which a read has found damage. It does not block.
@@ -50,7 +50,7 @@ func (s *Scrubber) Recheck(id logstore.PartitionID, base int64) {
 	s.wake()
 }
 
-// takeSuspects moves the targets of Recheck to the targets that are checked next.
+// firstSuspects moves the targets of Recheck to the targets that are checked next.
 func (s *Scrubber) takeSuspects() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Scrubber) recheckKnown() {
 
 // recheckLater makes Run check a target again after a delay.
 func (s *Scrubber) recheckLater(t Target, delay time.Duration) {
-	s.recheck[t] = recheck{at: time.Now().Add(delay)}
+	s.recheck[t] = recheck{due: time.Now().Add(delay)}
 }
 
 // visitAgain checks a target of recheck, and returns how long to wait afterwards. If the repair of
@@ -105,7 +105,7 @@ func (s *Scrubber) visitAgain(ctx context.Context, t Target) (wait time.Duration
 		s.recheck[t] = known
 		return wait
 	}
-	s.recheck[t] = recheck{at: time.Now().Add(wait), failures: failures}
+	s.recheck[t] = recheck{due: time.Now().Add(wait), failures: failures}
 	return 0
 }
 

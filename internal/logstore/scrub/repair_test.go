@@ -212,7 +212,7 @@ func TestSegmentIsNotReadWhileItsRepairWaits(t *testing.T) {
 	if wait := s.visitAgain(t.Context(), target); wait > 0 || s.checked.Load() != before {
 		t.Errorf("%d bytes were read during a pass, wait %v", s.checked.Load()-before, wait)
 	}
-	if len(s.recheck) != 1 || !s.recheck[target].at.After(time.Now()) {
+	if len(s.recheck) != 1 || !s.recheck[target].due.After(time.Now()) {
 		t.Errorf("the check is not repeated later: %v", s.recheck)
 	}
 }

@@ -185,7 +185,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.takeSuspects()
 		wait := listInterval // or until Configure
-		switch t, due, _ := s.recheck.due(time.Now(), 0); {
+		switch t, due, _ := s.recheck.first(time.Now(), 0); {
 		case s.settings.Load().Interval == 0:
 		case due:
 			wait = s.visitAgain(ctx, t)
@@ -258,7 +258,7 @@ func (s *Scrubber) step(ctx context.Context, now time.Time) time.Duration {
 				len(after.Damaged))
 			s.save(now, true)
 		}
-		_, _, wait := s.recheck.due(time.Now(), min(due.Sub(now), listInterval))
+		_, _, wait := s.recheck.first(time.Now(), min(due.Sub(now), listInterval))
 		return wait
 	}
 	read := s.checked.Load()
