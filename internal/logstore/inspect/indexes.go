@@ -138,7 +138,7 @@ func (c *cursor[E]) step() error {
 // add compares a batch with the entries that refer to it or to an earlier position. An entry of the
 // offset index is valid if a batch begins at its position and ends at its offset. An entry of the
 // time index is valid if its timestamp is the largest so far, and the batch that ends at its offset
-// is the first batch with this timestamp (docs/internals/format/index.md).
+// is the first batch with this timestamp (docs/internals/format/index-files.md).
 func (x *indexes) add(b batch) error {
 	for x.offsets.has && int64(x.offsets.entry.Position) <= b.position {
 		entry := x.offsets.entry

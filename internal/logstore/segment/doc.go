@@ -1,5 +1,5 @@
 // Package segment is one segment of a log: a data file of record batches, and its offset and time
-// indexes, in Apache Kafka's formats (docs/internals/format/segment.md and index.md).
+// indexes, in Apache Kafka's formats (docs/internals/format/segment.md and index-files.md).
 //
 // # Concurrency of calls
 //

@@ -213,7 +213,7 @@ func TestLengthIsVerifiedBeforeMemoryIsAllocated(t *testing.T) {
 
 // TestIndexEntryIsWrittenBeyondTheIntervalOnly checks that a batch gets an index entry if more than
 // one interval lies between the starts of this batch and of the last indexed batch
-// (docs/internals/format/index.md).
+// (docs/internals/format/index-files.md).
 func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 	size := len(batchOf(t, 0, 1, 1, 10))
 	for _, c := range []struct{ interval, entries int }{{size - 1, 3}, {size, 1}, {2*size - 1, 1},
@@ -230,8 +230,8 @@ func TestIndexEntryIsWrittenBeyondTheIntervalOnly(t *testing.T) {
 }
 
 // TestTimestampLookupReadsOneInterval checks that a lookup by timestamp reads at most one index
-// interval (docs/internals/format/index.md), even if the result is after the last entry of the time
-// index, or if timestamps do not ascend.
+// interval (docs/internals/format/index-files.md), even if the result is after the last entry of
+// the time index, or if timestamps do not ascend.
 func TestTimestampLookupReadsOneInterval(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	s, err := Create(fault, "/", 0, "", Config{UnwrittenEntriesMax: 1})

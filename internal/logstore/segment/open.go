@@ -134,7 +134,7 @@ func (s *Segment) openIndex(extension string) (*vfs.Handle, error) {
 
 // loadView builds the view from the index files and from the batch headers after the last index
 // entry. It fails with errIndex if the index files do not match the data file
-// (docs/internals/format/index.md lists the checks).
+// (docs/internals/format/index-files.md lists the checks).
 func (s *Segment) loadView(size int64) error {
 	v := emptyView(s.base)
 	var failed [2]error

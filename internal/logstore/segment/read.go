@@ -219,7 +219,7 @@ func (s *Segment) PositionForTimestamp(ms int64) (position int64, ok bool, err e
 }
 
 // startBefore returns the position of an indexed batch, or 0. Every batch before this position has
-// a timestamp < ms (docs/internals/format/index.md contains the proof).
+// a timestamp < ms (docs/internals/format/index-files.md contains the proof).
 func (s *Segment) startBefore(v *view, ms int64) (int64, error) {
 	n, err := s.times.prefix(v.times, func(e TimeEntry) bool { return e.Timestamp < ms })
 	if err != nil {

@@ -238,7 +238,7 @@ func changed(b []byte, index int, to uint32) []byte {
 }
 
 // TestDamagedIndexEntryInTheMiddleIsSkipped checks that a lookup ignores an index entry that does
-// not point at a batch (docs/internals/format/index.md).
+// not point at a batch (docs/internals/format/index-files.md).
 func TestDamagedIndexEntryInTheMiddleIsSkipped(t *testing.T) {
 	mem := vfs.NewMem()
 	m := &model{}
