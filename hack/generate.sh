@@ -13,7 +13,8 @@ controller_gen object crd paths=./api/... output:crd:dir=config/crd
 controller_gen rbac:roleName=heartwood-operator paths=./controllers/... output:rbac:dir=config/rbac
 
 go run ./hack/resourcesdoc > docs/use/resources.md
-go run ./hack/brokerconfigsdoc > docs/use/broker-configs.md
+go run ./hack/brokerconfigsdoc brokers > docs/use/broker-configs.md
+go run ./hack/brokerconfigsdoc topics > docs/use/topic-configs.md
 
 # The pictures of docs/internals/bench.
 go run ./hack/plots

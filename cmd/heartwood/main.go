@@ -51,6 +51,8 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 		return 0
 	case errors.Is(err, cli.ErrDegraded):
 		return cli.ExitDegraded // the output says what is degraded
+	case errors.Is(err, errLost):
+		return exitLost // the error output says what is lost
 	}
 	_, _ = fmt.Fprintln(errOut, err)
 	if usage.Is(err) {
@@ -86,6 +88,6 @@ Size a topic:         heartwood plan --keys 1.6G --record-size 5k`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(direct.Commands()...)
 	root.AddCommand(devCommand(), devBrokerCommand(), consoleCommand(), brokerCommand(),
-		operatorCommand(), logCommand(), planCommand(), benchCommand())
+		operatorCommand(), logCommand(), planCommand(), convertCommand(), benchCommand())
 	return root
 }

@@ -1,5 +1,5 @@
-// Command brokerconfigsdoc generates docs/use/broker-configs.md from the table in
-// internal/brokerconfig.
+// Command brokerconfigsdoc generates docs/use/broker-configs.md and docs/use/topic-configs.md from
+// the tables in internal/brokerconfig and internal/topicconfig. Its argument is brokers or topics.
 package main
 
 import (
@@ -12,7 +12,11 @@ import (
 )
 
 func main() {
-	if err := run(os.Stdout); err != nil {
+	page := brokers
+	if len(os.Args) == 2 && os.Args[1] == "topics" {
+		page = topics
+	}
+	if err := page(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -39,7 +43,7 @@ kafka-configs --bootstrap-server ... --alter --entity-type brokers --entity-defa
 
 `
 
-func run(out io.Writer) error {
+func brokers(out io.Writer) error {
 	var text strings.Builder
 	text.WriteString(intro)
 	text.WriteString("| setting | type | default | field of the LogCluster | meaning |\n" +

@@ -12,8 +12,8 @@ type Omission struct {
 // belongs to the first group that contains its name or a prefix of its name.
 func Omissions() []Omission { return omissions }
 
-// matches reports whether the omission contains a setting.
-func (o Omission) matches(name string) bool {
+// Matches reports whether the omission contains a setting.
+func (o Omission) Matches(name string) bool {
 	for _, n := range o.Names {
 		if n == name || strings.HasSuffix(n, ".") && strings.HasPrefix(name, n) {
 			return true
@@ -24,8 +24,8 @@ func (o Omission) matches(name string) bool {
 
 var omissions = []Omission{
 	{[]string{"sasl.", "connections.max.reauth.ms", "connection.failed.authentication.delay.ms",
-		"principal.builder.class", "delegation.token."}, "SASL is not supported."},
-	{[]string{"ssl.", "security.providers"}, "TLS is not supported."},
+		"principal.builder.class", "delegation.token."}, "Passwords and tokens are configured by spec.listeners[].authentication and LogUsers."},
+	{[]string{"ssl.", "security.providers"}, "TLS is configured by spec.listeners[].tls; the operator renews the certificates."},
 	{[]string{"quota.", "controller.quota.", "replication.quota.",
 		"alter.log.dirs.replication.quota.", "client.quota.callback.class"},
 		"Quotas belong to users: LogUser, spec.quotas. They are measured over 10 s."},
@@ -37,7 +37,7 @@ var omissions = []Omission{
 	{[]string{"group.share.", "share."}, "Share groups are not supported."},
 	{[]string{"group.streams."}, "Streams groups have no settings here."},
 	{[]string{"add.partitions.to.txn.retry.backoff.max.ms",
-		"add.partitions.to.txn.retry.backoff.ms"}, "Transactions are not supported yet."},
+		"add.partitions.to.txn.retry.backoff.ms"}, "Brokers choose the pauses between two attempts themselves."},
 	{[]string{"background.threads", "num.io.threads", "num.network.threads",
 		"num.recovery.threads.per.data.dir", "num.replica.alter.log.dirs.threads",
 		"group.coordinator.background.threads", "group.coordinator.threads",

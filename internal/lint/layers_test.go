@@ -18,8 +18,8 @@ var (
 	kubernetes = []string{
 		"api", "controllers", "internal/access/kube", "internal/operator", "internal/metadata/kube",
 		"cmd", "internal/cli", "internal/console/kube", "test", "hack",
-		// internal/manifest uses the API server's validation code, but no client.
-		"internal/manifest",
+		// These two use Kubernetes' types and the API server's validation code, but no client.
+		"internal/manifest", "internal/convert",
 	}
 	kafka = []string{"internal/wire", "internal/handler", "internal/coordinator", "internal/broker",
 		"internal/bench/client", "internal/cli", "internal/console", "internal/kafkaclient", "test",

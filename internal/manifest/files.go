@@ -84,14 +84,21 @@ func read(file string) (objects []object, faults []error) {
 		// would be deleted.
 		return nil, []error{&Error{File: file, Message: "empty file"}}
 	}
+	found, faults := Objects(file, content)
+	for _, content := range found {
+		objects = append(objects, object{file, content})
+	}
+	return objects, faults
+}
+
+// Objects returns the objects in a file's content, of any kind. Each fault is an *Error.
+func Objects(file string, content []byte) (objects []map[string]any, faults []error) {
 	for _, doc := range split(content) {
 		found, err := parse(doc)
 		if err != nil {
 			faults = append(faults, &Error{File: file, Message: err.Error()})
 		}
-		for _, content := range found {
-			objects = append(objects, object{file, content})
-		}
+		objects = append(objects, found...)
 	}
 	return objects, faults
 }

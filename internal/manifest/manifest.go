@@ -85,6 +85,14 @@ func Load(paths []string) (*Set, error) {
 	return l.set, nil
 }
 
+// Check validates one LogCluster, Topic or LogUser like Load, and sets its defaults. The error
+// joins all faults.
+func Check(content map[string]any) error {
+	l := loader{set: &Set{files: map[string]string{}}, taken: map[string]*v1alpha1.Topic{}}
+	l.add(object{content: content})
+	return errors.Join(l.faults...)
+}
+
 // loader builds a Set.
 type loader struct {
 	set    *Set

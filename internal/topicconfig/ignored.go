@@ -2,6 +2,7 @@ package topicconfig
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,6 +62,21 @@ func lag(value string) bool {
 func Ignored(name string) bool {
 	_, found := ignored[name]
 	return found
+}
+
+// IgnoredProperty describes a property that has no effect and is not stored.
+type IgnoredProperty struct {
+	Name    string
+	Allowed string // values that are accepted, because they request no effect
+	Reason  string // reason for which other values are rejected
+}
+
+// IgnoredProperties returns the properties that have no effect and are not stored, sorted by name.
+func IgnoredProperties() (all []IgnoredProperty) {
+	for _, name := range slices.Sorted(maps.Keys(ignored)) {
+		all = append(all, IgnoredProperty{name, ignored[name].allowed, ignored[name].reason})
+	}
+	return all
 }
 
 // checkIgnored returns an error for an unknown property. For an ignored property, it returns an
