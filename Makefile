@@ -160,11 +160,14 @@ e2e-image: ## Write the image CLIENT_IMAGE, the client of the e2e tests, to bin/
 
 # The clients that are installed: kcat, Python, Java, Rust. KAFKA_LIB names the directory of Kafka's
 # jars, COMPAT_CLIENTS further programs, NODE_PATH that of kafkajs, STREAMS_PYTHON the Python with
-# Quix Streams and Faust (test/compat/doc.go).
+# Quix Streams and Faust (test/compat/doc.go). With COMPATIBILITY=1 the run writes its rows of
+# docs/compatibility.md; COMPAT_RUN selects tests.
+COMPAT_RUN ?=
 .PHONY: compat
 compat: build ## Run the installed Kafka clients and tools against the built binary.
 	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \
-		go test -tags compat -count=1 -timeout 40m -v ./test/compat
+		go test -tags compat -count=1 -timeout 40m -v $(if $(COMPAT_RUN),-run '$(COMPAT_RUN)') \
+		./test/compat
 
 # FLIPS (200) and TRUNCATIONS (40) set the number of damaged places, HEARTWOOD_SEED the seed.
 .PHONY: flips

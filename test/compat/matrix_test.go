@@ -3,19 +3,20 @@
 package compat
 
 import (
-	"cmp"
+	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"heartwood.dev/heartwood/test/kit/pages"
 	"heartwood.dev/heartwood/test/kit/process"
 )
 
-// matrix contains the results of this run, one row per test. With COMPATIBILITY=1 they replace the
-// table in docs/compatibility.md, including failed and skipped tests.
+// matrix contains the results of this run, one row per test. With COMPATIBILITY=1 they replace
+// their rows in docs/compatibility.md, including failed and skipped tests.
 var matrix struct {
 	sync.Mutex
 	rows map[string]*row // rows by test name
@@ -61,30 +62,37 @@ func newRow(t *testing.T, client, checked string) *row {
 	return r
 }
 
-// writeMatrix replaces the table between the markers of the page.
+// writeMatrix replaces the rows of this run in a page, and keeps those of tests that have not run
+// (go test -run). A whole run replaces all rows.
 func writeMatrix(page string) error {
-	const begin, end = "<!-- matrix -->\n", "<!-- /matrix -->"
+	protocol, err := os.ReadFile("../../docs/internals/protocol.md")
+	if err != nil {
+		return err
+	}
+	apis, err := pages.HashAPIs(string(protocol))
+	if err != nil {
+		return err
+	}
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
-	before, rest, found := strings.Cut(string(text), begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		return fmt.Errorf("%s has no matrix markers", page)
-	}
-	var rows []*row
+	date := time.Now().UTC().Format(time.DateOnly)
+	var rows []pages.ClientRow
 	for _, r := range matrix.rows {
-		rows = append(rows, r)
+		rows = append(rows, pages.ClientRow{Client: r.client, Version: r.version, Checked: r.checked,
+			Result: r.result, Date: date, APIs: apis})
 	}
-	slices.SortFunc(rows, func(a,
-		b *row) int {
-		return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.checked, b.checked))
-	})
-	var table strings.Builder
-	table.WriteString("| client | version | what is checked | result |\n|---|---|---|---|\n")
-	for _, r := range rows {
-		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", r.client, r.version, r.checked, r.result)
+	if flag.Lookup("test.run").Value.String() != "" {
+		present, err := pages.ClientRows(string(text))
+		if err != nil {
+			return err
+		}
+		rows = pages.MergeClientRows(present, rows)
 	}
-	return os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o600)
+	changed, err := pages.WithClientRows(string(text), rows)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(changed), 0o600)
 }
