@@ -56,8 +56,9 @@ const releaseFiles = "needs the files of a release; make release checks them"
 const lostVolume = "the step about a lost volume of test/e2e does it"
 
 // reference contains the pages in docs/operate whose commands test/e2e does not run: they describe
-// clusters and users that the lab does not have.
+// clusters, users and other operators that the lab does not have.
 var reference = []string{"docs/operate/dashboards.md", "docs/operate/metrics.md",
+	"docs/operate/moving-from-strimzi.md",
 	"docs/operate/scale.md", "docs/operate/security.md", "docs/operate/sizing.md"}
 
 // All returns the commands of the runbooks and of the pages about operations, and the README's
