@@ -97,7 +97,7 @@ func TestMountedCertificatesAreReloaded(t *testing.T) {
 	}
 }
 
-// TestCommonNameNeedsTheUsersCA checks trap 19 of docs/operate/security.md: on a listener with
+// TestCommonNameNeedsTheUsersCA checks trap 19 of docs/internals/attacks.md: on a listener with
 // clientCAs, whose owners can issue certificates with any common name, the principal is the full
 // subject name of the certificate.
 func TestCommonNameNeedsTheUsersCA(t *testing.T) {

@@ -182,7 +182,7 @@ func TestKubernetesFieldsAreNamed(t *testing.T) {
 	})
 }
 
-// TestPasswordsAreNotLogged is trap 30 of docs/operate/security.md (CVE-2026-33558). At level
+// TestPasswordsAreNotLogged is trap 30 of docs/internals/attacks.md (CVE-2026-33558). At level
 // debug, no log message may contain a password, a proof or a key, whether an authentication
 // succeeds or fails.
 func TestPasswordsAreNotLogged(t *testing.T) {

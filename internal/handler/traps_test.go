@@ -28,7 +28,7 @@ func (c waitContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestLongPollObeysRevokedACLs checks trap 10 of docs/operate/security.md: READ is revoked while a
+// TestLongPollObeysRevokedACLs checks trap 10 of docs/internals/attacks.md: READ is revoked while a
 // fetch waits for records.
 func TestLongPollObeysRevokedACLs(t *testing.T) {
 	b, _ := withAuthorizer(t)

@@ -14,7 +14,7 @@ import (
 	"heartwood.dev/heartwood/test/kit/certs"
 )
 
-// TestPlainPeersAreRefusedAfterTheMigration checks trap 28 of docs/operate/security.md: while some
+// TestPlainPeersAreRefusedAfterTheMigration checks trap 28 of docs/internals/attacks.md: while some
 // brokers have no certificate, a listener accepts connections with and without TLS; afterwards it
 // accepts only TLS. A peer without TLS is always anonymous.
 func TestPlainPeersAreRefusedAfterTheMigration(t *testing.T) {

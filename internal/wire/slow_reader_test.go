@@ -24,7 +24,7 @@ func (c *measuredConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSlowReadersOverTLSHoldLittleMemory checks trap 29 of docs/operate/security.md: over TLS, the
+// TestSlowReadersOverTLSHoldLittleMemory checks trap 29 of docs/internals/attacks.md: over TLS, the
 // bytes of files are copied through memory. A client that stops reading may cause at most three
 // steps of copyStepBytes to be held, whatever the reply, so 1,000 such clients cause less than 200
 // MiB.

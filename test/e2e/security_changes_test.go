@@ -284,8 +284,8 @@ func (e *changingCluster) podUIDs(t *testing.T) (uids []types.UID) {
 	return uids
 }
 
-// userAgain covers trap 31 of docs/operate/security.md: a LogUser that is created again has another
-// password, and the old password is not valid.
+// userAgain covers trap 31 of docs/internals/attacks.md: a LogUser that is created again has
+// another password, and the old password is not valid.
 func (e *changingCluster) userAgain(t *testing.T) {
 	before := e.userSecret(t, "limited")
 	seeds := e.endpoints(t, "tls")

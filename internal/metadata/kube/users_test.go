@@ -293,7 +293,7 @@ func testAdminPasswordsBeforeLogUsers(f *fixture) {
 	})
 }
 
-// TestUnchangedUsersAreCompiledOnce checks trap 32 in docs/operate/security.md: images follow each
+// TestUnchangedUsersAreCompiledOnce checks trap 32 in docs/internals/attacks.md: images follow each
 // other quickly, so the ACLs of 5,000 users must be compiled only when one of them has changed.
 func TestUnchangedUsersAreCompiledOnce(t *testing.T) {
 	r := resources{cluster: &v1alpha1.LogCluster{}}
