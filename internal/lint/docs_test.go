@@ -109,6 +109,29 @@ func TestEveryDocumentIsLinked(t *testing.T) {
 	}
 }
 
+// TestFoldersListTheirPages checks that the README of a folder in docs links to every other page of
+// the folder, so that a reader finds all of them there.
+func TestFoldersListTheirPages(t *testing.T) {
+	folders := 0
+	for _, readme := range documents(t) {
+		folder, name := path.Split(readme)
+		if name != "README.md" || !strings.HasPrefix(folder, "docs/") {
+			continue
+		}
+		folders++
+		listed := links(t, readme)
+		for _, document := range documents(t) {
+			if path.Dir(document)+"/" == folder && document != readme &&
+				!slices.Contains(listed, document) {
+				t.Errorf("%s does not link to %s", readme, document)
+			}
+		}
+	}
+	if folders < 6 {
+		t.Errorf("only %d folders with a README", folders)
+	}
+}
+
 // documents returns the paths of all Markdown files, relative to the root of the repository.
 func documents(t *testing.T) []string {
 	t.Helper()
