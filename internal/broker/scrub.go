@@ -41,8 +41,9 @@ func (b *Broker) newScrub(passes *passlog.Log) *scrub.Scrubber {
 			return b.cleaner.Busy() || b.volumes.state.Load().level >= pressure.Clean
 		},
 		Replace: damage.Replacer{NodeID: b.opts.NodeID, Image: b.image, Dial: b.dialPeer,
-			DeclareLost: func(id logstore.PartitionID, cause string) error {
-				return b.replicas.DeclareLost(id, cause)
+			// open creates the replicas later, but before Run starts the scrub.
+			DeclareLost: func(id logstore.PartitionID, cause string) {
+				b.replicas.DeclareLost(id, cause)
 			}}.Replace,
 		Files: b.smallFiles(passes),
 		Cleaning: func(log *logstore.Log) bool {

@@ -135,6 +135,13 @@ type Served struct {
 	// another id, and must not be elected cleanly before it is in sync again (placement.LoseLog).
 	Lost               bool   `json:",omitempty"`
 	ReplicaIncarnation string `json:",omitempty"`
+	// Damaged means that this broker, which has a replica with the id ReplicaIncarnation, has damaged
+	// records that it cannot replace. The replica gets another id, so that it is copied again, and
+	// leaves the ISR, if enough healthy replicas remain in sync (placement.DiscardLog). Otherwise
+	// nothing changes. A report may contain another Served for the same partition, because the broker
+	// continues to serve it. MinInSync is the minInSyncReplicas of the topic.
+	Damaged   bool `json:",omitempty"`
+	MinInSync int  `json:",omitempty"`
 	// Stopped means that this broker has a replica whose log has stopped or cannot be opened, because
 	// of its disk or because of damage. The replica neither serves nor follows. If another in-sync
 	// replica can lead, this replica leaves the ISR and loses the leadership (ADR 0350).

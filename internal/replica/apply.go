@@ -175,15 +175,19 @@ func (a *applier) splitStarting(old map[PartitionID]*partition,
 }
 
 // served returns the partitions to report to the metadata store, and the errors of all partitions
-// that failed. It reports four kinds of partitions: partitions that this broker serves, partitions
+// that failed. It reports five kinds of partitions: partitions that this broker serves, partitions
 // that it does not serve because their log contains a later leader epoch, partitions whose log has
-// lost records, and partitions whose log has stopped while this broker is in their ISR.
+// lost records, partitions whose log has stopped while this broker is in their ISR, and partitions
+// whose damaged log should be copied again, which it may also serve.
 func (v *view) served(assigned []assignedPartition,
 	failed map[PartitionID]error) (served []metadata.Served, faults []error) {
 	for _, a := range assigned {
 		p, err := v.partitions[a.id], failed[a.id]
 		if err != nil {
 			faults = append(faults, fmt.Errorf("partition %s: %w", a.id, err))
+		}
+		if request, ok := p.damagedReport(a); ok {
+			served = append(served, request)
 		}
 		one := metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index,
 			LeaderEpoch: a.partition.LeaderEpoch}

@@ -67,6 +67,7 @@ func (p *partition) discardLog(r *role) error {
 	if err := p.resetLog(0); err != nil {
 		return fmt.Errorf("discard log of another replica incarnation: %w", err)
 	}
+	p.damaged.Store(false)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/metadata"
@@ -167,18 +168,34 @@ func (s *Set) declareLost(p *partition, r *role, cause string) (declared bool, e
 	return true, nil
 }
 
-// DeclareLost stores that the log of a partition has lost records that other replicas have. The log
-// leaves the ISR, is discarded and is copied again. If it may be the last copy, it is kept
-// (resolveLoss).
-func (s *Set) DeclareLost(id PartitionID, cause string) error {
+// DeclareLost requests that the log of a partition leaves the ISR, is discarded and is copied
+// again, because it has damaged records that cannot be replaced. The log still serves meanwhile,
+// and is kept if the partition needs this replica. The metadata store decides that in the same
+// compare-and-swap that removes the replica from the ISR (ADR 0353). The request is repeated with
+// each image until the store grants it.
+func (s *Set) DeclareLost(id PartitionID, cause string) {
 	p := s.view.Load().partitions[id]
-	if p == nil || p.log == nil || p.log.Notes().Loss() != "" {
-		return nil
+	if p == nil || p.log == nil || p.damaged.Swap(true) {
+		return
 	}
-	s.logger.Error("log declared lost: its damaged records cannot be replaced", "partition", id, "cause",
-		cause)
-	_, err := s.declareLost(p, p.role.Load(), cause)
-	return err
+	s.logger.Warn("copying the log again is requested, because its damaged records cannot be replaced",
+		"partition", id, "cause", cause)
+	s.lostLog()
+}
+
+// damagedReport returns the request of DeclareLost for a partition in an image. ok is false if
+// there is none, or if the damaged segments were removed or repaired meanwhile.
+func (p *partition) damagedReport(a assignedPartition) (request metadata.Served, ok bool) {
+	r := p.role.Load()
+	if p.log == nil || !p.damaged.Load() || r.incarnation != r.logIncarnation {
+		return metadata.Served{}, false
+	}
+	if !slices.ContainsFunc(p.log.AtRest(), logstore.AtRest.Damaged) {
+		p.damaged.Store(false)
+		return metadata.Served{}, false
+	}
+	return metadata.Served{Topic: a.topic.ID, Partition: a.partition.Index, Damaged: true,
+		ReplicaIncarnation: r.incarnation, MinInSync: r.minISR}, true
 }
 
 // errTruncatesCommitted is the error of a follower whose leader lacks records that were below the

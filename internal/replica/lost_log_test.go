@@ -131,7 +131,8 @@ func TestRecordedLossIsNotReported(t *testing.T) {
 			n.t.Errorf("reported %+v", got)
 		}
 		n.wantRefilled()
-		if err := n.nodes[1].DeclareLost(partitionA, "damaged"); err != nil {
+		p := n.nodes[1].view.Load().partitions[partitionA]
+		if _, err := n.nodes[1].declareLost(p, p.role.Load(), "lost"); err != nil {
 			n.t.Fatal(err)
 		}
 		if got := n.served(); !got.Lost || got.ReplicaIncarnation != "y" {

@@ -50,6 +50,8 @@ type partition struct {
 	// foundLost is set if this broker, as the leader, has found that its log has lost records. It is
 	// cleared when an image is applied.
 	foundLost atomic.Bool
+	// damaged is set if the log has damaged records that cannot be replaced (DeclareLost).
+	damaged atomic.Bool
 	// followFault is the error that prevents this broker from following the leader; nil if there is
 	// none. State reports it.
 	followFault atomic.Pointer[error]

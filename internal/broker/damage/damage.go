@@ -30,17 +30,17 @@ type Replacer struct {
 	NodeID int32
 	Image  func() *metadata.Image
 	Dial   func(ctx context.Context, to metadata.Broker) (*wire.Peer, error)
-	// DeclareLost makes the replica leave the ISR and copy the leader's log again
-	// (replica.Set.DeclareLost).
-	DeclareLost func(id logstore.PartitionID, cause string) error
+	// DeclareLost requests that the replica leaves the ISR and copies the leader's log again, as soon
+	// as the partition can do without it (replica.Set.DeclareLost).
+	DeclareLost func(id logstore.PartitionID, cause string)
 }
 
 // Replace replaces a segment's damaged records with the records of the first other in-sync replica
 // that has them. The leader and the ISR remain the same in the meantime, because the log does not
 // serve the damaged batches.
 //
-// If these records cannot be replaced, Replace declares the whole log lost, unless the partition
-// needs this replica (dispensable). See ADR 0389.
+// If these records cannot be replaced, Replace requests that the whole log is copied again. See ADR
+// 0389.
 func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logstore.AtRest,
 	places []inspect.Damage) error {
 	if err := log.Fault(); err != nil {
@@ -61,8 +61,8 @@ func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logsto
 			break
 		}
 	}
-	if errors.Is(err, repair.ErrUnknownContent) && dispensable(image, log.ID(), r.NodeID) {
-		return errors.Join(err, r.DeclareLost(log.ID(), places[0].String()))
+	if errors.Is(err, repair.ErrUnknownContent) {
+		r.DeclareLost(log.ID(), places[0].String())
 	}
 	return err
 }
@@ -125,12 +125,4 @@ func othersInSync(image *metadata.Image, id logstore.PartitionID, self int32) []
 		}
 	}
 	return others
-}
-
-// dispensable reports whether the ISR has at least minInSyncReplicas members without the broker
-// self.
-func dispensable(image *metadata.Image, id logstore.PartitionID, self int32) bool {
-	topic := image.Topic(id.Topic)
-	return topic != nil &&
-		len(othersInSync(image, id, self)) >= max(1, topic.Settings.MinInSyncReplicas)
 }

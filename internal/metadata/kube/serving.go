@@ -95,6 +95,8 @@ type report struct {
 	incarnation string
 	stopped     bool // true if the partition was served in epoch and is no longer served
 	logStopped  bool // metadata.Served.Stopped
+	// discard is set for a replica that is metadata.Served.Damaged.
+	discard *placement.Discard
 }
 
 // apply records a report in a set. It changes nothing if another election has taken place since.
@@ -103,6 +105,8 @@ func (r report) apply(set *partitionset.Set, self placement.InSyncReplica,
 	brokers map[int32]placement.BrokerState) {
 	switch {
 	case !r.location.assigned(set):
+	case r.discard != nil:
+		set.DiscardLog(r.location.key, *r.discard, brokers)
 	case r.ahead:
 		set.ReportFoundEpoch(r.location.key, self.Broker, r.epoch)
 	case r.lost:
@@ -150,7 +154,7 @@ func (p *reportedPartitions) record(reports []report) {
 		p.mu.byKey = map[partitionset.Key]report{}
 	}
 	for _, r := range reports {
-		if !r.ahead && !r.lost && !r.logStopped {
+		if !r.ahead && !r.lost && !r.logStopped && r.discard == nil {
 			p.mu.byKey[r.location.key] = r
 		}
 	}
@@ -178,6 +182,12 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 			}
 			continue
 		}
+		if one.Damaged {
+			if r := discardReport(location, self.Broker, one); r.discards(all, brokers) {
+				pending[location.set] = append(pending[location.set], r)
+			}
+			continue
+		}
 		serves[location.key] = true
 		r := report{location: location, epoch: one.LeaderEpoch, ahead: one.Ahead, lost: one.Lost,
 			incarnation: one.ReplicaIncarnation}
@@ -194,6 +204,20 @@ func (p *reportedPartitions) pending(all resources, served []metadata.Served,
 		}
 	}
 	return pending
+}
+
+// discardReport returns the report about a damaged replica.
+func discardReport(location place, broker int32, one metadata.Served) report {
+	return report{location: location, discard: &placement.Discard{Broker: broker,
+		Incarnation: one.ReplicaIncarnation, Next: partitionset.Tag(metadata.NewID()),
+		MinInSync: one.MinInSync}}
+}
+
+// discards reports whether the report about a damaged replica changes the partition now, as far as
+// this broker knows.
+func (r report) discards(all resources, brokers map[int32]placement.BrokerState) bool {
+	entry, _ := all.sets.find(r.location.key)
+	return entry.State != nil && r.discard.Changes(entry.State.Partition, brokers)
 }
 
 // forgetLocked removes the reports about topics that do not exist. If a Topic is deleted and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"heartwood.dev/heartwood/internal/metadata"
 )
@@ -155,11 +156,13 @@ func (s *Store) leave(which func(id int32) bool) error {
 func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata.Served) error {
 	epochs := make(map[servedPartition]int32, len(served))
 	ahead := map[servedPartition]int32{}
-	var lost, logsStopped []metadata.Served
+	var lost, logsStopped, damaged []metadata.Served
 	for _, p := range served {
 		switch key := (servedPartition{p.Topic, p.Partition}); {
 		case p.Lost:
 			lost = append(lost, p)
+		case p.Damaged:
+			damaged = append(damaged, p)
 		case p.Stopped:
 			logsStopped = append(logsStopped, p)
 		case p.Ahead:
@@ -171,12 +174,14 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	stopped := s.stopped(broker, served)
-	if len(ahead)+len(lost)+len(stopped)+len(logsStopped) > 0 {
+	damaged = s.discards(broker, damaged)
+	if len(ahead)+len(lost)+len(stopped)+len(logsStopped)+len(damaged) > 0 {
 		err := s.changeLocked(electionOptions{}, func(d *document) error {
 			d.reportFoundEpochs(broker, ahead)
 			d.reportLostLogs(broker, lost)
 			d.stopServing(s.changing.up, broker, stopped)
 			d.stopLogs(s.changing.up, broker, logsStopped)
+			d.discardLogs(s.changing.up, broker, damaged)
 			return nil
 		})
 		if err != nil {
@@ -186,6 +191,20 @@ func (s *Store) ReportServing(_ context.Context, broker int32, served []metadata
 	}
 	s.publish(func() { s.published.served[broker] = epochs })
 	return nil
+}
+
+// discards returns the reports about damaged replicas that change a partition now. The caller holds
+// changing.
+func (s *Store) discards(broker int32, damaged []metadata.Served) []metadata.Served {
+	return slices.DeleteFunc(damaged, func(p metadata.Served) bool {
+		t, exists := s.changing.document.topicByID(p.Topic)
+		if !exists {
+			return true
+		}
+		entry, _ := s.changing.document.set.Get(t.key(p.Partition))
+		return entry.State == nil || !discard(broker, p).Changes(entry.State.Partition,
+			brokerStates(s.changing.up))
+	})
 }
 
 // stopped returns the partitions whose logs have failed: the broker leads them in the image, and

@@ -99,6 +99,22 @@ func (d *document) reportLostLogs(broker int32, lost []metadata.Served) {
 	}
 }
 
+// discardLogs makes damaged replicas leave the ISR and be copied again, if enough healthy replicas
+// remain. Elections in the same change then choose other leaders.
+func (d *document) discardLogs(up map[int32]metadata.Broker, broker int32,
+	damaged []metadata.Served) {
+	for _, p := range damaged {
+		if t, exists := d.topicByID(p.Topic); exists {
+			d.set.DiscardLog(t.key(p.Partition), discard(broker, p), brokerStates(up))
+		}
+	}
+}
+
+func discard(broker int32, p metadata.Served) placement.Discard {
+	return placement.Discard{Broker: broker, Incarnation: p.ReplicaIncarnation,
+		Next: metadata.NewID().String(), MinInSync: p.MinInSync}
+}
+
 // recordLosses records the losses that a broker has found before it registers. The elections that
 // follow in the same change take this into account.
 func (d *document) recordLosses(broker int32, losses *metadata.Losses) {

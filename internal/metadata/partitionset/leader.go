@@ -146,6 +146,19 @@ func (s *Set) ReportLostLog(key Key, self int32, incarnation, next string) {
 	s.PutState(key, changed)
 }
 
+// DiscardLog makes a replica leave the ISR and be copied again, if enough healthy replicas remain
+// in sync (placement.DiscardLog).
+func (s *Set) DiscardLog(key Key, d placement.Discard, brokers map[int32]placement.BrokerState) {
+	entry, _ := s.Get(key)
+	if entry.State == nil {
+		return
+	}
+	changed := *entry.State
+	changed.Partition = placement.DiscardLog(entry.State.Partition, d, brokers)
+	changed.Serving = changed.Serving && changed.LeaderEpoch == entry.State.LeaderEpoch
+	s.PutState(key, changed)
+}
+
 // RecordLoss records a loss that a broker has found before it registers. It does not change the
 // set again if the loss is already recorded. The caller has checked that the entry belongs to the
 // log's topic.

@@ -3,6 +3,7 @@ package metadatatest
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"heartwood.dev/heartwood/internal/metadata"
 	"heartwood.dev/heartwood/test/kit/await"
@@ -94,6 +95,47 @@ func testLastLoss(c *cluster) {
 	if p.Leader != metadata.NoBroker || !slices.Equal(p.ISR, []int32{0}) ||
 		p.ReplicaIncarnation(0) != "next" {
 		c.Errorf("got partition %+v, want no leader, and broker 0 in the ISR", p)
+	}
+}
+
+// testDamage makes two of three in-sync replicas request, at the same time, to be copied again. If
+// two replicas must remain in sync, only one of them may leave the ISR.
+func testDamage(c *cluster) {
+	all := c.startAll()
+	created := all[0].create("a", 1)
+	all[0].inSync(0, 1, 2)
+	requests := make([][]metadata.Served, Brokers)
+	for id := range int32(2) {
+		requests[id] = []metadata.Served{{Topic: created.ID, Damaged: true, MinInSync: 2,
+			ReplicaIncarnation: created.Partitions[0].ReplicaIncarnation(id)}}
+	}
+	var reports sync.WaitGroup
+	for id := range int32(2) {
+		reports.Go(func() {
+			if err := all[id].ReportServing(c.Context(), id, requests[id]); err != nil {
+				c.Errorf("broker %d: %v", id, err)
+			}
+		})
+	}
+	reports.Wait()
+	p := all[2].untilPartition("a", 0, "a damaged replica is not in sync",
+		func(p *metadata.Partition) bool { return len(p.ISR) < 3 })
+	kept := int32(0)
+	if slices.Contains(p.ISR, 1) {
+		kept = 1
+	}
+	if err := all[kept].ReportServing(c.Context(), kept, requests[kept]); err != nil {
+		c.Error(err)
+	}
+	ref := all[2].create("b", 1) // an image that contains topic b is later than the report
+	p = all[2].until("topic b", func(i *metadata.Image) bool {
+		return i.TopicByID(ref.ID) != nil
+	}).Topic("a").Partitions[0]
+	if len(p.ISR) != 2 || !slices.Contains(p.ISR, kept) ||
+		p.ReplicaIncarnation(kept) != created.Partitions[0].ReplicaIncarnation(kept) ||
+		p.ReplicaIncarnation(1-kept) == created.Partitions[0].ReplicaIncarnation(1-kept) {
+		c.Errorf("got partition %+v, want brokers 2 and %d in sync, and another incarnation of %d", p,
+			kept, 1-kept)
 	}
 }
 

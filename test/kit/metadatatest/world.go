@@ -84,6 +84,7 @@ var tests = []struct {
 	{"stopped logs", testStoppedLogs, nil},
 	{"losses", testLosses, nil},
 	{"loss of the last log", testLastLoss, nil},
+	{"damage on two replicas", testDamage, nil},
 	// In the other stores, the loss and the registration are one write.
 	{"unrecorded loss", testUnrecordedLoss, []Kind{Kube}},
 	{"shutdown", testShutdown, nil},
