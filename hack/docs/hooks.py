@@ -19,8 +19,10 @@ def on_config(config):
     about = ["docs/compatibility.md", "docs/limits.md", "docs/roadmap.md", "docs/glossary.md",
              "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
     used = {"README.md", "docs/README.md", *about}
-    nav = [{"Heartwood": ["README.md", "docs/README.md"]}]
+    nav = [{"Home": ["README.md", "docs/README.md"]}]
     nav += [{title: section(root, folder, used)} for title, folder in DOORS]
+    nav[-1]["Internals"].append({"Decisions by number": "docs/adr/README.md"})
+    used.add("docs/adr/README.md")
     nav.append({"About": about + sorted(set(pages(root)) - used)})
     config["nav"] = nav
     return config
@@ -52,8 +54,17 @@ def section(root, folder, used):
         if os.path.isdir(os.path.join(root, sub)):
             inside = section(root, sub, used)
             if inside:
-                items.append({name.capitalize(): inside})
+                items.append({title(root, sub) or name.capitalize(): inside})
     return items
+
+
+def title(root, folder):
+    """Returns the heading of the README of a folder, or an empty text without a README."""
+    try:
+        with open(os.path.join(root, folder, "README.md"), encoding="utf-8") as readme:
+            return readme.readline().removeprefix("# ").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def on_page_markdown(markdown, page, config, files):
