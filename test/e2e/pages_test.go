@@ -32,8 +32,8 @@ type shell struct {
 	values map[string]string // values of the placeholders
 }
 
-// commandsOfPages runs the commands in the runbooks, in docs/operate and in the README. It first
-// runs the commands in code blocks, in the order of the pages, and then the commands in sentences
+// commandsOfPages runs the commands in the runbooks and in docs/operate. It first runs the commands
+// in code blocks, in the order of the pages, and then the commands in sentences
 // and tables. Each must succeed. Before and after commands that change the LogCluster, the step
 // brings the LogCluster into the state that the page assumes.
 func (e *environment) commandsOfPages(t *testing.T) {

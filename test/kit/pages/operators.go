@@ -3,7 +3,6 @@ package pages
 import (
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 )
@@ -61,12 +60,12 @@ var reference = []string{"docs/operate/dashboards.md", "docs/operate/metrics.md"
 	"docs/operate/moving-from-strimzi.md",
 	"docs/operate/scale.md", "docs/operate/security.md", "docs/operate/sizing.md"}
 
-// All returns the commands of the runbooks and of the pages about operations, and the README's
-// commands with kubectl or helm. The commands in sentences and tables come last. Each of them is
-// returned once, and only if no code block contains it.
+// All returns the commands of the runbooks and of the pages in docs/operate. The commands in
+// sentences and tables come last. Each of them is returned once, and only if no code block contains
+// it.
 func All(root fs.FS) (commands []Command, err error) {
 	var files []string
-	for _, pattern := range []string{"docs/operate/runbooks/*.md", "docs/operate/*.md", "README.md"} {
+	for _, pattern := range []string{"docs/operate/runbooks/*.md", "docs/operate/*.md"} {
 		found, err := fs.Glob(root, pattern)
 		if err != nil {
 			return nil, err
@@ -88,8 +87,6 @@ func All(root fs.FS) (commands []Command, err error) {
 		}
 		for _, c := range all {
 			switch {
-			case path.Base(file) == "README.md" && !strings.HasPrefix(c.Text, "kubectl ") &&
-				!strings.HasPrefix(c.Text, "helm "):
 			case strings.HasPrefix(c.Text, "heartwood ") && !strings.HasPrefix(c.Text, "heartwood dev "):
 				return nil, fmt.Errorf("%s: the brokers have the program: use kubectl exec", c)
 			case c.Inline:
