@@ -169,6 +169,14 @@ compat: build ## Run the installed Kafka clients and tools against the built bin
 		go test -tags compat -count=1 -timeout 40m -v $(if $(COMPAT_RUN),-run '$(COMPAT_RUN)') \
 		./test/compat
 
+# Needs Java 17, Maven and Python 3, for the example cdc Debian's package postgresql, and downloads
+# packages into a cache folder at the first run. EXAMPLES_RUN selects tests by their names.
+EXAMPLES_RUN ?= .
+.PHONY: examples
+examples: build ## Run every example by its one command, and check what it has left on disk.
+	HEARTWOOD_BINARY="$(CURDIR)/bin/heartwood" \
+		go test -tags examples -count=1 -timeout 60m -v -run '$(EXAMPLES_RUN)' ./test/examples
+
 # FLIPS (200) and TRUNCATIONS (40) set the number of damaged places, HEARTWOOD_SEED the seed.
 .PHONY: flips
 flips: build ## Damage files at rest of a running cluster; everything must be repaired.

@@ -23,6 +23,7 @@ check "go.mod" go mod tidy -diff
 check vet go vet ./...
 check "vet e2e" go vet -tags e2e ./test/e2e/...
 check "vet compat" go vet -tags compat ./test/compat
+check "vet examples" go vet -tags examples ./test/examples
 check golangci-lint go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint run
 # shellcheck and pyflakes are disabled: only some machines have them, and results must not differ.
 check actionlint go tool -modfile=hack/tools/actionlint/go.mod actionlint -shellcheck= -pyflakes=
