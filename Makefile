@@ -110,7 +110,7 @@ bench: ## Run the Go benchmarks; compare results with benchstat (see CONTRIBUTIN
 plots: ## Draw the pictures of docs/internals/bench from docs/internals/bench/results.
 	go run ./hack/plots
 
-# Needs Python 3 with the module venv. What needs no Python is in make test: links, anchors and
+# Needs Python 3 with the module venv. What needs no Python is in make test, too: links, anchors and
 # commands of the documents.
 .PHONY: docs
 docs: ## Build the documents as a site in bin/docs/site, with an offline search, and check it.

@@ -24,6 +24,10 @@ export NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1
 (cd hack/docs && python3 -m unittest -q check_test)
 python3 hack/docs/check.py bin/docs/site
 
+# Commands, and what make test checks in the documents too.
+GOTOOLCHAIN=local go test ./cmd/heartwood -run Documents
+GOTOOLCHAIN=local go test ./internal/lint -run 'Document|Folders|Decisions'
+
 # The search must find a word when the site is opened as files. Needs Chromium.
 if browser=$(command -v chromium || command -v google-chrome); then
   "$browser" --headless --no-sandbox --disable-gpu --virtual-time-budget=60000 --dump-dom \
