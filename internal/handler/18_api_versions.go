@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"sync"
@@ -13,17 +14,19 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// ApiVersions (key 18), versions 0-4: returns the supported API keys and their version ranges, as
+// ApiVersions (key 18), versions 0-5: returns the supported API keys and their version ranges, as
 // listed in table.
 //
 //	1  throttle time
 //	3  flexible, software name and version (KIP-511)
 //	4  features with a minimum of 0
+//	5  the cluster and the broker that the client means (KIP-1242)
 //
 // A request with an unsupported version gets a response in the format of version 0, with the error
-// UNSUPPORTED_VERSION and the table, so that the client can retry (KIP-511). The response header
-// never contains tags. The features are the consumer protocol of groups (KIP-848), which cannot be
-// disabled, and the transaction version (KIP-890).
+// UNSUPPORTED_VERSION and the table, so that the client can retry (KIP-511). A response with
+// another error has no table. The response header never contains tags. The features are the
+// consumer protocol of groups (KIP-848), which cannot be disabled, and the transaction version
+// (KIP-890).
 
 // groupFeature is Kafka's name for the consumer group feature. Version 1 is the consumer protocol
 // (KIP-848).
@@ -43,7 +46,8 @@ const transactionFeatureLevel = 2
 var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
 
 // apiVersionsShape describes the request's fields (api.Shape).
-var apiVersionsShape = api.Shape{api.Text().From(3), api.Text().From(3)}
+var apiVersionsShape = api.Shape{api.Text().From(3), api.Text().From(3), api.Text().From(5),
+	api.Fixed(4).From(5)}
 
 // apiVersions checks the version before it decodes the body, because the body of an unsupported
 // version cannot be decoded.
@@ -65,7 +69,28 @@ func (h *Handler) apiVersionsDecoded(_ context.Context, raw *wire.Request,
 		return h.apiVersionsReply(req.Version,
 			fmt.Errorf("%w: invalid client software name or version", api.ErrInvalidRequest))
 	}
-	return h.apiVersionsReply(req.Version, nil)
+	return h.apiVersionsReply(req.Version, checkPeer(req, h.image().ClusterID, h.admin.Broker.NodeID))
+}
+
+// unknownNode is the node id in a request of a client that does not know to which broker it
+// connects, because the address is a bootstrap address.
+const unknownNode = -1
+
+// checkPeer returns an error if the client means another cluster or another broker. That happens
+// when the address of a broker, such as a pod's, now belongs to another one. The client then
+// bootstraps again (KIP-1242).
+func checkPeer(req *kmsg.ApiVersionsRequest, cluster string, node int32) error {
+	switch {
+	case req.Version < 5 || req.ClusterID == nil && req.NodeID == unknownNode:
+		return nil
+	case req.ClusterID == nil || req.NodeID == unknownNode:
+		return fmt.Errorf("%w: only one of cluster id and node id is set", api.ErrInvalidRequest)
+	case *req.ClusterID != cluster:
+		return fmt.Errorf("%w: the client means cluster %q", api.ErrRebootstrap, *req.ClusterID)
+	case req.NodeID != node:
+		return fmt.Errorf("%w: the client means broker %d", api.ErrRebootstrap, req.NodeID)
+	}
+	return nil
 }
 
 func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
@@ -73,6 +98,9 @@ func (h *Handler) apiVersionsReply(version int16, err error) wire.Reply {
 	response.Version = version
 	result := h.Outcome()
 	response.ErrorCode = result.Code(err)
+	if err != nil && !errors.Is(err, api.ErrUnsupportedVersion) {
+		return api.Reply(response, result)
+	}
 	h.addFeatures(response)
 	for i := range h.rows {
 		if row := &h.rows[i]; row.handle != nil && !h.unlisted[row.key] {

@@ -353,6 +353,10 @@ func TestGroupsAreDescribedListedAndDeletedAtEveryVersion(t *testing.T) {
 		if groups[0].ErrorCode != 0 || groups[1].ErrorCode != 69 || b.fetched(5, true) != "" {
 			t.Errorf("groups %+v, offsets %s", groups, b.fetched(5, true))
 		}
+		if message := groups[1].ErrorMessage; (message != nil) != (version >= 3) ||
+			groups[0].ErrorMessage != nil {
+			t.Errorf("message %v, want one from version 3 on", message)
+		}
 	})
 	everyVersion(t, api.KeyOffsetDelete, func(t *testing.T, b *broker, version int16) {
 		coordinated(t, b).commit(8, "tickets", 0, 7, nil)

@@ -145,6 +145,8 @@ func TestLeaderOfTheWaitIsReturned(t *testing.T) {
 			fetched <- ask[*kmsg.FetchResponse](b, 16, req)
 		}()
 		synctest.Wait()
+		// Roles change before requests use the new image, so the broker must be up before it leads.
+		b.image.Store(full)
 		p := *topic.Partitions[0]
 		p.Leader, p.LeaderEpoch = 3, 7
 		topic.Partitions[0] = &p

@@ -25,7 +25,7 @@ import (
 // have version 0, error 35 and the whole table, and a header without tags.
 func TestQuirk1APIVersionsOfAnUnknownVersion(t *testing.T) {
 	b := newBroker(t)
-	for _, version := range []int16{5, 77, math.MaxInt16, -1} {
+	for _, version := range []int16{6, 77, math.MaxInt16, -1} {
 		reply, err := b.Handle(t.Context(),
 			&wire.Request{Key: api.KeyAPIVersions, Version: version, Body: []byte("who knows")})
 		must(t, err)

@@ -128,7 +128,7 @@ var table = []row{
 		refuse(api.ErrNoSASL),
 	},
 	{
-		api.KeyAPIVersions, "ApiVersions", 0, 4, 3, nil,
+		api.KeyAPIVersions, "ApiVersions", 0, 5, 3, nil,
 		(*Handler).apiVersions,
 	},
 	{
@@ -177,7 +177,7 @@ var table = []row{
 			(*transactions.Handler).WriteTxnMarkers)),
 	},
 	{
-		api.KeyTxnOffsetCommit, "TxnOffsetCommit", 0, 5, 3,
+		api.KeyTxnOffsetCommit, "TxnOffsetCommit", 0, 6, 3,
 		requires(api.WriteTransactionalID, api.ReadGroup, api.ReadTopic),
 		in(transactionsHandler, api.Decoded(transactions.TxnOffsetCommitShape,
 			(*transactions.Handler).TxnOffsetCommit)),
@@ -239,7 +239,7 @@ var table = []row{
 		refuse(api.ErrNoTokens),
 	},
 	{
-		api.KeyDeleteGroups, "DeleteGroups", 0, 2, 2, requires(api.DeleteGroup),
+		api.KeyDeleteGroups, "DeleteGroups", 0, 3, 2, requires(api.DeleteGroup),
 		in(groupsHandler, api.Decoded(groups.DeleteGroupsShape, (*groups.Handler).DeleteGroups)),
 	},
 	{

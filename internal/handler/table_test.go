@@ -57,7 +57,7 @@ func checkAgainst(t *testing.T, schemas map[string]schema) {
 // TestTableAgreesWithKafkasSchemas checks that the minimum versions are the same as Kafka's
 // (KIP-896), and that the table contains no version that Kafka does not have.
 func TestTableAgreesWithKafkasSchemas(t *testing.T) {
-	text, err := os.ReadFile("testdata/kafka-4.3.1-schemas.txt")
+	text, err := os.ReadFile("testdata/kafka-4.4.0-schemas.txt")
 	must(t, err)
 	schemas := map[string]schema{}
 	for line := range strings.Lines(string(text)) {

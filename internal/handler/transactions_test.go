@@ -272,7 +272,9 @@ func TestTransactionFeature(t *testing.T) {
 			img.Brokers[i].TransactionVersion = version
 		}
 		b.image.Store(&img)
-		return ask[*kmsg.ApiVersionsResponse](b, 3, kmsg.NewPtrApiVersionsRequest())
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.ClientSoftwareName, req.ClientSoftwareVersion = "client", "1"
+		return ask[*kmsg.ApiVersionsResponse](b, 3, req)
 	}
 	old := features(2, 0)
 	if len(old.FinalizedFeatures) != 1 {

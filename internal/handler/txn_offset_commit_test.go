@@ -28,7 +28,7 @@ func (b *broker) commitIn(version int16, offset int64,
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
 	req.Group, req.TransactionalID, req.ProducerID = "group", "payments", 1
 	topic := kmsg.NewTxnOffsetCommitRequestTopic()
-	topic.Topic = "t"
+	topic.Topic, topic.TopicID = "t", b.image.Load().Topic("t").ID
 	for index := range int32(2) {
 		part := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 		part.Partition, part.Offset = index, offset
@@ -88,7 +88,7 @@ func (b *broker) markOffsets(epoch int16) {
 // that requires stable offsets gets UNSTABLE_OFFSET_COMMIT, and other readers get the previous
 // offset (KIP-447).
 func TestTxnOffsetCommit(t *testing.T) {
-	for version := range int16(6) {
+	for version := range int16(7) {
 		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
 			b, coordinator := groupBroker(t)
 			b.commitOffset("t")
@@ -116,6 +116,19 @@ func TestTxnOffsetCommit(t *testing.T) {
 				t.Errorf("old epoch: error %d", got)
 			}
 		})
+	}
+}
+
+// TestTxnOffsetCommitOfAnUnknownTopicID checks that version 6 identifies topics by their ids alone.
+func TestTxnOffsetCommitOfAnUnknownTopicID(t *testing.T) {
+	b, _ := groupBroker(t)
+	for _, id := range [][16]byte{{}, {1}} {
+		got, missing := b.commitIn(6, 7, func(req *kmsg.TxnOffsetCommitRequest) {
+			req.Topics[0].TopicID = id
+		})
+		if got != 100 || missing != 100 {
+			t.Errorf("id %v: errors %d and %d, want UNKNOWN_TOPIC_ID", id, got, missing)
+		}
 	}
 }
 

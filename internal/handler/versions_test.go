@@ -280,8 +280,16 @@ func TestAPIVersionsAtEveryVersion(t *testing.T) {
 }
 
 // checkVersions compares an ApiVersions response with the table.
+// checkVersions checks the error code and the table in a response. Only a response without an
+// error, or with UNSUPPORTED_VERSION, has a table.
 func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 	t.Helper()
+	if code != 0 && code != 35 {
+		if answer.ErrorCode != code || len(answer.ApiKeys) != 0 {
+			t.Errorf("error %d and %d keys, want %d and none", answer.ErrorCode, len(answer.ApiKeys), code)
+		}
+		return
+	}
 	if answer.ErrorCode != code || len(answer.ApiKeys) != len(table) {
 		t.Fatalf("error %d and %d keys, want %d and %d", answer.ErrorCode, len(answer.ApiKeys),
 			code, len(table))
@@ -291,5 +299,27 @@ func checkVersions(t *testing.T, answer *kmsg.ApiVersionsResponse, code int16) {
 			got.MaxVersion != row.max {
 			t.Errorf("%s: answer %+v", row.name, got)
 		}
+	}
+}
+
+// TestApiVersionsChecksThePeer checks the errors for clients that mean another cluster or broker
+// (KIP-1242). The cases and their errors are those of Apache Kafka 4.4.0.
+func TestApiVersionsChecksThePeer(t *testing.T) {
+	b := newBroker(t)
+	const cluster = "cluster-1"
+	for _, c := range []struct {
+		cluster *string
+		node    int32
+		code    int16
+	}{
+		{nil, -1, 0}, {new(cluster), self, 0}, {new("other"), self, 129}, {new(cluster), 77, 129},
+		{new(cluster), -1, 42}, {nil, self, 42}, {nil, 77, 42}, {new(""), self, 129},
+		{new("other"), -1, 42}, {new(cluster), -2, 129},
+	} {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.ClientSoftwareName, req.ClientSoftwareVersion = "client", "1"
+		req.ClusterID, req.NodeID = c.cluster, c.node
+		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 5, req), c.code)
+		checkVersions(t, ask[*kmsg.ApiVersionsResponse](b, 4, req), 0) // without the fields
 	}
 }

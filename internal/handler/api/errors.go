@@ -22,6 +22,7 @@ import (
 var (
 	ErrInvalidRequest      = errors.New("invalid request")
 	ErrUnsupportedVersion  = errors.New("unsupported version")
+	ErrRebootstrap         = errors.New("connected to another broker")
 	ErrInvalidAcks         = errors.New("invalid required acks")
 	ErrUnknownTopicID      = errors.New("unknown topic id")
 	ErrLeaderNotAvailable  = errors.New("leader not available")
@@ -200,6 +201,7 @@ var kafkaErrors = []struct {
 	// Errors in the request.
 	{ErrInvalidRequest, kafkaError{42, "INVALID_REQUEST"}},
 	{ErrUnsupportedVersion, kafkaError{35, "UNSUPPORTED_VERSION"}},
+	{ErrRebootstrap, kafkaError{129, "REBOOTSTRAP_REQUIRED"}},
 	{ErrInvalidAcks, kafkaError{21, "INVALID_REQUIRED_ACKS"}},
 	{ErrInternalTopic, kafkaError{17, "INVALID_TOPIC_EXCEPTION"}},
 	{ErrUnknownTopicID, kafkaError{100, "UNKNOWN_TOPIC_ID"}},

@@ -9,9 +9,10 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// DeleteGroups (key 42), versions 0-2 (KIP-229): deletes groups without members, and their offsets.
+// DeleteGroups (key 42), versions 0-3 (KIP-229): deletes groups without members, and their offsets.
 //
 //	2  flexible
+//	3  error messages
 
 // DeleteGroupsShape describes the fields of the request (api.Shape).
 var DeleteGroupsShape = api.Shape{api.PlainArray(api.Text())}
@@ -28,7 +29,7 @@ func (h *Handler) DeleteGroups(ctx context.Context, raw *wire.Request,
 		if err == nil {
 			err = h.Groups.Delete(ctx, id)
 		}
-		deleted.Group, deleted.ErrorCode = id, result.Code(err)
+		deleted.Group, deleted.ErrorCode, deleted.ErrorMessage = id, result.Code(err), api.Message(err)
 		response.Groups = append(response.Groups, deleted)
 	}
 	return api.Reply(response, result)

@@ -16,12 +16,13 @@ import (
 	"heartwood.dev/heartwood/internal/wire"
 )
 
-// TxnOffsetCommit (key 28), versions 0-5: commits offsets in a transaction (KIP-98).
+// TxnOffsetCommit (key 28), versions 0-6: commits offsets in a transaction (KIP-98).
 //
 //	2  leader epochs (KIP-320)
 //	3  flexible; member, generation and instance (KIP-447)
 //	4  TRANSACTION_ABORTABLE (KIP-890)
 //	5  adds the group's partition of __consumer_offsets to the transaction (KIP-890)
+//	6  topic ids (KIP-1319)
 //
 // A response without an error means that the offsets are stored on all in-sync replicas. They
 // become visible when the transaction is committed.
@@ -30,7 +31,8 @@ import (
 var TxnOffsetCommitShape = api.Shape{
 	api.Text(), api.Text(), api.Fixed(10), api.Fixed(4).From(3), api.Text().From(3),
 	api.Text().From(3),
-	api.Array(api.Text(), api.Array(api.Fixed(12), api.Fixed(4).From(2), api.Text())),
+	api.Array(api.Text().To(5), api.Fixed(16).From(6),
+		api.Array(api.Fixed(12), api.Fixed(4).From(2), api.Text())),
 }
 
 // The first TxnOffsetCommit versions whose clients support certain errors or use transaction
@@ -40,6 +42,7 @@ const (
 	txnCommitLoadingVersion     = 2
 	txnCommitAbortableVersion   = 4
 	txnCommitImplicitAddVersion = 5
+	txnCommitTopicIDVersion     = 6
 )
 
 // TxnOffsetCommit commits the offsets of existing partitions. Every other partition gets an error.
@@ -67,8 +70,7 @@ func (h *Handler) transactionalOffsets(raw *wire.Request,
 	req *kmsg.TxnOffsetCommitRequest) (offsets []group.CommitOffset, faults []error) {
 	img := h.Image()
 	for i := range req.Topics {
-		err := h.Authorize(raw, api.ReadTopic, req.Topics[i].Topic)
-		topic := img.Topic(req.Topics[i].Topic)
+		topic, err := h.committedTopic(raw, img, req.Version, &req.Topics[i])
 		for _, p := range req.Topics[i].Partitions {
 			fault := err
 			if fault == nil && (topic == nil || p.Partition < 0 ||
@@ -88,6 +90,20 @@ func (h *Handler) transactionalOffsets(raw *wire.Request,
 		}
 	}
 	return offsets, faults
+}
+
+// committedTopic returns the topic in a request, by its name or, from version 6 on, by its id. The
+// topic is nil if no topic has this name and the client is allowed to read it.
+func (h *Handler) committedTopic(raw *wire.Request, img *metadata.Image, version int16,
+	requested *kmsg.TxnOffsetCommitRequestTopic) (*metadata.Topic, error) {
+	if version < txnCommitTopicIDVersion {
+		return img.Topic(requested.Topic), h.Authorize(raw, api.ReadTopic, requested.Topic)
+	}
+	topic := img.TopicByID(requested.TopicID)
+	if topic == nil {
+		return nil, api.ErrUnknownTopicID
+	}
+	return topic, h.Authorize(raw, api.ReadTopic, topic.Name)
 }
 
 func (h *Handler) commitTransactional(ctx context.Context, raw *wire.Request,
@@ -128,7 +144,7 @@ func (h *Handler) txnOffsetCommitResponse(req *kmsg.TxnOffsetCommitRequest, faul
 	response.Version = req.Version
 	for i := range req.Topics {
 		topic := kmsg.NewTxnOffsetCommitResponseTopic()
-		topic.Topic = req.Topics[i].Topic
+		topic.Topic, topic.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID
 		for _, p := range req.Topics[i].Partitions {
 			fault := faults[0]
 			faults = faults[1:]
