@@ -141,11 +141,12 @@ release: ## Write archives, image, chart, install.yaml, OLM bundle, SBOMs and su
 	SIGNING_KEY='$(SIGNING_KEY)' hack/release.sh '$(VERSION)' '$(RELEASE_URL)'
 
 # Tests of updates run the last release; PREVIOUS_IMAGE names its image.
-PREVIOUS_IMAGE ?= heartwood.dev/heartwood:previous
+PREVIOUS_IMAGE ?=
 .PHONY: previous
 previous: ## Build the last release in hack/releases: bin/previous/heartwood, bin/previous.tar.
 	go run ./hack/pinrelease build -out bin/previous/heartwood
-	cd hack/image && go run . -image '$(PREVIOUS_IMAGE)' -out ../../bin/previous.tar \
+	cd hack/image && go run . -out ../../bin/previous.tar \
+		-image '$(or $(PREVIOUS_IMAGE),heartwood.dev/heartwood:previous)' \
 		-binary ../../bin/previous/heartwood -version "$$(cd ../.. && go run ./hack/pinrelease last)"
 
 .PHONY: reproduce
@@ -214,9 +215,12 @@ dashboards: build ## Test dashboards and alerts with real Prometheus and Alertma
 FAULTS ?=
 # An image of a later version, to which brokers are updated (test/e2e/doc.go).
 LATER_IMAGE ?=
+# A directory that make release has written, for the steps that install its files.
+DIST ?= $(if $(wildcard dist/heartwood-*.tgz),dist)
 E2E_RUN ?= .
 .PHONY: e2e
 e2e: build ## Run the end-to-end tests with KUBECONFIG, IMAGE, CLIENT_IMAGE; E2E_PARTIAL=1 permits skips.
 	IMAGE='$(IMAGE)' CLIENT_IMAGE='$(CLIENT_IMAGE)' FAULTS='$(abspath $(FAULTS))' \
-		LATER_IMAGE='$(LATER_IMAGE)' go test -tags e2e -count=1 -timeout 120m -v \
+		LATER_IMAGE='$(LATER_IMAGE)' DIST='$(abspath $(DIST))' \
+		PREVIOUS_IMAGE='$(PREVIOUS_IMAGE)' go test -tags e2e -count=1 -timeout 120m -v \
 		-run '$(E2E_RUN)' ./test/e2e

@@ -51,27 +51,14 @@ if [ -n "$archs" ]; then
   pack "$layout" . > "dist/heartwood_${version}_image.oci.tar"
 fi
 
-# helm package writes the time into its archive, so the files are packed again.
-helm() { go tool -modfile=hack/tools/helm/go.mod helm "$@"; }
 chart=dist/heartwood-$number.tgz
-helm package charts/heartwood --version "$number" --app-version "$number" \
-  --destination "$binaries/helm" > /dev/null
-tar -C "$binaries/helm" -xzf "$binaries/helm/heartwood-$number.tgz"
-pack "$binaries/helm" heartwood | gzip -n -9 > "$chart"
-helm lint --strict --quiet "$chart"
-namespace=heartwood-system
-{
-  printf 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n' "$namespace"
-  helm template heartwood "$chart" --namespace "$namespace"
-} > dist/install.yaml
-go run ./hack/chartcheck -crds config/crd -kinds "ClusterRole,ClusterRoleBinding,ConfigMap,\
-CustomResourceDefinition,Deployment,Namespace,PodDisruptionBudget,Role,RoleBinding,Service,\
-ServiceAccount,ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding" < dist/install.yaml
+hack/pack-chart.sh "$version" dist
 
 # The bundle installs the image by its digest. It replaces the previous release.
 files=()
 if [ -n "$archs" ]; then
-  helm template heartwood "$chart" --namespace "$namespace" --set \
+  go tool -modfile=hack/tools/helm/go.mod helm template heartwood "$chart" \
+    --namespace heartwood-system --set \
     "image.digest=$(cat "dist/heartwood_${version}_image.digest")" > "$binaries/olm.yaml"
   bundle=$binaries/bundle/heartwood_${version}_bundle
   mkdir "$binaries/bundle"

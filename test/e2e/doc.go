@@ -18,9 +18,15 @@
 //
 //	make image IMAGE=NAME LDFLAGS="-X heartwood.dev/heartwood/internal/version.formatLevel=2"
 //
+// DIST is a directory that make release has written. If it is unset, the steps that install the
+// packed chart and install.yaml are skipped. PREVIOUS_IMAGE names an image of the last release in
+// hack/releases (make previous). If there is a release and PREVIOUS_IMAGE is unset, the step that
+// updates its brokers to this version and back is skipped.
+//
 // At its end, the run prints the skipped steps and parts of steps: "SKIPPED SCENARIOS: ...". It
-// fails if any were skipped, unless E2E_PARTIAL=1 is set. Two steps may always be skipped: the
-// growth of volumes, if the default StorageClass cannot expand them, and the thousand partitions.
+// fails if any were skipped, unless E2E_PARTIAL=1 is set. Three steps may always be skipped: the
+// growth of volumes, if the default StorageClass cannot expand them, the thousand partitions, and
+// the update of the last release, until there is a release.
 //
 // HEARTWOOD_E2E_KEEP=1 keeps all resources for inspection. HEARTWOOD_E2E_MANY=1 adds the step with
 // a thousand partitions; a larger number is the number of partitions.

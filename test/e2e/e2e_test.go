@@ -46,6 +46,8 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 	}{
 		{"the chart is upgraded", e.upgrade},
 		{"the chart is installed under another release name", e.otherRelease},
+		{"the packed chart is installed", e.packedChart},
+		{"install.yaml is applied", e.installManifest},
 		{"invalid manifests are rejected with the rule's message", e.invalid},
 		{"a client produces and consumes", e.produceAndConsume},
 		{"the cleaner runs, and kubectl shows it", e.compact},
@@ -64,6 +66,7 @@ func TestHeartwoodOnKubernetes(t *testing.T) {
 		{"partitions with one replica serve during a rolling update", e.lends},
 		{"brokers run a later version and the first one again", e.laterVersion},
 		{"brokers that are too old for their disks do not start", e.tooOld},
+		{previousStep, e.previousRelease},
 		{"nodes are drained in turn", e.drains},
 		{"nodes fail and return", e.nodesFail},
 		{"the network fails in part", e.networkFails},

@@ -43,13 +43,17 @@ func (s *skips) report(partial string) (line string, fails bool) {
 	if len(s.names) == 0 {
 		return "", false
 	}
+	optional := []string{testName(growStep), testName(manyStep)}
+	if last, err := lastRelease(); last == nil && err == nil {
+		optional = append(optional, testName(previousStep))
+	}
 	line = "SKIPPED SCENARIOS: " + strings.Join(s.names, ", ")
 	required := slices.ContainsFunc(s.names, func(name string) bool {
-		return !slices.Contains([]string{testName(growStep), testName(manyStep)}, name)
+		return !slices.Contains(optional, name)
 	})
 	if required && partial != "1" {
-		return line + fmt.Sprint("\nset FAULTS and LATER_IMAGE, or E2E_PARTIAL=1 if these may be ",
-			"skipped: see test/e2e/doc.go"), true
+		return line + fmt.Sprint("\nset FAULTS, LATER_IMAGE, DIST and PREVIOUS_IMAGE, or E2E_PARTIAL=1 ",
+			"if these may be skipped: see test/e2e/doc.go"), true
 	}
 	return line, false
 }
