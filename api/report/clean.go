@@ -28,9 +28,8 @@ type Pass struct {
 	Error  string   `json:"error,omitempty"`
 
 	// ThrottledSeconds is the time for which the pass has waited because of the cleaner's I/O limit
-	// (LogCluster spec.cleaner.ioRate), summed over its goroutines. It is absent in passes recorded by
-	// older versions.
-	ThrottledSeconds *float64 `json:"throttledSeconds,omitempty"`
+	// (LogCluster spec.cleaner.ioRate), summed over its goroutines.
+	ThrottledSeconds float64 `json:"throttledSeconds"`
 	// BytesPerSecond is the number of bytes that a running pass reads and writes per second, measured
 	// over the last 10 seconds. It is absent in the pass's first second, and after the pass has ended.
 	BytesPerSecond *float64 `json:"bytesPerSecond,omitempty"`

@@ -22,9 +22,8 @@ type PartitionPass struct {
 	ID     int64  `json:"id"`
 	Broker int32  `json:"broker"`
 	Topic  string `json:"topic"`
-	// TopicID distinguishes the topic from an earlier topic with the same name. It is absent in passes
-	// recorded by an earlier version of the broker.
-	TopicID   string `json:"topicId,omitempty"`
+	// TopicID distinguishes the topic from an earlier topic with the same name.
+	TopicID   string `json:"topicId"`
 	Partition int32  `json:"partition"`
 	Pass
 	// Steps contains the steps, in order of time, if the request asked for them. StepCount is the

@@ -153,12 +153,12 @@ func numberOrNil(number int64) *int64 {
 // epoch.
 func (r Registration) Leaves(epoch int64) bool { return r.Leaving == epoch }
 
-// SupportedLevel returns the highest format level that the broker supports. It returns 1 if the
-// Lease does not contain the level, because the broker has an earlier version.
+// SupportedLevel returns the highest format level that the broker supports. It is at
+// least 1, also if the Lease contains no level.
 func (r Registration) SupportedLevel() int32 { return max(1, r.FormatLevel) }
 
 // MeasuredVolume returns the broker's volume, or nil if the Lease contains no valid volume, for
-// example if the broker has an earlier version.
+// example before the broker has measured it.
 func (r Registration) MeasuredVolume() *BrokerVolume {
 	if r.Volume.Pressure == "" {
 		return nil

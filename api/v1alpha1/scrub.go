@@ -107,7 +107,7 @@ func (s *BrokerScrub) Text() string {
 }
 
 // ReadScrub returns the report in a registration. It returns nil if there is no valid report, for
-// example if the broker has an earlier version.
+// example before the broker has written one.
 func (r Registration) ReadScrub() *BrokerScrub {
 	s := &BrokerScrub{}
 	if json.Unmarshal([]byte(r.Scrub), s) != nil || s.State == "" {

@@ -134,9 +134,8 @@ const (
 // ScramVerifiers contains one user's verifiers. A client can authenticate with any of them. They do
 // not contain the password, but an attacker can use them to guess it offline.
 type ScramVerifiers struct {
-	UserName string `json:"userName"`
-	// UID is the LogUser's UID. It is empty in verifiers written by earlier versions.
-	UID       string          `json:"uid,omitempty"`
+	UserName  string          `json:"userName"`
+	UID       string          `json:"uid"` // of the LogUser
 	Verifiers []ScramVerifier `json:"verifiers"`
 }
 

@@ -37,7 +37,7 @@ func (c *Collector) reportFailing(ctx context.Context, cluster *v1alpha1.LogClus
 			var err error
 			responses[id], err = get[report.FailingClients](ctx, c, cluster, id,
 				"/api/v1/failing-clients")
-			if err != nil { // the broker has an earlier version or is down
+			if err != nil { // the broker is down
 				ctrl.LoggerFrom(ctx).V(1).Info("failed to read a broker's failing clients", "cluster",
 					cluster.Name, "broker", id, "error", err.Error())
 			}

@@ -30,7 +30,7 @@ func (c *Collector) identify(ctx context.Context, cluster *v1alpha1.LogCluster,
 		group.Go(func() error {
 			var err error
 			known[id], err = get[report.Transactions](ctx, c, cluster, id, path)
-			if err != nil { // the broker has an earlier version or is loading
+			if err != nil { // the broker is loading
 				ctrl.LoggerFrom(ctx).V(1).Info("failed to read a broker's transactions", "cluster",
 					cluster.Name, "broker", id, "error", err.Error())
 			}

@@ -67,7 +67,7 @@ func goldenRunning() *report.Compaction {
 		ReclaimableBytes: &garbage, Phase: "rewriting", Reason: "Cleaning", Trigger: "dirty_ratio",
 		ProgressRatio: 0.4, EtaSeconds: &eta,
 		RunningPass: &report.Pass{Began: ago(time.Minute), Trigger: "dirty_ratio",
-			BytesPerSecond: new(2.5 * (1 << 20)), ThrottledSeconds: new(42.0)}}
+			BytesPerSecond: new(2.5 * (1 << 20)), ThrottledSeconds: 42.0}}
 }
 
 func goldenIdle() *report.Compaction {
@@ -120,7 +120,7 @@ func goldenPass() *report.PartitionPass {
 	p.Began, p.Ended, p.Trigger, p.Result = ago(time.Hour), new(ago(time.Hour-time.Second)),
 		"requested", report.ResultSuccess
 	p.ReadBytes, p.WrittenBytes, p.ReclaimedBytes = 3<<20, 1<<20, 2<<20
-	p.ThrottledSeconds = new(0.4)
+	p.ThrottledSeconds = 0.4
 	p.RemovedRecords, p.RewrittenSegments, p.UntouchedSegments = 2_500, 1, 2
 	return p
 }

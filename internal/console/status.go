@@ -94,13 +94,12 @@ func runningSpeed(p *report.Pass) string {
 // waitedMin is the minimum throttled time, in seconds, that a page shows.
 const waitedMin = 0.1
 
-// waitedOf returns how long a pass has waited for the cleaner's I/O limit. It returns "" if the
-// pass has not waited, or if its broker does not report the time.
+// waitedOf returns how long a pass has waited for the cleaner's I/O limit, or "" if it has not.
 func waitedOf(p *report.Pass) string {
-	if p.ThrottledSeconds == nil || *p.ThrottledSeconds < waitedMin {
+	if p.ThrottledSeconds < waitedMin {
 		return ""
 	}
-	return formatDuration(seconds(*p.ThrottledSeconds))
+	return formatDuration(seconds(p.ThrottledSeconds))
 }
 
 // speedOf returns the mean speed of a completed pass, and how long it has waited.
@@ -109,9 +108,6 @@ func speedOf(p *report.Pass) (facts []fact) {
 		sum := p.ReadBytes + p.WrittenBytes + p.SidecarReadBytes + p.SidecarWrittenBytes
 		facts = append(facts, fact{"read and written per second",
 			formatBytes(int64(float64(sum)/(*p.Ended-p.Began))) + " on average"})
-	}
-	if p.ThrottledSeconds == nil {
-		return facts
 	}
 	waited := waitedOf(p)
 	if waited == "" {

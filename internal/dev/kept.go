@@ -146,7 +146,7 @@ func (c *cluster) firstBootstrap() string {
 // whyUnread returns the reason why a file was not read.
 func whyUnread(file string) string {
 	if file == "" {
-		return "an earlier version of heartwood did not store which file it is"
+		return "the data directory does not state which file it is"
 	}
 	if _, err := os.Stat(file); err != nil {
 		return err.Error()

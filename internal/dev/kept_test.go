@@ -141,14 +141,14 @@ func TestUnreadableManifestRemovesNothing(t *testing.T) {
 		!strings.Contains(err.Error(), "without -f, heartwood dev runs with the topics") {
 		t.Errorf("start without the file: got error %v", err)
 	}
-	// The data directory now looks like one of an earlier version.
+	// The file that states the files of resources is lost.
 	if err := os.Remove(filepath.Join(opts.DataDir, sourcesFile)); err != nil {
 		t.Fatal(err)
 	}
 	opts.Manifests[0] = directory
 	put(t, opts, "all.yaml", topic("b", erased))
 	r = start(t, opts)
-	r.log.await("did not store which file it is")
+	r.log.await("does not state which file it is")
 	put(t, opts, "all.yaml", topic("a", erased), topic("b", erased))
 	r.line("manifests applied")
 	put(t, opts, "all.yaml", topic("b", erased))

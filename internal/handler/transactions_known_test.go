@@ -11,8 +11,7 @@ import (
 )
 
 // TestKnownProducersBetweenBrokers checks that the response to a broker contains the leader epochs
-// in which its partitions are loaded. A response from a broker of an earlier version lacks them and
-// is not used.
+// in which its partitions are loaded. A response that lacks them is not used.
 func TestKnownProducersBetweenBrokers(t *testing.T) {
 	b := newBroker(t)
 	b.topic("t", nil)

@@ -86,15 +86,10 @@ func (c *Client) rows(ctx context.Context, address string,
 	return response, err
 }
 
-// Volumes requests GET /api/v1/volumes. It returns no volumes for a broker of an earlier version
-// that does not have this endpoint.
+// Volumes requests GET /api/v1/volumes.
 func (c *Client) Volumes(ctx context.Context, address string) ([]report.Volume, error) {
 	var response report.Volumes
 	err := c.do(ctx, http.MethodGet, address, "/api/v1/volumes", &response)
-	var refused *Refused
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
-		err = nil
-	}
 	return response.Volumes, err
 }
 

@@ -260,8 +260,7 @@ func (s *Scrubbing) Fault() error {
 	return errors.Join(faults...)
 }
 
-// Scrubs requests GET /api/v1/scrub from all brokers. It omits brokers that do not respond, and
-// brokers of earlier versions.
+// Scrubs requests GET /api/v1/scrub from all brokers. It omits brokers that do not respond.
 func (f *Fleet) Scrubs(ctx context.Context) (all []report.Scrub) {
 	for _, scrubs := range each(ctx, f, f.client.Scrubs) {
 		all = append(all, scrubs.Scrubs...)

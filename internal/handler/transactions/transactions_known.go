@@ -21,8 +21,8 @@ import (
 //	KnownTag in the response: for each partition of __transaction_state that it includes,
 //	    its number and the leader epoch in which it is loaded, of 4 bytes each, big-endian
 //
-// A response without the field is not used. It comes from a broker of an earlier version, which
-// does not report which partitions it includes.
+// A response without the field is not used, because it does not report which partitions it
+// includes.
 
 // KnownTag is far above the tag numbers that Kafka uses; see followerTag.
 const KnownTag = 0x485a

@@ -47,9 +47,6 @@ func SummarizeEpochs(cache leaderepoch.Cache) ClosedEpochs {
 	return sum
 }
 
-// UnknownWriter is the broker epoch of a segment-checkpoint that does not contain a broker epoch.
-const UnknownWriter int64 = -2
-
 // The number of fields distinguishes the four kinds of lines in segment-checkpoint. The last field
 // of a line is the checksum of the fields before it.
 //
@@ -98,15 +95,17 @@ func checksum(content []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli))
 }
 
-// DecodeClosedLogs decodes segment-checkpoint. writer is the broker epoch in the file, or
-// UnknownWriter if an earlier version has written the file.
+// DecodeClosedLogs decodes segment-checkpoint. writer is the broker epoch in its first line.
 func DecodeClosedLogs(content []byte) (all map[PartitionID]ClosedLog, writer int64, err error) {
 	lines, err := decodeLines(content)
 	if err != nil {
 		return nil, 0, err
 	}
-	all, writer = map[PartitionID]ClosedLog{}, UnknownWriter
-	for _, line := range lines {
+	if len(lines) == 0 || len(lines[0]) != writerFields {
+		return nil, 0, fmt.Errorf("%w: the first line is not a broker epoch", ErrMalformed)
+	}
+	all = map[PartitionID]ClosedLog{}
+	for i, line := range lines {
 		last := len(line) - 1
 		if last < 0 {
 			return nil, 0, fmt.Errorf("%w: a line without fields", ErrMalformed)
@@ -115,12 +114,12 @@ func DecodeClosedLogs(content []byte) (all map[PartitionID]ClosedLog, writer int
 			return nil, 0, fmt.Errorf("%w: checksum %q of a line, want %s", ErrMalformed, line[last],
 				want)
 		}
-		if len(line) == writerFields {
+		if i == 0 {
 			numbers, err := parseNumbers(line[:last])
 			if err != nil {
 				return nil, 0, err
 			}
-			writer = max(numbers[0], -1)
+			writer = numbers[0]
 		} else if err := decodeClosedLine(line, all); err != nil {
 			return nil, 0, err
 		}

@@ -184,7 +184,7 @@ func progressOf(p clean.PassProgress, elapsed time.Duration) (ratio float64, eta
 func (s *logState) passReport(stats clean.Stats) *report.Pass {
 	return &report.Pass{
 		Trigger: s.trigger, Began: *unixSeconds(s.began),
-		ThrottledSeconds: new(s.throttled.Seconds()),
+		ThrottledSeconds: s.throttled.Seconds(),
 		ReadBytes:        stats.LogReadBytes, WrittenBytes: stats.LogWrittenBytes,
 		SidecarReadBytes: stats.SidecarReadBytes, SidecarWrittenBytes: stats.SidecarWrittenBytes,
 		ReclaimedBytes: stats.ReclaimedBytes, RemovedRecords: stats.RecordsRemoved,

@@ -21,13 +21,14 @@ func LoadClosed(fsys vfs.FS, dir string, logger *slog.Logger,
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false
 	}
-	writer := checkpoint.UnknownWriter
+	var writer int64
 	if err == nil {
 		all, writer, err = checkpoint.DecodeClosedLogs(content)
 	}
 	if err != nil {
 		logger.Warn("segment checkpoint is malformed and will be rebuilt", "file",
 			checkpoint.SegmentsFile, "error", err)
+		return nil, false
 	}
 	return all, writer == epoch
 }

@@ -94,7 +94,7 @@ func arguments(cluster *v1alpha1.LogCluster) []string {
 }
 
 // plainListener reports whether a LogCluster has a single listener that can be described by its
-// port alone, as in images of earlier versions.
+// port alone.
 func plainListener(cluster *v1alpha1.LogCluster) bool {
 	all := cluster.Spec.Listeners.OrDefault()
 	return len(all) == 1 && all[0].Name == v1alpha1.DefaultListenerName && internal(&all[0]) &&

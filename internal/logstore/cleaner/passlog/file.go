@@ -71,7 +71,7 @@ func decode(content []byte) (passes []report.PartitionPass, size, damaged int) {
 
 // valid reports whether encode can have written the pass.
 func valid(p *report.PartitionPass) bool {
-	return p.ID > 0 && p.Topic != "" && p.Partition >= 0 && p.Ended != nil &&
+	return p.ID > 0 && p.Topic != "" && p.TopicID != "" && p.Partition >= 0 && p.Ended != nil &&
 		len(p.Steps) <= report.PassStepsMax
 }
 
