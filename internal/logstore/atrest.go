@@ -22,14 +22,23 @@ type AtRest struct {
 }
 
 // Repair rebuilds the derived file with the given extension from the data file. The caller has
-// verified the checksums of the data file; see package repair.
+// verified the checksums of the data file; see package repair. If the log closes meanwhile, the
+// repair ends with segmentlist.ErrChanged before the log has closed, as does ReplaceRecords.
 func (s AtRest) Repair(ctx context.Context, extension string) error {
-	return s.repair().Replace(ctx, extension)
+	return s.log.repairs.Do(ctx, func(ctx context.Context) error {
+		return s.repair().Replace(ctx, extension)
+	})
 }
 
 // ReplaceRecords replaces the damaged batches of the segment by those of another in-sync replica;
 // see repair.Records. The log must not be stopped.
 func (s AtRest) ReplaceRecords(ctx context.Context, source repair.Source) error {
+	return s.log.repairs.Do(ctx, func(ctx context.Context) error {
+		return s.replaceRecords(ctx, source)
+	})
+}
+
+func (s AtRest) replaceRecords(ctx context.Context, source repair.Source) error {
 	l := s.log
 	if hw := l.HighWatermark(); s.handle.NextOffset() > hw {
 		return fmt.Errorf("%w: the segment is above the high watermark %d", repair.ErrSource, hw)

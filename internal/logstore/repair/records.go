@@ -125,6 +125,9 @@ func (r Records) copyAll(ctx context.Context, out *segment.Segment, from *cursor
 	end := r.Handle.NextOffset()
 	for offset := max(out.Base(), r.LogStart); offset < end; {
 		b, found, err := from.next(ctx, offset, end)
+		if err == nil {
+			err = ctx.Err()
+		}
 		switch {
 		case err != nil:
 			return err
@@ -280,6 +283,9 @@ func (r Records) mend(ctx context.Context, out *segment.Segment, from *cursor, g
 	defer m.builder.Release()
 	batches := g.sidecar.Batches()
 	for batches.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		b := batches.Batch()
 		if !g.damaged[b.Position] {
 			own, err := r.own(b)
