@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"syscall"
 
 	"heartwood.dev/heartwood/internal/compress"
@@ -94,35 +93,9 @@ func (r Records) write(ctx context.Context, out *segment.Segment) error {
 	return out.Seal()
 }
 
-// copyAborted adds the aborted transactions to the new segment whose markers it contains. If the
-// source has removed a marker, no replica has records of the transaction: both wait for the
-// replicated cleaning progress (docs/internals/replication-compacted.md).
-func (r Records) copyAborted(out *segment.Segment) error {
-	markers := map[int64]bool{}
-	if r.Handle.AbortedCount() > 0 {
-		for position := int64(0); position < out.SizeBytes(); {
-			header, err := out.HeaderAt(position)
-			if err != nil {
-				return err
-			}
-			if header.Control() {
-				markers[header.LastOffset()] = true
-			}
-			position += int64(header.SizeBytes)
-		}
-	}
-	var failed error
-	_, err := r.Handle.Aborted(out.Base(), math.MaxInt64, func(a segment.AbortedTxn) {
-		if failed == nil && markers[a.LastOffset] {
-			failed = out.AddAborted(a)
-		}
-	})
-	return errors.Join(err, failed)
-}
-
 // copyAll writes all batches of the segment's offsets that the source has.
 func (r Records) copyAll(ctx context.Context, out *segment.Segment, from *cursor) error {
-	end := r.Handle.NextOffset()
+	end, own := r.Handle.NextOffset(), r.ownMarkers()
 	for offset := max(out.Base(), r.LogStart); offset < end; {
 		b, found, err := from.next(ctx, offset, end)
 		if err == nil {
@@ -140,7 +113,7 @@ func (r Records) copyAll(ctx context.Context, out *segment.Segment, from *cursor
 			return fmt.Errorf("%w: its batch of offsets %d to %d begins below the segment",
 				ErrSource, b.BaseOffset(), b.LastOffset())
 		}
-		if err := r.copyable(b, offset); err != nil {
+		if err := errors.Join(r.copyable(b, offset), own.check(b)); err != nil {
 			return err
 		}
 		if err := out.Append(b); err != nil {
@@ -351,11 +324,13 @@ func (m *mender) append(out *segment.Segment, want keys.Batch, got record.Batch)
 		got.Control() != (want.Marker != keys.NoMarker):
 		return fmt.Errorf("%w: its batch of offsets %d to %d differs from %d to %d", ErrSource,
 			got.BaseOffset(), got.LastOffset(), want.BaseOffset, want.LastOffset)
-	case got.CRC() == want.CRC && len(got) == want.SizeBytes, got.Control():
+	case got.CRC() == want.CRC && len(got) == want.SizeBytes:
 		return out.Append(got)
 	case want.Opaque:
 		return fmt.Errorf("%w: the batch of offsets %d to %d is too large for a key sidecar",
 			ErrUnknownContent, want.BaseOffset, want.LastOffset)
+	case got.Control():
+		return m.appendMarker(out, want, got)
 	}
 	kept, all, err := m.keep(want, got)
 	switch {
