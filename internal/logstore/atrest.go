@@ -25,7 +25,7 @@ type AtRest struct {
 // verified the checksums of the data file; see package repair. If the log closes meanwhile, the
 // repair ends with segmentlist.ErrChanged before the log has closed, as does ReplaceRecords.
 func (s AtRest) Repair(ctx context.Context, extension string) error {
-	return s.log.repairs.Do(ctx, func(ctx context.Context) error {
+	return s.log.compaction.Repairs.Do(ctx, func(ctx context.Context) error {
 		return s.repair().Replace(ctx, extension)
 	})
 }
@@ -33,7 +33,7 @@ func (s AtRest) Repair(ctx context.Context, extension string) error {
 // ReplaceRecords replaces the damaged batches of the segment by those of another in-sync replica;
 // see repair.Records. The log must not be stopped.
 func (s AtRest) ReplaceRecords(ctx context.Context, source repair.Source) error {
-	return s.log.repairs.Do(ctx, func(ctx context.Context) error {
+	return s.log.compaction.Repairs.Do(ctx, func(ctx context.Context) error {
 		return s.replaceRecords(ctx, source)
 	})
 }

@@ -34,8 +34,8 @@
 //   - Log.truncating: one TruncateTo or StartAt at a time.
 //   - Log.offsets: the high watermark and the state from which the last stable offset is computed;
 //     never held during I/O.
-//   - Store.changes: one Create, Release or Close at a time. Release and Close cancel the repairs of
-//     a log and wait for them (repair.Running) before they acquire locks of the log.
+//   - Store.changes: one Create, Release or Close at a time. A log that closes first cancels its
+//     repairs and waits for them (parallel.Tasks).
 //   - Set.building of package sidecars: one build of key sidecars per log at a time. A build first
 //     acquires sidecars.Slot, which package cleaner provides for the builds in all logs, then
 //     Set.building, and last Log.maintain, to publish the sidecar.

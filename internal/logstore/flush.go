@@ -59,7 +59,7 @@ func countAborted(handles []*segmentlist.Handle, below int64) (counts checkpoint
 // reader may release the segment after the clean-shutdown marker was written, or never, but the
 // marker promises that the index files are complete.
 func (l *Log) close() error {
-	l.repairs.End()
+	l.compaction.Repairs.End()
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()
@@ -95,7 +95,7 @@ func (l *Log) close() error {
 // discard closes the log of a partition whose directory will be deleted. Unlike close it writes and
 // syncs nothing: the disk may be busy for seconds, and the data is not needed.
 func (l *Log) discard() {
-	l.repairs.End()
+	l.compaction.Repairs.End()
 	l.maintain.Lock()
 	defer l.maintain.Unlock()
 	l.mu.Lock()

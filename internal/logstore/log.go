@@ -18,7 +18,6 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/offsets"
 	"heartwood.dev/heartwood/internal/logstore/producer"
 	"heartwood.dev/heartwood/internal/logstore/reader"
-	"heartwood.dev/heartwood/internal/logstore/repair"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/logstore/snapshots"
@@ -96,7 +95,6 @@ type Log struct {
 	fault      fault.State
 	notes      *datadir.Notes
 	compaction compaction.Compaction
-	repairs    repair.Running // ended before the log closes
 
 	// closed is a summary of the log, which the method close computes if it succeeds. Store.Close
 	// reads the summary after close has returned.

@@ -193,15 +193,8 @@ func (s *Store) SetBrokerEpoch(epoch int64) {
 	}
 	s.changes.Lock()
 	defer s.changes.Unlock()
-	id := s.opts.FS.BootID()
-	if id == "" || s.boot.ID == id || epoch <= 0 {
-		return
-	}
-	s.boot = datadir.Boot{ID: id, Epoch: epoch}
-	if err := datadir.WriteBoot(s.opts.FS, s.opts.Dir, s.boot); err != nil {
-		s.boot = datadir.Boot{}
-		s.opts.Logger.Warn("failed to record the boot of the machine; after an unclean stop, "+
-			"elections treat the disk as one that has lost its unsynced records", "error", err)
+	if err := s.boot.Begin(s.opts.FS, s.opts.Dir, epoch); err != nil {
+		s.opts.Logger.Warn("failed to record the boot of the machine, for a later election", "error", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/checkpoint"
 	"heartwood.dev/heartwood/internal/logstore/datadir"
 	"heartwood.dev/heartwood/internal/logstore/keys"
+	"heartwood.dev/heartwood/internal/logstore/parallel"
 	"heartwood.dev/heartwood/internal/logstore/progress"
 	"heartwood.dev/heartwood/internal/logstore/sidecars"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -34,6 +35,7 @@ type Compaction struct {
 	// Rewriting is held while a pass or a repair rewrites segments: both write files with the suffix
 	// .cleaned.
 	Rewriting sync.Mutex
+	Repairs   parallel.Tasks // ended before the log closes
 	// Sidecars manages the log's key sidecars.
 	Sidecars sidecars.Set
 	// quarantined is true while the cleaner skips the log because a pass failed. Only the metrics

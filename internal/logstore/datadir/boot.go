@@ -58,6 +58,21 @@ func checkBoot(fsys vfs.FS, dir string) error {
 	return err
 }
 
+// Begin durably records the first broker epoch in the current boot, unless b contains it already.
+// It changes nothing if the boot is unknown. After an error, b is the zero value.
+func (b *Boot) Begin(fsys vfs.FS, dir string, epoch int64) error {
+	id := fsys.BootID()
+	if id == "" || b.ID == id || epoch <= 0 {
+		return nil
+	}
+	*b = Boot{}
+	if err := WriteBoot(fsys, dir, Boot{ID: id, Epoch: epoch}); err != nil {
+		return err
+	}
+	*b = Boot{ID: id, Epoch: epoch}
+	return nil
+}
+
 // WriteBoot durably writes BootFile, or removes the file if b is the zero value.
 func WriteBoot(fsys vfs.FS, dir string, b Boot) error {
 	name := filepath.Join(dir, BootFile)

@@ -1,4 +1,5 @@
-// Package parallel calls a function for many elements concurrently.
+// Package parallel calls a function for many elements concurrently, and ends the tasks of a log
+// before the log closes.
 package parallel
 
 import (

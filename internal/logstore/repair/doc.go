@@ -8,7 +8,8 @@
 //     the commit point. The commit point is reached only while no retention, truncation or swap
 //     runs, and only if the log still has the segment. A new data file is swapped in like the
 //     output of a pass (docs/internals/format/swap.md).
-//   - A repair that writes files before its commit point ends before its log has closed (Running).
+//   - A repair that writes files before its commit point ends before its log has closed
+//     (parallel.Tasks).
 //   - A crash leaves either the old or the new file.
 //   - The new data file contains no record that this replica has removed, and lacks no record of
 //     the old one that the other replica has.

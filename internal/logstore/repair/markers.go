@@ -114,8 +114,8 @@ const markerBytesMax = 1 << 10
 
 // copyAborted adds the aborted transactions to the new segment whose markers it contains. If the
 // source has removed a marker, no replica has records of the transaction: both wait for the
-// replicated cleaning progress (docs/internals/replication-compacted.md). It fails with ErrSource if
-// such a marker is not an abort.
+// replicated cleaning progress (docs/internals/replication-compacted.md). It fails with ErrSource
+// if such a marker is not an abort.
 func (r Records) copyAborted(out *segment.Segment) error {
 	if r.Handle.AbortedCount() == 0 {
 		return nil
