@@ -12,7 +12,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${EXAMPLES_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/heartwood/examples}
 work=${EXAMPLE_DIR:-$(mktemp -d)}
 mkdir -p "$cache" "$work"
-declare -A pids # process ids by name
+declare -A pids    # process ids by name
+declare -A signals # signals that end a process, by name; default: TERM
+remove=()          # further folders to remove at the end
 
 step() { printf '\n== %s\n' "$*"; }
 say() { printf '%s\n' "$*"; }
@@ -42,7 +44,7 @@ stop() { # NAME [SIGNAL]
 finish() {
   local code=$? name
   for name in "${!pids[@]}"; do
-    [ "$name" = heartwood ] || stop "$name"
+    [ "$name" = heartwood ] || stop "$name" "${signals[$name]:-TERM}"
   done
   stop heartwood
   if [ "$code" != 0 ] && [ "$code" != 77 ]; then
@@ -51,7 +53,8 @@ finish() {
       tail -n 20 "$name" >&2
     done
   fi
-  [ -n "${EXAMPLE_DIR:-}" ] || rm -rf "$work"
+  [ -n "${EXAMPLE_DIR:-}" ] || remove+=("$work")
+  rm -rf "${remove[@]}"
 }
 trap finish EXIT
 
