@@ -94,6 +94,21 @@ func MergeClientRows(present, run []ClientRow) []ClientRow {
 	return merged
 }
 
+// StaleClientRows returns the rows whose run was with other APIs than the given ones, except those
+// that the text around the table admits: it names their hash in backquotes, and says what is
+// missing. A later change of the APIs makes all rows stale again, whatever the text says.
+func StaleClientRows(page, apis string) ([]ClientRow, error) {
+	before, _, after, err := cutMatrix(page)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := ClientRows(page)
+	return slices.DeleteFunc(rows, func(row ClientRow) bool {
+		admitted := strings.Contains(before+after, "with APIs `"+row.APIs+"`, before `"+apis+"`")
+		return row.APIs == apis || admitted
+	}), err
+}
+
 // cutMatrix returns the table between the markers, and the text before and after the markers.
 func cutMatrix(page string) (before, table, after string, err error) {
 	before, rest, begins := strings.Cut(page, matrixBegin)
