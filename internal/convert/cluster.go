@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -57,7 +56,9 @@ func (c *cluster) document() Document {
 	c.entityOperator(spec.child("entityOperator"))
 	c.brokers(kafka)
 	c.listeners(kafka)
-	c.authorization(kafka.child("authorization"))
+	if kafka.has("authorization") {
+		c.authorization(kafka.child("authorization"))
+	}
 	c.to.Spec.RackKey = c.rack(kafka.child("rack"))
 	c.config(kafka.child("config"))
 	return c.result.document(c.to, reasons)
@@ -101,19 +102,17 @@ func (c *cluster) rack(s *source) string {
 }
 
 func (c *cluster) authorization(s *source) {
-	kind := s.text("type")
-	switch kind {
-	case "":
-		return
-	case "simple":
-	default:
+	if kind := s.text("type"); kind != "simple" {
 		c.lost(s.path, "authorization of type %q is not supported; the LogCluster has type Simple:"+
 			" every client needs ACLs, in LogUsers", kind)
 		s.skip(fieldsOf(s)...)
 	}
 	to := &v1alpha1.Authorization{Type: v1alpha1.AuthorizationSimple}
 	for _, name := range s.texts("superUsers") {
-		name = strings.TrimPrefix(strings.TrimPrefix(name, "User:"), "CN=")
+		// The name is the principal as it was: Strimzi, too, adds User: to all names.
+		if mapped := clientsCAName.FindStringSubmatch(name); mapped != nil {
+			name = mapped[1]
+		}
 		if !slices.Contains(to.SuperUsers, name) {
 			to.SuperUsers = append(to.SuperUsers, name)
 		}

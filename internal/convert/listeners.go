@@ -1,6 +1,9 @@
 package convert
 
 import (
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +14,12 @@ import (
 
 // clientsCARule maps the distinguished name in a certificate of Strimzi's clients CA to the name of
 // the KafkaUser. The second rule leaves other names as they are.
-const clientsCARule = "RULE:^CN=([^,=+]+)$/$1/"
+const clientsCARule = "RULE:" + clientsCAPattern + "/$1/"
+
+const clientsCAPattern = "^CN=([^,=+]+)$"
+
+// clientsCAName does the same with the distinguished names of super users.
+var clientsCAName = regexp.MustCompile(clientsCAPattern)
 
 var listenerTypes = map[string]v1alpha1.ListenerType{
 	"internal": v1alpha1.ListenerInternal, "cluster-ip": v1alpha1.ListenerInternal,
@@ -20,30 +28,46 @@ var listenerTypes = map[string]v1alpha1.ListenerType{
 
 func (c *cluster) listeners(kafka *source) {
 	for _, s := range kafka.items("listeners") {
-		kind := s.text("type")
-		to := v1alpha1.Listener{Name: s.text("name"), Type: listenerTypes[kind]}
-		if port, ok := s.number("port", 1, 65535); ok {
-			to.Port = int32(port)
-		}
-		if s.flag("tls") {
-			to.TLS = &v1alpha1.ListenerTLS{}
-		}
-		authenticated := c.authentication(s.child("authentication"), &to)
-		c.configuration(s.child("configuration"), &to)
-		restricted := c.peers(s, &to)
-		switch {
-		case to.Type == "":
-			c.lost(s.at("type"), "listeners of type %q are not supported; the listener was left out",
-				kind)
-		case !authenticated:
-			c.lost(s.path, "the listener was left out, because without authentication it would be open")
-		case !restricted:
-			c.lost(s.path, "the listener was left out, because without these sources it would be open")
-		case to.Type == v1alpha1.ListenerTLSRoute:
-			c.route(s, to)
-		default:
-			c.to.Spec.Listeners = append(c.to.Spec.Listeners, to)
-		}
+		c.listener(s)
+	}
+	if len(c.to.Spec.Listeners) > 0 {
+		return
+	}
+	c.to.Spec.Listeners = v1alpha1.Listeners{{Name: v1alpha1.DefaultListenerName,
+		Port: v1alpha1.DefaultListenerPort, Type: v1alpha1.ListenerInternal,
+		TLS: &v1alpha1.ListenerTLS{}, Authentication: []v1alpha1.Authentication{{
+			Type: v1alpha1.AuthenticationScramSha512}}}}
+	c.lost("spec.kafka.listeners", "no listener could be converted. Without spec.listeners, a"+
+		" LogCluster has a listener without authentication, so it got one with tls and ScramSha512:"+
+		" write the listeners that clients need")
+}
+
+// listener adds a listener, unless it would admit more clients than before.
+func (c *cluster) listener(s *source) {
+	kind := s.text("type")
+	to := v1alpha1.Listener{Name: s.text("name"), Type: listenerTypes[kind]}
+	if port, ok := s.number("port", 1, 65535); ok {
+		to.Port = int32(port)
+	}
+	if s.flag("tls") {
+		to.TLS = &v1alpha1.ListenerTLS{}
+	}
+	authenticated := c.authentication(s, &to)
+	restricted := c.configuration(s.child("configuration"), &to)
+	restricted = c.peers(s, &to) && restricted
+	switch {
+	case to.Type == "":
+		c.lost(s.at("type"), "listeners of type %q are not supported; the listener was left out", kind)
+	case s.has("tls") && !s.read["tls"]:
+		c.lost(s.path, "the listener was left out, because tls is neither true nor false")
+	case !authenticated:
+		c.lost(s.path, "the listener was left out, because without authentication it would be open")
+	case !restricted:
+		c.lost(s.path, "the listener was left out, because without these sources it would be open")
+	case to.Type == v1alpha1.ListenerTLSRoute:
+		c.route(s, to)
+	default:
+		c.to.Spec.Listeners = append(c.to.Spec.Listeners, to)
 	}
 }
 
@@ -63,11 +87,13 @@ func (c *cluster) route(s *source, to v1alpha1.Listener) {
 
 // authentication reports whether the clients of the listener are authenticated as in the source. It
 // is false if that is not possible.
-func (c *cluster) authentication(s *source, to *v1alpha1.Listener) bool {
+func (c *cluster) authentication(listener *source, to *v1alpha1.Listener) bool {
+	if !listener.has("authentication") {
+		return true
+	}
+	s := listener.child("authentication")
 	var auth v1alpha1.Authentication
 	switch kind := s.text("type"); kind {
-	case "":
-		return true
 	case "scram-sha-512":
 		auth.Type = v1alpha1.AuthenticationScramSha512
 	case "tls":
@@ -97,6 +123,15 @@ func (c *cluster) authentication(s *source, to *v1alpha1.Listener) bool {
 	return true
 }
 
+// oauthTuning contains the fields of oauth without which no token is accepted that was refused
+// before, and without which no token means another principal.
+var oauthTuning = []string{"checkAccessTokenType", "checkIssuer", "clientAudience", "clientScope",
+	"clientSecret", "connectTimeoutSeconds", "disableTlsHostnameVerification", "enableMetrics",
+	"enablePlain", "failFast", "fallbackUserNameClaim", "fallbackUserNamePrefix", "groupsClaim",
+	"groupsClaimDelimiter", "httpRetries", "httpRetryPauseMs", "includeAcceptHeader",
+	"jwksExpirySeconds", "jwksIgnoreKeyUse", "jwksMinRefreshPauseSeconds", "jwksRefreshSeconds",
+	"maxSecondsWithoutReauthentication", "readTimeoutSeconds", "tokenEndpointUri"}
+
 // oauth converts the validation of signed tokens. It returns nil if the brokers could not validate
 // tokens as before.
 func (c *cluster) oauth(s *source) *v1alpha1.OAuth {
@@ -115,19 +150,26 @@ func (c *cluster) oauth(s *source) *v1alpha1.OAuth {
 		s.skip(fieldsOf(s)...)
 		return nil
 	}
+	s.flag("enableOauthBearer")
+	for _, field := range slices.Sorted(maps.Keys(s.content)) {
+		unknown := !s.read[field] && !slices.Contains(oauthTuning, field)
+		if unknown || field == "enableOauthBearer" && !s.flag(field) {
+			s.skip(field)
+			c.lost(s.at(field), "OAuthBearer has no such check or name of the principal")
+			return nil
+		}
+	}
 	return to
 }
 
-// configuration converts the fields of a listener's configuration that have a counterpart.
-func (c *cluster) configuration(s *source, to *v1alpha1.Listener) {
+// configuration converts the fields of a listener's configuration that have a counterpart. It
+// reports whether the load balancers admit no more clients than before.
+func (c *cluster) configuration(s *source, to *v1alpha1.Listener) bool {
 	if certificate := s.child("brokerCertChainAndKey"); certificate.has("secretName") {
 		c.certificate(certificate, to)
 	}
 	if n, ok := s.number("maxConnections", 1, 1000000); ok {
 		to.MaxConnections = new(int32(n))
-	}
-	for _, cidr := range s.texts("loadBalancerSourceRanges") {
-		to.AllowFrom = append(to.AllowFrom, v1alpha1.NetworkSource{CIDR: cidr})
 	}
 	hosts := map[string]string{}
 	for _, broker := range s.items("brokers") {
@@ -145,6 +187,23 @@ func (c *cluster) configuration(s *source, to *v1alpha1.Listener) {
 		c.lost(s.at("brokers"), "the brokers' host names have no common pattern with the broker's id:"+
 			" set advertised.host")
 	}
+	return c.ranges(s, to)
+}
+
+// ranges converts the sources that the load balancers admit.
+func (c *cluster) ranges(s *source, to *v1alpha1.Listener) bool {
+	const field = "loadBalancerSourceRanges"
+	if empty(s.content[field]) {
+		return true
+	}
+	for _, cidr := range s.texts(field) {
+		to.AllowFrom = append(to.AllowFrom, v1alpha1.NetworkSource{CIDR: cidr})
+	}
+	if len(to.AllowFrom) > 0 {
+		c.lost(s.at(field), "the NetworkPolicy of the brokers admits these sources (allowFrom), and not"+
+			" the load balancers: the network plugin must enforce NetworkPolicies")
+	}
+	return len(to.AllowFrom) > 0
 }
 
 func (c *cluster) certificate(s *source, to *v1alpha1.Listener) {
@@ -175,10 +234,15 @@ func pattern(hosts map[string]string) (common string) {
 }
 
 // peers converts the sources of a NetworkPolicy. A source with another field is left out, because
-// it would admit more clients than before. The result is false if no source is left.
+// it would admit more clients than before. The result is false if no source is left, or if the load
+// balancers have sources too: a client had to be among both.
 func (c *cluster) peers(s *source, to *v1alpha1.Listener) bool {
-	peers := s.items("networkPolicyPeers")
-	kept := 0
+	const field = "networkPolicyPeers"
+	if empty(s.content[field]) {
+		return true
+	}
+	peers := s.items(field)
+	kept, balanced := 0, len(to.AllowFrom) > 0
 	for _, peer := range peers {
 		var from v1alpha1.NetworkSource
 		from.CIDR = peer.child("ipBlock").text("cidr")
@@ -196,7 +260,11 @@ func (c *cluster) peers(s *source, to *v1alpha1.Listener) bool {
 		to.AllowFrom = append(to.AllowFrom, from)
 		kept++
 	}
-	return kept > 0 || len(peers) == 0
+	if balanced {
+		c.lost(s.at(field), "a client had to be among these and loadBalancerSourceRanges: set allowFrom"+
+			" to the sources that are in both")
+	}
+	return kept > 0 && !balanced
 }
 
 func fieldsOf(s *source) (names []string) {

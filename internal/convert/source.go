@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,8 +81,14 @@ func (s *source) text(field string) string {
 	return text
 }
 
-// flag returns a boolean, or false.
-func (s *source) flag(field string) bool { return s.text(field) == "true" }
+// flag returns a boolean, or false. Another value counts as not read.
+func (s *source) flag(field string) bool {
+	text, _ := scalar(s.content[field])
+	if text == "true" || text == "false" {
+		s.read[field] = true
+	}
+	return text == "true"
+}
 
 // number returns an integer from lowest to highest. Otherwise the field counts as not read.
 func (s *source) number(field string, lowest, highest int64) (int64, bool) {
@@ -112,7 +119,7 @@ func (s *source) texts(field string) (all []string) {
 }
 
 // decode reads a field with the types of the Kubernetes API. If the field contains anything that
-// into does not, the field counts as not read, and decode reports false.
+// into does not, the field counts as not read, into is unchanged, and decode reports false.
 func (s *source) decode(field string, into any) bool {
 	if !s.has(field) {
 		return false
@@ -123,9 +130,11 @@ func (s *source) decode(field string, into any) bool {
 	}
 	decoder := json.NewDecoder(strings.NewReader(string(text)))
 	decoder.DisallowUnknownFields()
-	if decoder.Decode(into) != nil {
+	decoded := reflect.New(reflect.TypeOf(into).Elem())
+	if decoder.Decode(decoded.Interface()) != nil {
 		return false
 	}
+	reflect.ValueOf(into).Elem().Set(decoded.Elem())
 	s.read[field] = true
 	return true
 }
