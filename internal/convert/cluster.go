@@ -19,6 +19,7 @@ type cluster struct {
 	pools []*source
 	to    *v1alpha1.LogCluster
 	hosts map[string]map[string]string // by listener and broker id
+	keep  bool                         // a volume has deleteClaim: false
 }
 
 func newCluster(s *source, pools []*source) *cluster {
@@ -38,8 +39,12 @@ var reasons = map[string]string{
 	"maintenanceTimeWindows": "see spec.rollout.window: one window on each day, in UTC",
 	"template": "only affinity, tolerations, priority class, pull secrets and metadata of pods are" +
 		" supported",
-	"readinessProbe":      "the operator sets the probes",
-	"livenessProbe":       "the operator sets the probes",
+	"readinessProbe": "the operator sets the probes",
+	"livenessProbe":  "the operator sets the probes",
+	"secretPrefix": "the names of Strimzi's Secrets begin with it: set authentication.passwordFrom of" +
+		" the LogUsers",
+	"watchedNamespace": "Topics and LogUsers are in the namespace of their LogCluster: set" +
+		" metadata.namespace",
 	"entityOperator":      "the operator of Heartwood reconciles Topics and LogUsers",
 	"image":               "an image of Apache Kafka: see spec.image",
 	"configuration":       "the listener has no such setting",
@@ -141,6 +146,10 @@ func (c *cluster) brokers(kafka *source) {
 	for _, pool := range pools {
 		c.pool(pool, kafka)
 	}
+	if to := &c.to.Spec.Storage; c.keep && to.ReclaimPolicy == v1alpha1.ReclaimDelete {
+		to.ReclaimPolicy = ""
+		c.lost("spec.kafka.storage", "some volumes have deleteClaim, but not all: all volumes are kept")
+	}
 	if len(pools) > 1 {
 		c.lost("spec.kafka", "several pools of brokers become one set of equal brokers, with the largest"+
 			" volume and the resources of the first pool")
@@ -160,11 +169,17 @@ func (c *cluster) pool(pool, kafka *source) {
 		c.to.Spec.Brokers += int32(n)
 	}
 	c.storage(pool.child("storage"))
+	template := pool // as in Strimzi, the pool's template replaces the whole template of the Kafka
+	if !pool.has("template") {
+		template = kafka
+	}
 	for _, s := range []*source{pool, kafka} {
 		if c.to.Spec.Resources == nil && s.has("resources") {
 			c.resources(s)
 		}
-		c.pod(s.child("template").child("pod"))
+	}
+	if c.to.Spec.Pod == nil {
+		c.pod(template.child("template").child("pod"))
 	}
 }
 
@@ -212,21 +227,20 @@ func (c *cluster) class(volume *source) {
 	if name := volume.text("class"); name != "" {
 		if to.ClassName != nil && *to.ClassName != name {
 			c.lost(volume.at("class"), "all brokers have the class %s", *to.ClassName)
-			return
+		} else {
+			to.ClassName = &name
 		}
-		to.ClassName = &name
 	}
-	if volume.flag("deleteClaim") {
-		to.ReclaimPolicy = v1alpha1.ReclaimDelete
+	if !volume.flag("deleteClaim") {
+		c.keep = true
+		return
 	}
+	to.ReclaimPolicy = v1alpha1.ReclaimDelete
 }
 
 // pod converts template.pod.
 func (c *cluster) pod(s *source) {
-	to := c.to.Spec.Pod
-	if to == nil {
-		to = &v1alpha1.Pod{}
-	}
+	to := &v1alpha1.Pod{}
 	s.decode("affinity", &to.Affinity)
 	s.decode("tolerations", &to.Tolerations)
 	s.decode("imagePullSecrets", &to.ImagePullSecrets)
@@ -253,9 +267,13 @@ func (c *cluster) config(s *source) {
 func (c *cluster) setting(s *source, name, value string) {
 	path := s.at(name)
 	if unit, ok := units[name]; ok {
-		n, err := strconv.ParseInt(value, 10, 64)
-		if s.has(unit.name) || err != nil {
+		n, err := strconv.ParseInt(value, 10, 32)
+		switch {
+		case s.has(unit.name):
 			c.note(path, "Kafka uses %s instead", unit.name)
+			return
+		case err != nil:
+			c.lost(path, "not a 32-bit integer")
 			return
 		}
 		name, value = unit.name, strconv.FormatInt(max(n*unit.factor, -1), 10)

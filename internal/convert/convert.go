@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,6 +19,9 @@ const group = "kafka.strimzi.io"
 
 // clusterLabel is the label by which Strimzi's resources name their Kafka.
 const clusterLabel = "strimzi.io/cluster"
+
+// managedAnnotation is "false" at a KafkaTopic that Strimzi ignores.
+const managedAnnotation = "strimzi.io/managed"
 
 // Remark describes a part of a source object that has no counterpart.
 type Remark struct {
@@ -33,7 +37,15 @@ func (r Remark) String() string {
 	if r.Path != "" {
 		where += " " + r.Path
 	}
-	return where + ": " + r.Text
+	return strings.Map(printable, where+": "+r.Text)
+}
+
+// printable replaces characters of the source that end a comment in YAML or control a terminal.
+func printable(r rune) rune {
+	if r == '\n' || unicode.IsPrint(r) {
+		return r
+	}
+	return unicode.ReplacementChar
 }
 
 // Document is a converted object with its remarks.
@@ -57,12 +69,16 @@ func Lost(documents []Document) (lost []Remark) {
 
 // Strimzi converts the objects of Strimzi's manifests, in their order. Each KafkaNodePool is
 // converted together with its Kafka. Objects of other groups become remarks. The error joins the
-// objects of other versions, and objects that Heartwood's validation rejects in spite of the
-// conversion.
+// objects of other versions and the objects that occur twice, or the objects that Heartwood's
+// validation rejects in spite of the conversion.
 func Strimzi(objects []map[string]any) ([]Document, error) {
 	c := converter{pools: map[string][]*source{}, clusters: map[string]bool{}}
+	var faults []error
 	for _, content := range objects {
-		c.add(content)
+		faults = append(faults, c.add(content))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
 	}
 	var documents []Document
 	for _, s := range c.sources {
@@ -78,8 +94,21 @@ type converter struct {
 	clusters map[string]bool      // the Kafkas, by namespace/name
 }
 
-func (c *converter) add(content map[string]any) {
+// add returns an error if the object has another version, or occurs twice.
+func (c *converter) add(content map[string]any) error {
 	s := newSource("", content)
+	version, strimzi := strings.CutPrefix(s.text("apiVersion"), group+"/")
+	if strimzi && !slices.Contains([]string{"v1", "v1beta2"}, version) {
+		return fmt.Errorf("%s: the version is %s/%s: v1 and v1beta2 can be converted", s.object(),
+			group, version)
+	}
+	for _, other := range c.sources {
+		if s.kind() != "" && s.object() == other.object() && s.kind() == other.kind() &&
+			s.namespace() == other.namespace() {
+			return fmt.Errorf("%s is there twice, in namespace %q: remove one", s.object(),
+				s.namespace())
+		}
+	}
 	c.sources = append(c.sources, s)
 	switch s.kind() {
 	case "KafkaNodePool":
@@ -87,6 +116,7 @@ func (c *converter) add(content map[string]any) {
 	case "Kafka":
 		c.clusters[s.namespace()+"/"+s.name()] = true
 	}
+	return nil
 }
 
 // convert converts one object.
@@ -101,10 +131,12 @@ func (c *converter) convert(s *source) Document {
 	case "KafkaUser":
 		return newUser(s).document()
 	}
-	text := "not a resource of Strimzi: apply it unchanged, if it is still needed"
-	known, lost := withoutCounterpart[s.kind()]
-	if strings.HasPrefix(s.text("apiVersion"), group+"/") {
-		text, lost = cmp.Or(known, "unknown kind"), true
+	text, lost := "not a resource of Strimzi: apply it unchanged, if it is still needed", false
+	switch group, _, _ := strings.Cut(s.text("apiVersion"), "/"); {
+	case s.kind() != "":
+		text, lost = cmp.Or(withoutCounterpart[s.kind()], "unknown kind"), true
+	case strings.HasSuffix(group, ".strimzi.io"):
+		text = "an object of Strimzi's operator, which Heartwood does not need"
 	}
 	return Document{Remarks: []Remark{{Object: s.object(), Text: text, Lost: lost}}}
 }
@@ -129,7 +161,6 @@ var withoutCounterpart = map[string]string{
 	"KafkaMirrorMaker":  "Heartwood runs no MirrorMaker: run it elsewhere with Heartwood's address",
 	"KafkaRebalance": "the operator moves replicas itself: see spec.rebalance of the LogCluster, and" +
 		" kubectl heartwood rebalance",
-	"StrimziPodSet": "an object of Strimzi's operator, which Heartwood does not need",
 }
 
 func (s *source) kind() string {
@@ -213,7 +244,7 @@ func (r *result) annotation(s *source, name string) {
 	switch name {
 	case "strimzi.io/kraft", "strimzi.io/node-pools":
 		return // the only architecture since Strimzi 0.46
-	case "strimzi.io/managed":
+	case managedAnnotation:
 		if s.text(name) == "false" {
 			r.lost(s.at(name), "a Topic is the topic itself, so it is always managed")
 		}

@@ -48,20 +48,21 @@ func oauth(field string, value any) map[string]any {
 func TestNoListenerBecomesOpen(t *testing.T) {
 	blocks := []any{map[string]any{"ipBlock": map[string]any{"cidr": "10.0.0.0/8"}}}
 	for name, fields := range map[string]map[string]any{
-		"unknown type":            {"type": "ingress"},
-		"unknown authentication":  {"authentication": map[string]any{"type": "custom"}},
-		"empty authentication":    {"authentication": map[string]any{}},
-		"authentication is text":  {"authentication": "tls"},
-		"no type":                 {"authentication": map[string]any{"sasl": true}},
-		"tls is neither":          {"tls": "yes"},
-		"peers are text":          {"networkPolicyPeers": "all"},
-		"a peer is text":          {"networkPolicyPeers": []any{"10.0.0.0/8"}},
-		"a check of tokens":       {"authentication": oauth("customClaimCheck", "@.admin == true")},
-		"a prefix of principals":  {"authentication": oauth("userNamePrefix", "sso-")},
-		"PLAIN only":              {"authentication": oauth("enableOauthBearer", false)},
-		"an unusable CA":          {"authentication": oauth("tlsTrustedCertificates", []any{"ca"})},
-		"ranges are an object":    {"configuration": ranges(map[string]any{"a": "10.0.0.0/8"})},
-		"ranges as well as peers": {"configuration": ranges([]any{"10.0.0.0/8"}), "networkPolicyPeers": blocks},
+		"unknown type":           {"type": "ingress"},
+		"unknown authentication": {"authentication": map[string]any{"type": "custom"}},
+		"empty authentication":   {"authentication": map[string]any{}},
+		"authentication is text": {"authentication": "tls"},
+		"no type":                {"authentication": map[string]any{"sasl": true}},
+		"tls is neither":         {"tls": "yes"},
+		"peers are text":         {"networkPolicyPeers": "all"},
+		"a peer is text":         {"networkPolicyPeers": []any{"10.0.0.0/8"}},
+		"a check of tokens":      {"authentication": oauth("customClaimCheck", "@.admin == true")},
+		"a prefix of principals": {"authentication": oauth("userNamePrefix", "sso-")},
+		"PLAIN only":             {"authentication": oauth("enableOauthBearer", false)},
+		"an unusable CA":         {"authentication": oauth("tlsTrustedCertificates", []any{"ca"})},
+		"ranges are an object":   {"configuration": ranges(map[string]any{"a": "10.0.0.0/8"})},
+		"ranges as well as peers": {"configuration": ranges([]any{"10.0.0.0/8"}),
+			"networkPolicyPeers": blocks},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, lost := convertedCluster(t, withListener(fields))

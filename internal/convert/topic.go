@@ -27,6 +27,9 @@ func (t *topic) document() Document {
 	}
 	// The operator of Strimzi deletes the topic when its resource is deleted.
 	t.to.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+	if t.source.child("metadata").child("annotations").text(managedAnnotation) == "false" {
+		t.to.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain // such a topic outlives its resource
+	}
 	t.to.Spec.Cluster = t.source.cluster()
 	t.to.ObjectMeta = t.metadata()
 	t.to.APIVersion, t.to.Kind = v1alpha1.GroupVersion.String(), "Topic"

@@ -110,8 +110,8 @@ func acl(s *source) (to v1alpha1.ACL, ok bool) {
 		to.Resource.Name = "" // there is one
 	}
 	operations := s.texts("operations")
-	if old := s.text("operation"); old != "" { // v1beta2 also has one operation for each rule
-		operations = append(operations, old)
+	if len(operations) == 0 && s.has("operation") { // v1beta2 has one of the fields
+		operations = []string{s.text("operation")}
 	}
 	for _, operation := range operations {
 		to.Operations = append(to.Operations, v1alpha1.ACLOperation(operation))
