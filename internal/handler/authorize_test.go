@@ -184,8 +184,8 @@ func groupSamples() []sample {
 	commit.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: "orders",
 		Partitions: []kmsg.TxnOffsetCommitRequestTopicPartition{{}}}}
 	return []sample{
-		{5, commit, topicDenied},
-		{9, commitRequestFor("orders"), topicDenied},
+		{5, commit, txnDenied},
+		{9, commitRequestFor("orders"), groupDenied},
 		{9, fetchAll, groupDenied},
 		{9, fetchOne, groupDenied},
 		{6, find, groupDenied},

@@ -34,6 +34,9 @@ var OffsetCommitShape = api.Shape{
 // OffsetCommit commits the offsets of existing partitions. Every other partition gets an error.
 func (h *Handler) OffsetCommit(ctx context.Context, raw *wire.Request,
 	req *kmsg.OffsetCommitRequest) wire.Reply {
+	if err := h.Authorize(raw, api.ReadGroup, req.Group); err != nil {
+		return h.offsetCommitResponse(req, nil, nil, err)
+	}
 	img := h.Image()
 	commit := group.Commit{
 		Group: req.Group, Member: req.MemberID, Instance: api.OrEmpty(req.InstanceID),
@@ -45,10 +48,7 @@ func (h *Handler) OffsetCommit(ctx context.Context, raw *wire.Request,
 	}
 	var faults []error // one entry per partition in the request
 	for i := range req.Topics {
-		topic, err := committedTopic(img, req.Version, &req.Topics[i])
-		if err == nil {
-			err = h.Authorize(raw, api.ReadTopic, topic.Name)
-		}
+		topic, err := h.committedTopic(raw, img, req.Version, &req.Topics[i])
 		for _, p := range req.Topics[i].Partitions {
 			fault := err
 			if fault == nil && (p.Partition < 0 || int(p.Partition) >= len(topic.Partitions)) {
@@ -68,21 +68,22 @@ func (h *Handler) OffsetCommit(ctx context.Context, raw *wire.Request,
 				}})
 		}
 	}
-	var errs []error
-	err := h.Authorize(raw, api.ReadGroup, req.Group)
-	if err == nil {
-		errs, err = h.Groups.Commit(ctx, commit)
-	}
+	errs, err := h.Groups.Commit(ctx, commit)
 	return h.offsetCommitResponse(req, faults, errs, err)
 }
 
-func committedTopic(img *metadata.Image, version int16,
+// committedTopic returns the topic in a request, by its name or, from version 10 on, by its id. The
+// client learns whether a name exists only if it is allowed to read the topic.
+func (h *Handler) committedTopic(raw *wire.Request, img *metadata.Image, version int16,
 	requested *kmsg.OffsetCommitRequestTopic) (*metadata.Topic, error) {
 	if version >= 10 {
 		if topic := img.TopicByID(requested.TopicID); topic != nil {
-			return topic, nil
+			return topic, h.Authorize(raw, api.ReadTopic, topic.Name)
 		}
 		return nil, api.ErrUnknownTopicID
+	}
+	if err := h.Authorize(raw, api.ReadTopic, requested.Topic); err != nil {
+		return nil, err
 	}
 	if topic := img.Topic(requested.Topic); topic != nil {
 		return topic, nil
@@ -91,9 +92,9 @@ func committedTopic(img *metadata.Image, version int16,
 }
 
 // offsetCommitResponse returns the response. faults contains one entry for each partition in the
-// request: an error if the partition was not part of the commit, otherwise nil. errs contains, in
-// the same order, the results of the commit for the partitions whose fault is nil. err is not nil
-// if the whole commit failed.
+// request: an error if the partition was not part of the commit, otherwise nil. It is nil if the
+// client may not commit at all. errs contains, in the same order, the results of the commit for the
+// partitions whose fault is nil. err is not nil if the whole commit failed.
 func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, errs []error,
 	err error) wire.Reply {
 	response := kmsg.NewPtrOffsetCommitResponse()
@@ -103,8 +104,10 @@ func (h *Handler) offsetCommitResponse(req *kmsg.OffsetCommitRequest, faults, er
 		topic := kmsg.NewOffsetCommitResponseTopic()
 		topic.Topic, topic.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID
 		for _, p := range req.Topics[i].Partitions {
-			fault := faults[0]
-			faults = faults[1:]
+			var fault error
+			if len(faults) > 0 {
+				fault, faults = faults[0], faults[1:]
+			}
 			switch {
 			case fault != nil:
 			case err != nil:

@@ -48,6 +48,9 @@ const (
 // TxnOffsetCommit commits the offsets of existing partitions. Every other partition gets an error.
 func (h *Handler) TxnOffsetCommit(ctx context.Context, raw *wire.Request,
 	req *kmsg.TxnOffsetCommitRequest) wire.Reply {
+	if err := h.authorizeCommit(raw, req); err != nil {
+		return h.txnOffsetCommitResponse(req, nil, nil, err)
+	}
 	commit := coordinator.TransactionalCommit{
 		Commit: group.Commit{Group: req.Group, Member: req.MemberID,
 			Instance: api.OrEmpty(req.InstanceID), Generation: req.Generation},
@@ -60,7 +63,7 @@ func (h *Handler) TxnOffsetCommit(ctx context.Context, raw *wire.Request,
 	}
 	var faults []error // one entry per partition in the request
 	commit.Offsets, faults = h.transactionalOffsets(raw, req)
-	errs, err := h.commitTransactional(ctx, raw, commit)
+	errs, err := h.commitTransactional(ctx, commit)
 	return h.txnOffsetCommitResponse(req, faults, errs, txnCommitError(req.Version, err))
 }
 
@@ -106,14 +109,17 @@ func (h *Handler) committedTopic(raw *wire.Request, img *metadata.Image, version
 	return topic, h.Authorize(raw, api.ReadTopic, topic.Name)
 }
 
-func (h *Handler) commitTransactional(ctx context.Context, raw *wire.Request,
+// authorizeCommit authorizes the transaction before the group, and both before the topics, as Kafka
+// does: a client without them learns nothing about topics.
+func (h *Handler) authorizeCommit(raw *wire.Request, req *kmsg.TxnOffsetCommitRequest) error {
+	if err := h.Authorize(raw, api.WriteTransactionalID, req.TransactionalID); err != nil {
+		return err
+	}
+	return h.Authorize(raw, api.ReadGroup, req.Group)
+}
+
+func (h *Handler) commitTransactional(ctx context.Context,
 	commit coordinator.TransactionalCommit) ([]error, error) {
-	if err := h.Authorize(raw, api.WriteTransactionalID, commit.Transaction.ID); err != nil {
-		return nil, err
-	}
-	if err := h.Authorize(raw, api.ReadGroup, commit.Group); err != nil {
-		return nil, err
-	}
 	if !h.Replicas.Transactional() {
 		return nil, api.ErrNoTransactions
 	}
@@ -146,8 +152,10 @@ func (h *Handler) txnOffsetCommitResponse(req *kmsg.TxnOffsetCommitRequest, faul
 		topic := kmsg.NewTxnOffsetCommitResponseTopic()
 		topic.Topic, topic.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID
 		for _, p := range req.Topics[i].Partitions {
-			fault := faults[0]
-			faults = faults[1:]
+			var fault error
+			if len(faults) > 0 {
+				fault, faults = faults[0], faults[1:]
+			}
 			switch {
 			case fault != nil:
 			case err != nil:
