@@ -24,21 +24,21 @@ type AtRest struct {
 // Repair rebuilds the derived file with the given extension from the data file. The caller has
 // verified the checksums of the data file; see package repair. If the log closes meanwhile, the
 // repair ends with segmentlist.ErrChanged before the log has closed, as does ReplaceRecords.
-func (s AtRest) Repair(ctx context.Context, extension string) error {
+func (s AtRest) Repair(ctx context.Context, extension string, pace repair.Pace) error {
 	return s.log.compaction.Repairs.Do(ctx, func(ctx context.Context) error {
-		return s.repair().Replace(ctx, extension)
+		return s.repair(pace).Replace(ctx, extension)
 	})
 }
 
 // ReplaceRecords replaces the damaged batches of the segment by those of another in-sync replica;
 // see repair.Records. The log must not be stopped.
-func (s AtRest) ReplaceRecords(ctx context.Context, source repair.Source) error {
+func (s AtRest) ReplaceRecords(ctx context.Context, source repair.Source, pace repair.Pace) error {
 	return s.log.compaction.Repairs.Do(ctx, func(ctx context.Context) error {
-		return s.replaceRecords(ctx, source)
+		return s.replaceRecords(ctx, source, pace)
 	})
 }
 
-func (s AtRest) replaceRecords(ctx context.Context, source repair.Source) error {
+func (s AtRest) replaceRecords(ctx context.Context, source repair.Source, pace repair.Pace) error {
 	l := s.log
 	if hw := l.HighWatermark(); s.handle.NextOffset() > hw {
 		return fmt.Errorf("%w: the segment is above the high watermark %d", repair.ErrSource, hw)
@@ -49,7 +49,7 @@ func (s AtRest) replaceRecords(ctx context.Context, source repair.Source) error 
 	defer l.compaction.Rewriting.Unlock()
 	truncations, start := l.truncations.Load(), l.LogStart()
 	firstDirty := l.compaction.Progress.FirstDirtyIn(start, l.LogEnd())
-	return repair.Records{Segment: s.repair(), Source: source, LogStart: start,
+	return repair.Records{Segment: s.repair(pace), Source: source, LogStart: start,
 		Cleaned:   s.Base < firstDirty && firstDirty > start,
 		Compacted: l.Settings().Compact || l.compaction.Sidecars.Salt.Load() != nil,
 		Swap: func(damaged, replacement []*segment.Segment) error {
@@ -85,11 +85,11 @@ func (s AtRest) Damaged() bool { return s.handle.Damaged.Load() }
 func (s AtRest) MarkDamaged() { s.handle.Damaged.Store(true) }
 
 // repair returns the segment as package repair uses it.
-func (s AtRest) repair() repair.Segment {
+func (s AtRest) repair(pace repair.Pace) repair.Segment {
 	l := s.log
 	return repair.Segment{Handle: s.handle, Config: l.config.Load().indexes(l.env.segments),
 		Files: l.files, List: &l.list, Snapshots: &l.snapshots,
-		Sidecars: &l.compaction.Sidecars, Truncating: &l.truncating, Maintain: &l.maintain,
+		Sidecars: &l.compaction.Sidecars, Pace: pace, Truncating: &l.truncating, Maintain: &l.maintain,
 		Mu: &l.mu, AtRest: func() bool { return slices.Contains(l.AtRest(), s) },
 	}
 }

@@ -42,7 +42,7 @@ type Replacer struct {
 // If these records cannot be replaced, Replace requests that the whole log is copied again. See ADR
 // 0389.
 func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logstore.AtRest,
-	places []inspect.Damage) error {
+	places []inspect.Damage, pace repair.Pace) error {
 	if err := log.Fault(); err != nil {
 		return err // only a restart can recover the log
 	}
@@ -56,7 +56,8 @@ func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logsto
 			repair.ErrUnknownContent), nil
 	}
 	for _, from := range others {
-		err = r.replaceFrom(ctx, from, image.Topic(log.ID().Topic), log.ID().Index, damaged)
+		err = r.replaceFrom(ctx, from, image.Topic(log.ID().Topic), log.ID().Index,
+			damaged, pace)
 		if !errors.Is(err, repair.ErrSource) {
 			break
 		}
@@ -69,7 +70,7 @@ func (r Replacer) Replace(ctx context.Context, log *logstore.Log, damaged logsto
 
 // replaceFrom replaces a segment's damaged records with the records of one other replica.
 func (r Replacer) replaceFrom(ctx context.Context, from metadata.Broker, topic *metadata.Topic,
-	partition int32, damaged logstore.AtRest) error {
+	partition int32, damaged logstore.AtRest, pace repair.Pace) error {
 	dialing, cancel := context.WithTimeout(ctx, timeout)
 	peer, err := r.Dial(dialing, from)
 	cancel()
@@ -77,7 +78,7 @@ func (r Replacer) replaceFrom(ctx context.Context, from metadata.Broker, topic *
 		return fmt.Errorf("%w: connect to broker %d: %w", repair.ErrSource, from.ID, err)
 	}
 	defer func() { _ = peer.Close() }()
-	return damaged.ReplaceRecords(ctx, recordSource{peer, topic.ID, partition, from.ID})
+	return damaged.ReplaceRecords(ctx, recordSource{peer, topic.ID, partition, from.ID}, pace)
 }
 
 // recordSource is a replica on another broker.

@@ -1,9 +1,11 @@
 package repair
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/keys"
@@ -16,9 +18,9 @@ type markers map[int64]record.Control
 
 // ownMarkers returns the markers of the damaged segment, up to the first batch that cannot be read,
 // except those that are damaged.
-func (r Records) ownMarkers() markers {
+func (r Records) ownMarkers(ctx context.Context) markers {
 	own := markers{}
-	_ = eachControl(r.Handle.Segment, func(b record.Batch) {
+	_ = eachControl(ctx, r.Handle.Segment, r.Pace, func(b record.Batch) {
 		if marker, ok, err := b.Marker(); ok && err == nil && b.CheckCRC() == nil {
 			own[b.LastOffset()] = marker
 		}
@@ -26,10 +28,18 @@ func (r Records) ownMarkers() markers {
 	return own
 }
 
+// headerBytes is the size of the read that a header causes on the disk.
+const headerBytes = 4096
+
 // eachControl calls each with the control batches of a segment.
-func eachControl(s *segment.Segment, each func(record.Batch)) error {
+func eachControl(ctx context.Context, s *segment.Segment, pace Pace,
+	each func(record.Batch)) error {
 	for position := int64(0); position < s.SizeBytes(); {
+		began := time.Now()
 		header, err := s.HeaderAt(position)
+		if err == nil {
+			err = pace.after(ctx, min(header.SizeBytes, headerBytes), began)
+		}
 		if err != nil {
 			return err
 		}
@@ -116,12 +126,12 @@ const markerBytesMax = 1 << 10
 // source has removed a marker, no replica has records of the transaction: both wait for the
 // replicated cleaning progress (docs/internals/replication-compacted.md). It fails with ErrSource
 // if such a marker is not an abort.
-func (r Records) copyAborted(out *segment.Segment) error {
+func (r Records) copyAborted(ctx context.Context, out *segment.Segment) error {
 	if r.Handle.AbortedCount() == 0 {
 		return nil
 	}
 	contained, other := map[int64]bool{}, markers{}
-	if err := eachControl(out, func(b record.Batch) {
+	if err := eachControl(ctx, out, nil, func(b record.Batch) {
 		contained[b.LastOffset()] = true
 		if marker, ok, err := b.Marker(); ok && err == nil && marker.Type != record.ControlAbort {
 			other[b.LastOffset()] = marker

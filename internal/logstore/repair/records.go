@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"syscall"
+	"time"
 
 	"heartwood.dev/heartwood/internal/compress"
 	"heartwood.dev/heartwood/internal/logstore/keys"
@@ -76,7 +77,7 @@ func (r Records) Replace(ctx context.Context) error {
 
 // write writes and seals the new segment.
 func (r Records) write(ctx context.Context, out *segment.Segment) error {
-	from := &cursor{source: r.Source}
+	from := &cursor{source: r.Source, pace: r.Pace}
 	guide, err := r.guide(ctx)
 	switch {
 	case err == nil:
@@ -85,7 +86,7 @@ func (r Records) write(ctx context.Context, out *segment.Segment) error {
 		err = r.copyAll(ctx, out, from)
 	}
 	if err == nil {
-		err = r.copyAborted(out)
+		err = r.copyAborted(ctx, out)
 	}
 	if err != nil {
 		return err
@@ -95,7 +96,7 @@ func (r Records) write(ctx context.Context, out *segment.Segment) error {
 
 // copyAll writes all batches of the segment's offsets that the source has.
 func (r Records) copyAll(ctx context.Context, out *segment.Segment, from *cursor) error {
-	end, own := r.Handle.NextOffset(), r.ownMarkers()
+	end, own := r.Handle.NextOffset(), r.ownMarkers(ctx)
 	for offset := max(out.Base(), r.LogStart); offset < end; {
 		b, found, err := from.next(ctx, offset, end)
 		if err == nil {
@@ -204,12 +205,9 @@ func (r Records) compare(ctx context.Context, g guide) error {
 	matches, end := 0, r.Handle.Base()
 	batches := g.sidecar.Batches()
 	for batches.Next() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		b := batches.Batch()
 		end = b.LastOffset + 1
-		switch _, err := r.own(b); {
+		switch _, err := r.own(ctx, b); {
 		case err == nil:
 			matches++
 			continue
@@ -256,12 +254,9 @@ func (r Records) mend(ctx context.Context, out *segment.Segment, from *cursor, g
 	defer m.builder.Release()
 	batches := g.sidecar.Batches()
 	for batches.Next() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		b := batches.Batch()
 		if !g.damaged[b.Position] {
-			own, err := r.own(b)
+			own, err := r.own(ctx, b)
 			if err == nil {
 				err = out.Append(own)
 			}
@@ -292,10 +287,14 @@ func (r Records) mend(ctx context.Context, out *segment.Segment, from *cursor, g
 }
 
 // own returns a batch of the damaged segment, or the reason why it does not match the sidecar.
-func (r Records) own(want keys.Batch) (record.Batch, error) {
-	content := make([]byte, want.SizeBytes)
-	if _, err := r.Handle.File().ReadAt(content, want.Position); err != nil {
+func (r Records) own(ctx context.Context, want keys.Batch) (record.Batch, error) {
+	content, began := make([]byte, want.SizeBytes), time.Now()
+	n, err := r.Handle.File().ReadAt(content, want.Position)
+	if err != nil {
 		return nil, fmt.Errorf("read the batch at %d: %w", want.Position, err)
+	}
+	if err := r.Pace.after(ctx, n, began); err != nil {
+		return nil, err
 	}
 	b, rest, err := record.Next(content)
 	switch {

@@ -28,6 +28,7 @@ type Segment struct {
 	List      *segmentlist.Current
 	Snapshots *snapshots.Files
 	Sidecars  *sidecars.Set
+	Pace      Pace
 	// AtRest reports whether the segment is still in the log and at rest. The caller holds Truncating
 	// and Maintain.
 	AtRest                   func() bool
@@ -49,14 +50,14 @@ func (s Segment) Replace(ctx context.Context, extension string) error {
 			return err
 		}
 		defer held.Release()
-		return s.Sidecars.Rebuild(ctx, s.Handle.Segment, sidecars.Options{})
+		return s.Sidecars.Rebuild(ctx, s.Handle.Segment, s.Pace.sidecarOptions())
 	case segment.DeadExtension:
 		return s.commit(func() error {
 			s.Handle.Facts.ForgetDead()
 			return s.remove(extension)
 		})
 	}
-	content, err := s.derive(extension)
+	content, err := s.derive(ctx, extension)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (s Segment) commit(do func() error) error {
 }
 
 // derive returns the content that an index should have.
-func (s Segment) derive(extension string) ([]byte, error) {
+func (s Segment) derive(ctx context.Context, extension string) ([]byte, error) {
 	list, err := s.hold()
 	if err != nil {
 		return nil, err
@@ -104,7 +105,10 @@ func (s Segment) derive(extension string) ([]byte, error) {
 		}
 		return segment.EncodeAborted(snapshots.Aborted(ended)), nil
 	}
-	offsets, times, err := segment.Derive(s.Files.FS, s.Files.Path, base, s.Config)
+	config := s.Config
+	config.Handles = nil // so that the data file is read through the paced file system
+	offsets, times, err := segment.Derive(pacedFS{s.Files.FS, ctx, s.Pace}, s.Files.Path, base,
+		config)
 	switch {
 	case err != nil:
 		return nil, err

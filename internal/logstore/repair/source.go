@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"heartwood.dev/heartwood/internal/record"
 )
@@ -24,6 +25,7 @@ var ErrSource = errors.New("the other replica cannot replace the records")
 // must ascend.
 type cursor struct {
 	source Source
+	pace   Pace
 	rest   []byte // batches that were read and not returned yet
 }
 
@@ -48,7 +50,11 @@ func (c *cursor) next(ctx context.Context, offset, end int64) (b record.Batch, f
 			return nil, false, fmt.Errorf("%w: it returned no batch from offset %d on", ErrSource,
 				offset)
 		}
+		began := time.Now()
 		got, err := c.source.Read(ctx, offset)
+		if err == nil {
+			err = c.pace.after(ctx, len(got), began)
+		}
 		if err != nil {
 			return nil, false, err
 		}

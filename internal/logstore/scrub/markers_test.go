@@ -145,7 +145,7 @@ func TestRepairComparesMarkers(t *testing.T) {
 			before := content(t, r.logs[0])
 			flipIn(t, r, sealed, test.damaged)
 			err := sealed.ReplaceRecords(t.Context(),
-				markerSource{logSource{r.logs[1]}, test.change})
+				markerSource{logSource{r.logs[1]}, test.change}, nil)
 			if test.differs {
 				if !errors.Is(err, repair.ErrSource) {
 					t.Errorf("error %v, want ErrSource", err)

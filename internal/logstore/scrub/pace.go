@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,13 +36,14 @@ type readError struct {
 func (e *readError) Error() string { return fmt.Sprintf("read %s: %v", e.file, e.cause) }
 func (e *readError) Unwrap() error { return e.cause }
 
-// pacer limits the rate of the reads. Only one goroutine uses it.
+// pacer limits the rate of the reads. A repair may read with several goroutines.
 type pacer struct {
 	ctx     context.Context //nolint:containedctx // that of Run, which is the only caller
 	rate    func() int64    // bytes per second; 0 if the scrub is off
 	busy    func() bool
 	checked *atomic.Int64 // bytes read
-	debt    time.Duration // pause that is still due
+	mu      sync.Mutex
+	debt    time.Duration // pause that is still due, guarded by mu
 }
 
 // rest returns how long to pause after a read of n bytes that took the given time.
@@ -61,25 +63,35 @@ func (p *pacer) before() error {
 	return p.ctx.Err()
 }
 
-// after pauses after a read.
+// after pauses after a read of the scrub.
 func (p *pacer) after(n int, took time.Duration) error {
 	p.checked.Add(int64(n))
+	return p.pause(p.ctx, n, took)
+}
+
+// pause pauses after a read of the scrub or of a repair; see repair.Pace.
+func (p *pacer) pause(ctx context.Context, n int, took time.Duration) error {
 	rate := p.rate()
 	if rate == 0 {
 		return ErrOff
 	}
-	p.debt += rest(n, took, rate, p.busy())
-	if p.debt < shortestRest {
-		return p.ctx.Err()
+	p.mu.Lock()
+	due := p.debt + rest(n, took, rate, p.busy())
+	p.debt = due
+	if due >= shortestRest {
+		p.debt = 0
 	}
-	timer := time.NewTimer(p.debt)
+	p.mu.Unlock()
+	if due < shortestRest {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(due)
 	defer timer.Stop()
-	p.debt = 0
 	select {
 	case <-timer.C:
 		return nil
-	case <-p.ctx.Done():
-		return p.ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

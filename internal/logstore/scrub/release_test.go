@@ -39,7 +39,7 @@ func TestReleaseEndsARepair(t *testing.T) {
 			r, sealed := filled(t)
 			source := &hangingSource{reading: make(chan struct{})}
 			result := make(chan error, 1)
-			go func() { result <- sealed.ReplaceRecords(t.Context(), source) }()
+			go func() { result <- sealed.ReplaceRecords(t.Context(), source, nil) }()
 			<-source.reading
 			if err := end(r.stores[0]); err != nil {
 				t.Error(err)
@@ -52,7 +52,7 @@ func TestReleaseEndsARepair(t *testing.T) {
 				errors.Is(err, repair.ErrSource) {
 				t.Errorf("repair of the released log: %v", err)
 			}
-			if err := sealed.ReplaceRecords(t.Context(), source); !errors.Is(err,
+			if err := sealed.ReplaceRecords(t.Context(), source, nil); !errors.Is(err,
 				segmentlist.ErrClosed) {
 				t.Errorf("repair after the release: %v", err)
 			}

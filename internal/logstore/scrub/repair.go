@@ -36,8 +36,8 @@ func (s *Scrubber) repair(ctx context.Context, log *logstore.Log, t Target,
 		if !exists {
 			return
 		}
-		err := sealed.Repair(ctx, filepath.Ext(file))
-		if errors.Is(err, segmentlist.ErrChanged) {
+		err := sealed.Repair(ctx, filepath.Ext(file), s.files.pace.pause)
+		if errors.Is(err, segmentlist.ErrChanged) || stopped(err) {
 			s.recheckLater(t, retryDelay)
 			return
 		}
@@ -66,11 +66,11 @@ func (s *Scrubber) replace(ctx context.Context, log *logstore.Log, t Target,
 		s.recheckLater(t, retryDelay)
 		return
 	}
-	err := s.opts.Replace(ctx, log, sealed, places)
+	err := s.opts.Replace(ctx, log, sealed, places, s.files.pace.pause)
 	switch {
 	case err == nil:
 		s.mended(t, damagedFiles(places))
-	case errors.Is(err, segmentlist.ErrChanged):
+	case errors.Is(err, segmentlist.ErrChanged), stopped(err):
 		s.recheckLater(t, retryDelay)
 	default:
 		s.opts.Logger.Warn("failed to replace damaged records", "partition", t.id(), "segment",

@@ -269,7 +269,7 @@ func TestRepairOfAReplacedSegmentChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, extension := range []string{".index", ".timeindex", ".txnindex", ".keys", ".dead"} {
-		if err := last.Repair(t.Context(), extension); err == nil {
+		if err := last.Repair(t.Context(), extension, nil); err == nil {
 			t.Errorf("%s of a removed segment was repaired", extension)
 		}
 		name := filepath.Join(log.Dir(), segment.Name(last.Base, extension, ""))
@@ -277,7 +277,7 @@ func TestRepairOfAReplacedSegmentChangesNothing(t *testing.T) {
 			t.Errorf("%s exists", name)
 		}
 	}
-	if err := resting[0].Repair(t.Context(), ".snapshot"); err == nil {
+	if err := resting[0].Repair(t.Context(), ".snapshot", nil); err == nil {
 		t.Error("a snapshot was derived from a segment")
 	}
 }

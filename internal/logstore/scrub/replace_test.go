@@ -273,7 +273,7 @@ func replaceRandom(t *testing.T, random *rand.Rand, compacted bool) (result stri
 	producers := lastBatches(t, log)
 	damage(t, random, r.disks[own], filepath.Join(log.Dir(),
 		segment.Name(sealed.Base, segment.LogExtension, "")), sealed.SizeBytes)
-	err := sealed.ReplaceRecords(t.Context(), source)
+	err := sealed.ReplaceRecords(t.Context(), source, nil)
 	if errors.Is(err, repair.ErrUnknownContent) {
 		return wasUnknown
 	}
@@ -352,7 +352,7 @@ func TestPassDoesNotRunDuringARepair(t *testing.T) {
 	r, sealed := filled(t)
 	before := content(t, r.logs[1])
 	source := &passSource{logSource: logSource{r.logs[1]}, damaged: r.logs[0]}
-	if err := sealed.ReplaceRecords(t.Context(), source); err != nil {
+	if err := sealed.ReplaceRecords(t.Context(), source, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !errors.Is(source.err, segmentlist.ErrChanged) {
@@ -372,7 +372,7 @@ func TestRepairStartsWithinADeletedBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := sealed.ReplaceRecords(t.Context(), logSource{r.logs[1]}); err != nil {
+	if err := sealed.ReplaceRecords(t.Context(), logSource{r.logs[1]}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := content(t, r.logs[0]), content(t, r.logs[1]); !maps.Equal(got, want) {

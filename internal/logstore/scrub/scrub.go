@@ -14,6 +14,7 @@ import (
 
 	"heartwood.dev/heartwood/internal/logstore"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/logstore/repair"
 	"heartwood.dev/heartwood/internal/vfs"
 )
 
@@ -51,7 +52,7 @@ type Options struct {
 	// (logstore.AtRest.ReplaceRecords). Run calls it when damage is found, and again in each later
 	// check that finds it.
 	Replace func(ctx context.Context, log *logstore.Log, damaged logstore.AtRest,
-		places []inspect.Damage) error
+		places []inspect.Damage, pace repair.Pace) error
 	// Cleaning reports whether a pass of the cleaner runs in a log. Meanwhile the log's files are
 	// not repaired.
 	Cleaning func(log *logstore.Log) bool

@@ -18,6 +18,7 @@ import (
 	"heartwood.dev/heartwood/internal/logstore/clean"
 	"heartwood.dev/heartwood/internal/logstore/cleaner"
 	"heartwood.dev/heartwood/internal/logstore/inspect"
+	"heartwood.dev/heartwood/internal/logstore/repair"
 	"heartwood.dev/heartwood/internal/logstore/segment"
 	"heartwood.dev/heartwood/internal/logstore/segmentlist"
 	"heartwood.dev/heartwood/internal/topicconfig"
@@ -109,7 +110,7 @@ func start(t *testing.T, f *fixture, damaged func(*logstore.Log, int64)) (s *Scr
 	t.Helper()
 	return startWith(t, f, func(o *Options) {
 		o.Replace = func(_ context.Context, log *logstore.Log, sealed logstore.AtRest,
-			_ []inspect.Damage) error {
+			_ []inspect.Damage, _ repair.Pace) error {
 			if damaged != nil {
 				damaged(log, sealed.Base)
 			}
@@ -123,7 +124,8 @@ func startWith(t *testing.T, f *fixture, change func(*Options)) (s *Scrubber, st
 	t.Helper()
 	options := Options{FS: f.fs, Dir: dataDir, Logger: quiet,
 		Busy: func() bool { return false }, Cleaning: idle, Clean: func(*logstore.Log) {},
-		Replace: func(context.Context, *logstore.Log, logstore.AtRest, []inspect.Damage) error {
+		Replace: func(context.Context, *logstore.Log, logstore.AtRest, []inspect.Damage,
+			repair.Pace) error {
 			return errNoReplica
 		}}
 	change(&options)
@@ -317,7 +319,7 @@ func TestRestartContinuesARoundAndRechecksDamage(t *testing.T) {
 	s = New(f.store, Options{FS: mem, Dir: dataDir, Logger: quiet,
 		Busy: func() bool { return false }, Cleaning: idle, Clean: func(*logstore.Log) {},
 		Replace: func(_ context.Context, _ *logstore.Log, sealed logstore.AtRest,
-			_ []inspect.Damage) error {
+			_ []inspect.Damage, _ repair.Pace) error {
 			reported <- sealed.Base
 			return errNoReplica
 		}})
@@ -358,7 +360,7 @@ func repairAny(t *testing.T, random *rand.Rand, logs []*logstore.Log) {
 		return
 	}
 	extension := []string{".index", ".timeindex", ".txnindex"}[random.IntN(3)]
-	err := resting[random.IntN(len(resting))].Repair(t.Context(), extension)
+	err := resting[random.IntN(len(resting))].Repair(t.Context(), extension, nil)
 	if err != nil && !errors.Is(err, segmentlist.ErrChanged) && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("repair %s: %v", extension, err)
 	}
