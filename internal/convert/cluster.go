@@ -66,6 +66,9 @@ func (c *cluster) document() Document {
 	}
 	c.to.Spec.RackKey = c.rack(kafka.child("rack"))
 	c.config(kafka.child("config"))
+	if !c.to.Spec.Secured() {
+		c.to.Spec.Peers = v1alpha1.PeersMutualTLS // as between Strimzi's brokers, always
+	}
 	return c.result.document(c.to, reasons)
 }
 
@@ -188,6 +191,9 @@ func (c *cluster) resources(s *source) {
 	if from := s.child("resources"); from.decode("requests", &to.Requests) ||
 		from.decode("limits", &to.Limits) {
 		from.decode("limits", &to.Limits)
+		for _, quantities := range []map[string]resource.Quantity{to.Requests, to.Limits} {
+			maps.DeleteFunc(quantities, func(_ string, q resource.Quantity) bool { return q.IsZero() })
+		}
 		c.to.Spec.Resources = &to
 	}
 }
@@ -208,6 +214,8 @@ func (c *cluster) storage(s *source) {
 		case "persistent-claim":
 			if size, err := resource.ParseQuantity(volume.text("size")); err == nil {
 				sum.Add(size)
+			} else {
+				c.lost(volume.at("size"), "%q is not a size: set spec.storage.size", volume.text("size"))
 			}
 			c.class(volume)
 		case "ephemeral":

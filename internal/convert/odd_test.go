@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"heartwood.dev/heartwood/api/v1alpha1"
 	"heartwood.dev/heartwood/internal/manifest"
 )
@@ -165,5 +167,43 @@ func TestRuleWithTwoFieldsOfOperationsIsLeftOut(t *testing.T) {
 	}
 	if got := documents[0].Object.(*v1alpha1.LogUser).Spec.ACLs; len(got) != 0 {
 		t.Errorf("got rules %+v", got)
+	}
+}
+
+// TestVolumeWithoutSizeIsALoss checks that the default size is not taken silently.
+func TestVolumeWithoutSizeIsALoss(t *testing.T) {
+	for _, size := range []any{nil, "much"} {
+		content := withListener(nil)
+		place(content, "spec.kafka.storage")["size"] = size
+		if _, lost := convertedCluster(t, content); len(lost) != 1 ||
+			lost[0].Path != "spec.kafka.storage.size" {
+			t.Errorf("%v: got losses %v", size, lost)
+		}
+	}
+}
+
+// TestOperationsThatOccurTwice checks that a rule has each operation once.
+func TestOperationsThatOccurTwice(t *testing.T) {
+	documents, err := Strimzi(yamlObjects(t, "{apiVersion: GROUP/v1, kind: KafkaUser, metadata:"+
+		" {name: a, labels: {strimzi.io/cluster: main}}, spec: {authorization: {type: simple, acls:"+
+		" [{resource: {type: topic, name: a}, operations: [Read, Write, Read]}]}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	acls := documents[0].Object.(*v1alpha1.LogUser).Spec.ACLs
+	if len(acls) != 1 || len(acls[0].Operations) != 2 {
+		t.Errorf("got rules %+v", acls)
+	}
+}
+
+// TestResourcesThatAreNull checks that null, which Kubernetes ignores, does not become 0.
+func TestResourcesThatAreNull(t *testing.T) {
+	content := withListener(nil)
+	place(content, "spec.kafka")["resources"] = map[string]any{
+		"requests": map[string]any{"cpu": int64(1), "memory": nil}}
+	got, _ := convertedCluster(t, content)
+	if requests := got.Spec.Resources.Requests; len(requests) != 1 ||
+		requests["cpu"] != resource.MustParse("1") {
+		t.Errorf("got requests %v", requests)
 	}
 }

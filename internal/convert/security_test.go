@@ -121,3 +121,12 @@ func TestUnknownAuthorizationAllowsNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestBrokersAuthenticateEachOther checks a cluster whose clients have no TLS: the connections
+// between Strimzi's brokers have it.
+func TestBrokersAuthenticateEachOther(t *testing.T) {
+	got, lost := convertedCluster(t, withListener(map[string]any{"tls": false}))
+	if !got.Spec.Secured() || len(lost) != 0 {
+		t.Errorf("got peers %q, losses %v", got.Spec.Peers, lost)
+	}
+}

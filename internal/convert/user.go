@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -114,7 +115,9 @@ func acl(s *source) (to v1alpha1.ACL, ok bool) {
 		operations = []string{s.text("operation")}
 	}
 	for _, operation := range operations {
-		to.Operations = append(to.Operations, v1alpha1.ACLOperation(operation))
+		if one := v1alpha1.ACLOperation(operation); !slices.Contains(to.Operations, one) {
+			to.Operations = append(to.Operations, one)
+		}
 	}
 	if to.Host == "*" {
 		to.Host = ""
