@@ -30,6 +30,12 @@ func (c *cluster) listeners(kafka *source) {
 	for _, s := range kafka.items("listeners") {
 		c.listener(s)
 	}
+	if c.authenticates(v1alpha1.AuthenticationTLS) &&
+		c.authenticates(v1alpha1.AuthenticationOAuthBearer) {
+		c.lost("spec.kafka.listeners", "a token of NAME becomes the same principal as a certificate of"+
+			" CN=NAME, and gets its ACLs: check that the issuer gives out no names of KafkaUsers, or"+
+			" remove principalRules and set userName: CN=NAME of their LogUsers")
+	}
 	if len(c.to.Spec.Listeners) > 0 {
 		return
 	}
@@ -40,6 +46,18 @@ func (c *cluster) listeners(kafka *source) {
 	c.lost("spec.kafka.listeners", "no listener could be converted. Without spec.listeners, a"+
 		" LogCluster has a listener without authentication, so it got one with tls and ScramSha512:"+
 		" write the listeners that clients need")
+}
+
+// authenticates reports whether a converted listener has a type of authentication.
+func (c *cluster) authenticates(kind v1alpha1.AuthenticationType) bool {
+	for _, listener := range c.to.Spec.Listeners {
+		for _, authentication := range listener.Authentication {
+			if authentication.Type == kind {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // listener adds a listener, unless it would admit more clients than before.

@@ -130,3 +130,19 @@ func TestBrokersAuthenticateEachOther(t *testing.T) {
 		t.Errorf("got peers %q, losses %v", got.Spec.Peers, lost)
 	}
 }
+
+// TestTokensCanMeanOwnersOfCertificates checks the remark: in Strimzi, a token of NAME and a
+// certificate of CN=NAME are different principals.
+func TestTokensCanMeanOwnersOfCertificates(t *testing.T) {
+	content := withListener(map[string]any{"authentication": map[string]any{"type": "tls"}})
+	if _, lost := convertedCluster(t, content); len(lost) != 0 {
+		t.Errorf("certificates only: got losses %v", lost)
+	}
+	kafka := place(content, "spec.kafka")
+	kafka["listeners"] = append(kafka["listeners"].([]any), map[string]any{"name": "tokens",
+		"port": int64(9093), "type": "internal", "tls": true,
+		"authentication": oauth("jwksRefreshSeconds", nil)})
+	if _, lost := convertedCluster(t, content); len(lost) != 1 {
+		t.Errorf("certificates and tokens: got losses %v", lost)
+	}
+}
