@@ -150,11 +150,13 @@ func checkMake(args []string, makefile string) error {
 		targets[found[1]] = true
 	}
 	for _, arg := range args {
-		set := assignment.FindStringSubmatch(arg)
-		switch {
-		case set != nil && !regexp.MustCompile(`\b`+set[1]+`\b`).MatchString(makefile):
-			return fmt.Errorf("no variable %s", set[1])
-		case set == nil && !strings.HasPrefix(arg, "-") && !targets[arg]:
+		if set := assignment.FindStringSubmatch(arg); set != nil {
+			if !regexp.MustCompile(`\b` + set[1] + `\b`).MatchString(makefile) {
+				return fmt.Errorf("no variable %s", set[1])
+			}
+			continue
+		}
+		if !strings.HasPrefix(arg, "-") && !targets[arg] {
 			return fmt.Errorf("no target %s", arg)
 		}
 	}

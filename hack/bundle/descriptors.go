@@ -19,6 +19,24 @@ type descriptor struct {
 	Descriptors []string `json:"x-descriptors,omitempty"`
 }
 
+// resource is a kind of objects that the operator creates for a resource. Consoles show them with
+// the resource, and the validator takes the version from here for the permissions of a kind, which
+// have no version (findings/olm-warns-for-a-served-api.sh).
+type resource struct {
+	Kind    string `json:"kind"`
+	Version string `json:"version"` // with the group, as in apiVersion
+}
+
+// resources contains the created kinds by the kind of the resource.
+var resources = map[string][]resource{
+	"LogCluster": {{"StatefulSet", "apps/v1"}, {"Service", "v1"}, {"ServiceAccount", "v1"},
+		{"PodDisruptionBudget", "policy/v1"}, {"EndpointSlice", "discovery.k8s.io/v1"},
+		{"NetworkPolicy", "networking.k8s.io/v1"}, {"Secret", "v1"},
+		{"Event", "events.k8s.io/v1"}},
+	"LogUser": {{"Secret", "v1"}},
+	"Topic":   {{"PartitionSet", "heartwood.dev/v1alpha1"}},
+}
+
 // owned describes the CRDs, with the fields at the top of their spec and status.
 func (s *source) owned() (all []any, err error) {
 	for _, found := range s.only("CustomResourceDefinition") {
@@ -34,7 +52,8 @@ func (s *source) owned() (all []any, err error) {
 				"kind": crd.Spec.Names.Kind, "displayName": crd.Spec.Names.Kind,
 				"description":       oneLine(schema.Description),
 				"specDescriptors":   descriptors(schema.Properties["spec"], specDescriptors),
-				"statusDescriptors": descriptors(schema.Properties["status"], statusDescriptors)})
+				"statusDescriptors": descriptors(schema.Properties["status"], statusDescriptors),
+				"resources":         resources[crd.Spec.Names.Kind]})
 		}
 	}
 	return all, nil

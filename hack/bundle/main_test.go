@@ -80,10 +80,8 @@ func TestBundleIsValid(t *testing.T) {
 		t.Errorf("refused:\n%s", printed)
 	}
 	for line := range strings.Lines(printed) {
-		// Only the operator writes PartitionSets. The validator compares resources in roles by name with
-		// a list of removed APIs, whatever their group; the roles have the current groups.
-		if !strings.Contains(line, "Kind=PartitionSet: provided API should have an example") &&
-			!strings.Contains(line, "deprecated and removed in v1.25") {
+		// Only the operator writes PartitionSets.
+		if !strings.Contains(line, "Kind=PartitionSet: provided API should have an example") {
 			t.Errorf("unexpected: %s", line)
 		}
 	}
