@@ -127,7 +127,7 @@ var _ = Describe("A LogCluster", func() {
 		Eventually(func(g Gomega) {
 			status := get(g, f, "main", &v1alpha1.LogCluster{}).Status
 			g.Expect([]int32{status.Topics, status.Partitions,
-				status.UnderReplicated}).To(Equal([]int32{1, 2, 2}))
+				status.UnderReplicatedPartitions}).To(Equal([]int32{1, 2, 2}))
 			g.Expect(status.Bootstrap).To(Equal("main-bootstrap." + f.namespace + ".svc:9092"))
 		}).Should(Succeed())
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReplicated,
@@ -147,7 +147,7 @@ var _ = Describe("A LogCluster", func() {
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 		f.expectEvent("main", "Normal", v1alpha1.ReasonReady)
 		Eventually(func(g Gomega) {
-			g.Expect(get(g, f, "main", &v1alpha1.LogCluster{}).Status.UnderReplicated).To(BeZero())
+			g.Expect(get(g, f, "main", &v1alpha1.LogCluster{}).Status.UnderReplicatedPartitions).To(BeZero())
 		}).Should(Succeed())
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReplicated, v1alpha1.ReasonInSync)
 		expectReason(f.clusterConditions(), v1alpha1.ConditionReady, v1alpha1.ReasonReady,
@@ -295,7 +295,7 @@ var _ = Describe("A LogCluster", func() {
 				g.Expect(compaction).NotTo(BeNil())
 				g.Expect(compaction.CleanNow).NotTo(BeNil())
 				got := *compaction.CleanNow
-				got.Finished = nil
+				got.CompletionTime = nil
 				g.Expect(got).To(Equal(want))
 			}).Should(Succeed())
 		}
@@ -315,7 +315,7 @@ var _ = Describe("A LogCluster", func() {
 			f,
 			"tickets",
 			&v1alpha1.Topic{},
-		).Status.Compaction.CleanNow.Finished.Unix()).To(Equal(int64(1_000_001)))
+		).Status.Compaction.CleanNow.CompletionTime.Unix()).To(Equal(int64(1_000_001)))
 		request("tuesday")
 		expect(v1alpha1.CleanNowStatus{Value: "tuesday", State: v1alpha1.CleanNowRunning,
 			Replicas: "0/2"})
@@ -356,8 +356,9 @@ var _ = Describe("A LogCluster", func() {
 		Eventually(func(g Gomega) {
 			summary := get(g, f, "tickets", &v1alpha1.Topic{}).Status.Compaction
 			g.Expect(summary).NotTo(BeNil())
-			g.Expect([]string{summary.Dirty, summary.Phase,
-				summary.Reclaimable.String()}).To(Equal([]string{"37%", "Idle", "1Mi"}))
+			g.Expect(summary.DirtyPercent).NotTo(BeNil())
+			g.Expect([]string{fmt.Sprint(*summary.DirtyPercent), summary.Phase,
+				summary.Reclaimable.String()}).To(Equal([]string{"37", "Idle", "1Mi"}))
 		}).Should(Succeed())
 		Expect(get(Default, f, "events", &v1alpha1.Topic{}).Status.Compaction).To(BeNil())
 		Expect(api.Delete(context.Background(),
@@ -366,7 +367,7 @@ var _ = Describe("A LogCluster", func() {
 			cells := f.firstRow(g, "topics")
 			g.Expect([]any{cells["Name"], cells["Dirty"], cells["Reclaimable"], cells["Cleaner"],
 				cells["Why"]}).
-				To(Equal([]any{"tickets", "37%", "1Mi", "Idle", "BelowDirtyRatio"}))
+				To(Equal([]any{"tickets", int64(37), "1Mi", "Idle", "BelowDirtyRatio"}))
 		}).Should(Succeed())
 
 		// If a broker's response takes too long, the status changes twice, so several attempts may be

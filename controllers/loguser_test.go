@@ -96,7 +96,7 @@ var _ = Describe("A LogUser", func() {
 		Eventually(func(g Gomega) {
 			f.verify(g, f.secret(g, "main-brokers-tls")["users-ca.crt"], leaf.Certificate, "")
 		}).Should(Succeed())
-		Expect(get(Default, f, "bob", &v1alpha1.LogUser{}).Status.Expires.Time).
+		Expect(get(Default, f, "bob", &v1alpha1.LogUser{}).Status.ExpiryTime.Time).
 			To(BeTemporally("==", leaf.Certificate.NotAfter))
 		Expect(data).NotTo(HaveKey("password"))
 	})

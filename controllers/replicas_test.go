@@ -351,6 +351,6 @@ var _ = Describe("A LogCluster that is scaled down", func() {
 			g.Expect(running(g)).To(Equal(int32(2)))
 		}).Should(Succeed())
 		expectReason(f.clusterConditions(), v1alpha1.ConditionScaled, v1alpha1.ReasonScaled)
-		Expect(get(Default, f, "main", &v1alpha1.LogCluster{}).Status.Draining).To(BeZero())
+		Expect(get(Default, f, "main", &v1alpha1.LogCluster{}).Status.DrainingReplicas).To(BeZero())
 	})
 })

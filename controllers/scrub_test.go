@@ -35,7 +35,7 @@ var _ = Describe("The scrub of a broker", func() {
 		found := metav1.Unix(1_700_000_000, 0)
 		scrub := v1alpha1.BrokerScrub{State: v1alpha1.ScrubStateRunning, Damaged: 1,
 			Findings: []v1alpha1.ScrubFinding{{Partition: "orders-0", File: "orders-0/7.log",
-				Position: 61, Problem: "checksum", Found: found}}}
+				Position: 61, Problem: "checksum", FoundTime: found}}}
 		reports := func(percent int32) {
 			scrub.CheckedPercent = percent
 			change(f, v1alpha1.BrokerLeaseName("main", 0), &coordinationv1.Lease{},
@@ -55,7 +55,7 @@ var _ = Describe("The scrub of a broker", func() {
 		reports(10)
 		reports(20) // the next report, and the next round, contain the same finding
 		f.expectEvent("main", "Warning", v1alpha1.EventDamageFound)
-		scrub.Damaged, scrub.Findings[0].Repaired = 0, &found
+		scrub.Damaged, scrub.Findings[0].RepairedTime = 0, &found
 		reports(30)
 		reports(40)
 		f.expectEvent("main", "Normal", v1alpha1.EventDamageRepaired)

@@ -52,13 +52,13 @@ var _ = Describe("The format level", func() {
 		Eventually(func(g Gomega) {
 			s := status(g)
 			g.Expect(s.FormatLevel).To(Equal(int32(1)))
-			g.Expect(s.FormatLevelRaise).NotTo(BeNil())
-			g.Expect(s.FormatLevelRaise.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour),
+			g.Expect(s.FormatLevelRaiseTime).NotTo(BeNil())
+			g.Expect(s.FormatLevelRaiseTime.Time).To(BeTemporally("~", time.Now().Add(24*time.Hour),
 				10*time.Minute))
 			g.Expect(s.Brokers[0].FormatLevel).To(Equal(int32(2)))
 		}).Should(Succeed())
 		report(1, 1)
-		Eventually(func(g Gomega) { g.Expect(status(g).FormatLevelRaise).To(BeNil()) }).
+		Eventually(func(g Gomega) { g.Expect(status(g).FormatLevelRaiseTime).To(BeNil()) }).
 			Should(Succeed())
 	})
 

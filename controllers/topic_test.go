@@ -363,7 +363,7 @@ var _ = Describe("A Topic", func() {
 		Eventually(func(g Gomega) {
 			status := get(g, f, "main", &v1alpha1.LogCluster{}).Status
 			g.Expect([]int32{status.Topics, status.Partitions,
-				status.UnderReplicated}).To(Equal([]int32{1, 1, 0}))
+				status.UnderReplicatedPartitions}).To(Equal([]int32{1, 1, 0}))
 			// Also wait for the last object that the operator renders.
 			get(g, f, "main-broker", &appsv1.StatefulSet{})
 		}).Should(Succeed())

@@ -44,7 +44,7 @@ func CleanNow(value string, before *v1alpha1.CleanNowStatus, rows Rows,
 	case count[report.CleanNowFailed] > 0:
 		status.State = v1alpha1.CleanNowFailed
 	case replicas > 0 && done >= replicas:
-		status.State, status.Finished = v1alpha1.CleanNowDone, timeOf(last)
+		status.State, status.CompletionTime = v1alpha1.CleanNowDone, timeOf(last)
 	}
 	return status
 }

@@ -45,9 +45,9 @@ func TestCleanNowCountsAllReplicas(t *testing.T) {
 		if got.State != test.state || got.Replicas != test.replicas || got.Value != "monday" {
 			t.Errorf("%s: got %+v, want %s %s", name, got, test.state, test.replicas)
 		}
-		if (got.Finished != nil) != (got.State == v1alpha1.CleanNowDone) || got.Finished != nil &&
-			got.Finished.Unix() != 7 {
-			t.Errorf("%s: got finished %s, want it only in state Done, at second 7", name, got.Finished)
+		end := got.CompletionTime
+		if (end != nil) != (got.State == v1alpha1.CleanNowDone) || end != nil && end.Unix() != 7 {
+			t.Errorf("%s: got completion time %s, want second 7, in state Done only", name, end)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package summary
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -43,8 +42,8 @@ func (r Rows) leaders() []*report.Compaction {
 }
 
 // Compaction returns the Topic's status.compaction without its field CleanNow, or nil if no leader
-// reported. Dirty is the largest dirty ratio of any partition: a mean over all partitions would
-// hide a single partition that is never cleaned.
+// reported. DirtyPercent is the largest dirty ratio of any partition: a mean over all partitions
+// would hide a single partition that is never cleaned.
 //
 // All values are rounded at least to whole percents and whole seconds, as the API stores them. A
 // value with more digits would always differ from the value that the API server returns, so the
@@ -64,12 +63,12 @@ func Compaction(rows Rows) *v1alpha1.CompactionStatus {
 		}
 	}
 	status := &v1alpha1.CompactionStatus{
-		Dirty:       fmt.Sprintf("%d%%", percent(dirty)),
-		Reclaimable: reclaimable(leaders),
-		Phase:       strings.ToUpper(phases[busiest][:1]) + phases[busiest][1:],
-		LastCleaned: timeOf(oldest),
+		DirtyPercent:  new(percent(dirty)),
+		Reclaimable:   reclaimable(leaders),
+		Phase:         strings.ToUpper(phases[busiest][:1]) + phases[busiest][1:],
+		LastCleanTime: timeOf(oldest),
 	}
-	status.ProgressPercent, status.ETA = running(leaders, rows.At)
+	status.ProgressPercent, status.EstimatedCompletionTime = running(leaders, rows.At)
 	return status
 }
 

@@ -40,16 +40,16 @@ func TestCompactionOfPartitions(t *testing.T) {
 		report.Partition{Compaction: &report.Compaction{DirtyRatio: 1, Phase: "committing",
 			LastSuccess: new(1.0)}})
 	got := Compaction(rows)
-	if got.Dirty != "36%" || got.Phase != "Rewriting" || got.Reclaimable.String() != "2Mi" ||
+	if *got.DirtyPercent != 36 || got.Phase != "Rewriting" || got.Reclaimable.String() != "2Mi" ||
 		*got.ProgressPercent != 30 {
-		t.Errorf("dirty %s, phase %s, reclaimable %s, progress %d", got.Dirty, got.Phase,
+		t.Errorf("dirty %d %%, phase %s, reclaimable %s, progress %d", *got.DirtyPercent, got.Phase,
 			got.Reclaimable, *got.ProgressPercent)
 	}
-	if want := time.Unix(1767268800, 0); !got.LastCleaned.Time.Equal(want) {
-		t.Errorf("last cleaned %s, want the oldest, %s", got.LastCleaned, want)
+	if want := time.Unix(1767268800, 0); !got.LastCleanTime.Time.Equal(want) {
+		t.Errorf("last cleaned %s, want the oldest, %s", got.LastCleanTime, want)
 	}
-	if want := noon.Add(70 * time.Second); !got.ETA.Time.Equal(want) {
-		t.Errorf("ETA %s, want that of the last pass, %s", got.ETA, want)
+	if want := noon.Add(70 * time.Second); !got.EstimatedCompletionTime.Time.Equal(want) {
+		t.Errorf("ETA %s, want that of the last pass, %s", got.EstimatedCompletionTime, want)
 	}
 }
 
@@ -62,12 +62,13 @@ func TestUnknownValuesAreAbsent(t *testing.T) {
 	}
 	got := Compaction(leadersOf(&report.Compaction{Phase: "idle", ReclaimableBytes: new(int64(5))},
 		&report.Compaction{Phase: "idle"}))
-	if diff := cmp.Diff(&v1alpha1.CompactionStatus{Dirty: "0%", Phase: "Idle"}, got); diff != "" {
+	want := &v1alpha1.CompactionStatus{DirtyPercent: new(int32(0)), Phase: "Idle"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the reclaimable bytes of one partition are unknown (-want +got): %s", diff)
 	}
 	got = Compaction(leadersOf(&report.Compaction{Phase: "indexing", EtaSeconds: new(5.0)},
 		&report.Compaction{Phase: "indexing"}))
-	if got.ETA != nil || *got.ProgressPercent != 0 {
+	if got.EstimatedCompletionTime != nil || *got.ProgressPercent != 0 {
 		t.Errorf("one pass has no estimate: got %+v, want no ETA and progress 0", got)
 	}
 }
@@ -94,12 +95,13 @@ func TestInvalidReportsGiveValidStatus(t *testing.T) {
 			Phase: "indexing", EtaSeconds: &seconds, ReclaimableBytes: new(int64(-7)),
 			LastSuccess: new(math.Inf(-1)),
 		}))
-		if got.ETA != nil || got.Reclaimable.Value() != 0 || got.LastCleaned != nil {
+		if got.EstimatedCompletionTime != nil || got.Reclaimable.Value() != 0 ||
+			got.LastCleanTime != nil {
 			t.Errorf("%v seconds: got %+v, want no ETA, 0 reclaimable and no last clean", seconds, got)
 		}
 	}
 	if got := Compaction(leadersOf(&report.Compaction{Phase: "unknown",
-		DirtyRatio: math.NaN()})); got.Phase != "Idle" || got.Dirty != "0%" {
+		DirtyRatio: math.NaN()})); got.Phase != "Idle" || *got.DirtyPercent != 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -61,8 +61,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'TLSRoute' || has(self.tls) && has(self.advertised) && has(self.advertised.host) && self.advertised.host.contains('{id}')",fieldPath=".type",message="type TLSRoute needs tls, and an advertised.host with {id}, such as b{id}.kafka.example.com: a gateway selects the broker by the server name of the TLS connection"
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway) || has(self.type) && self.type == 'TLSRoute'",fieldPath=".gateway",message="gateway applies to type TLSRoute only"
 // +kubebuilder:validation:XValidation:rule="!has(self.authentication) || has(self.tls) || self.authentication.all(a, a.type in ['ScramSha256', 'ScramSha512'] && (!has(self.type) || self.type == 'Internal'))",fieldPath=".tls",message="only SCRAM on a listener of type Internal works without tls: add tls, as without it others could take over connections or tokens"
-// +kubebuilder:validation:XValidation:rule="!has(self.authentication) || !self.authentication.exists(a, a.type == 'Tls') || self.authentication.size() == 1",fieldPath=".authentication",message="Tls excludes other types of authentication: make another listener for them"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxReauth) || has(self.authentication) && self.authentication.exists(a, a.type != 'Tls')",fieldPath=".maxReauth",message="maxReauth applies to SCRAM and OAuthBearer: remove it, or add such an authentication"
+// +kubebuilder:validation:XValidation:rule="!has(self.authentication) || !self.authentication.exists(a, a.type == 'TLS') || self.authentication.size() == 1",fieldPath=".authentication",message="TLS excludes other types of authentication: make another listener for them"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxReauth) || has(self.authentication) && self.authentication.exists(a, a.type != 'TLS')",fieldPath=".maxReauth",message="maxReauth applies to SCRAM and OAuthBearer: remove it, or add such an authentication"
 type Listener struct {
 	// Name identifies the listener. It is part of the names of Services.
 	// +required
@@ -195,7 +195,7 @@ type IssuerRef struct {
 }
 
 // AuthenticationType is a way in which clients authenticate.
-// +kubebuilder:validation:Enum=ScramSha256;ScramSha512;Tls;OAuthBearer
+// +kubebuilder:validation:Enum=ScramSha256;ScramSha512;TLS;OAuthBearer
 type AuthenticationType string
 
 const (
@@ -204,21 +204,21 @@ const (
 	// AuthenticationScramSha512 is SASL/SCRAM-SHA-512 with the password of a LogUser.
 	AuthenticationScramSha512 AuthenticationType = "ScramSha512"
 	// AuthenticationTLS is a client certificate.
-	AuthenticationTLS AuthenticationType = "Tls"
+	AuthenticationTLS AuthenticationType = "TLS"
 	// AuthenticationOAuthBearer is SASL/OAUTHBEARER with a signed token.
 	AuthenticationOAuthBearer AuthenticationType = "OAuthBearer" //nolint:gosec // no credential
 )
 
 // Authentication is one way in which clients authenticate.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'Tls' || !has(self.clientCAs) && !has(self.principalRules)",message="clientCAs and principalRules apply to type Tls only"
+// +kubebuilder:validation:XValidation:rule="self.type == 'TLS' || !has(self.clientCAs) && !has(self.principalRules)",message="clientCAs and principalRules apply to type TLS only"
 // +kubebuilder:validation:XValidation:rule="self.type == 'OAuthBearer' || !has(self.oauth)",fieldPath=".oauth",message="oauth applies to type OAuthBearer only"
 // +kubebuilder:validation:XValidation:rule="self.type != 'OAuthBearer' || has(self.oauth)",fieldPath=".oauth",message="type OAuthBearer needs oauth: it says whose tokens are accepted"
 type Authentication struct {
-	// Type is ScramSha256, ScramSha512, Tls or OAuthBearer.
+	// Type is ScramSha256, ScramSha512, TLS or OAuthBearer.
 	// +required
 	Type AuthenticationType `json:"type"`
-	// ClientCAs are the CAs that issue client certificates, for type Tls. Default: the cluster's users
+	// ClientCAs are the CAs that issue client certificates, for type TLS. Default: the cluster's users
 	// CA, which issues the certificates of LogUsers; the principal is then the LogUser's name.
 	// +optional
 	// +listType=atomic

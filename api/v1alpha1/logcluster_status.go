@@ -29,17 +29,17 @@ type LogClusterStatus struct {
 	// Partitions is the number of partitions of these Topics.
 	// +kubebuilder:default=0
 	Partitions int32 `json:"partitions"`
-	// UnderReplicated is the number of partitions that have no leader or have a replica that is not in
-	// sync.
+	// UnderReplicatedPartitions is the number of partitions that have no leader or have a replica that
+	// is not in sync.
 	// +kubebuilder:default=0
-	UnderReplicated int32 `json:"underReplicated"`
-	// Leaderless is the number of partitions without a leader. These partitions serve neither reads
-	// nor writes.
+	UnderReplicatedPartitions int32 `json:"underReplicatedPartitions"`
+	// LeaderlessPartitions is the number of partitions without a leader. These partitions serve
+	// neither reads nor writes.
 	// +optional
-	Leaderless int32 `json:"leaderless,omitempty"`
-	// Draining is the number of replicas on brokers that are to be removed.
+	LeaderlessPartitions int32 `json:"leaderlessPartitions,omitempty"`
+	// DrainingReplicas is the number of replicas on brokers that are to be removed.
 	// +optional
-	Draining int32 `json:"draining,omitempty"`
+	DrainingReplicas int32 `json:"drainingReplicas,omitempty"`
 	// LentReplicas is the number of partitions with one replica that have a second replica while their
 	// broker is restarted (spec.rollout.singleReplica).
 	// +optional
@@ -58,10 +58,10 @@ type LogClusterStatus struct {
 	// The level is never lowered.
 	// +optional
 	FormatLevel int32 `json:"formatLevel,omitempty"`
-	// FormatLevelRaise is the time at which formatLevel rises by one. It is absent with
+	// FormatLevelRaiseTime is the time at which formatLevel rises by one. It is absent with
 	// spec.formatLevel, or if some brokers do not support a higher level.
 	// +optional
-	FormatLevelRaise *metav1.Time `json:"formatLevelRaise,omitempty"`
+	FormatLevelRaiseTime *metav1.Time `json:"formatLevelRaiseTime,omitempty"`
 	// Rebalance is the state of replica moves between brokers.
 	// +optional
 	Rebalance *RebalanceStatus `json:"rebalance,omitempty"`
@@ -117,9 +117,9 @@ type BrokerStatus struct {
 	Ready bool `json:"ready"`
 	// Leaders is the number of partitions that the broker leads.
 	Leaders int32 `json:"leaders"`
-	// Zone is the broker's rack: the value of label spec.rackKey of the broker's node.
+	// Rack is the broker's rack: the value of label spec.rackKey of the broker's node.
 	// +optional
-	Zone string `json:"zone,omitempty"`
+	Rack string `json:"rack,omitempty"`
 	// RestartReason is the reason why the broker must be restarted: TemplateChanged, RestartRequested,
 	// VolumeResized or StorageClassChanged. It is absent if no restart is needed.
 	// +optional

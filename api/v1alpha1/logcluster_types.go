@@ -9,12 +9,12 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=lc
+// +kubebuilder:resource:shortName=lc,categories=heartwood
 // +kubebuilder:printcolumn:name="Brokers",type=integer,JSONPath=`.spec.brokers`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyBrokers`
 // +kubebuilder:printcolumn:name="Topics",type=integer,JSONPath=`.status.topics`
 // +kubebuilder:printcolumn:name="Partitions",type=integer,JSONPath=`.status.partitions`
-// +kubebuilder:printcolumn:name="Under-Replicated",type=integer,JSONPath=`.status.underReplicated`
+// +kubebuilder:printcolumn:name="Under-Replicated",type=integer,JSONPath=`.status.underReplicatedPartitions`
 // +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RollingOut")].reason`
 // +kubebuilder:printcolumn:name="Rebalance",type=string,JSONPath=`.status.rebalance.phase`
 // +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].status`
@@ -30,12 +30,13 @@ type LogCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is the desired state. An empty spec gives three brokers with the default settings.
 	// +optional
 	// +kubebuilder:default={}
 	Spec LogClusterSpec `json:"spec,omitempty"`
 	// Status is the observed state. The operator writes it. Its observedGeneration is -1 until the
 	// operator has observed the resource.
-	// +kubebuilder:default={"observedGeneration":-1,"partitions":0,"readyBrokers":0,"topics":0,"underReplicated":0}
+	// +kubebuilder:default={"observedGeneration":-1,"partitions":0,"readyBrokers":0,"topics":0,"underReplicatedPartitions":0}
 	Status LogClusterStatus `json:"status,omitempty"`
 }
 
@@ -115,11 +116,11 @@ type LogClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="rackKey must be the key of a node label, such as topology.kubernetes.io/zone"
 	RackKey string `json:"rackKey,omitempty"`
 
-	// Zones is Preferred or Required: whether brokers must be spread across the values of rackKey.
-	// With Required, a broker's pod stays pending if it would make the numbers of brokers in the racks
-	// differ by more than one. Default Preferred.
+	// RackSpread is Preferred or Required: whether brokers must be spread across the values of
+	// rackKey. With Required, a broker's pod stays pending if it would make the numbers of brokers in
+	// the racks differ by more than one. Default Preferred.
 	// +optional
-	Zones Zones `json:"zones,omitempty"`
+	RackSpread RackSpread `json:"rackSpread,omitempty"`
 
 	// Pod configures the brokers' pods.
 	// +optional
@@ -194,7 +195,7 @@ type LogClusterSpec struct {
 	// resources. With ReadOnly, admin requests that change anything are rejected with
 	// POLICY_VIOLATION. Default ReadWrite.
 	// +optional
-	AdminAPI AdminAPI `json:"adminApi,omitempty"`
+	AdminAPI AdminAPI `json:"adminAPI,omitempty"`
 
 	// Pprof serves CPU, heap and other profiles under /debug/pprof on each broker's HTTP port, which
 	// has no authentication. A change restarts the brokers, one after the other. Default false.
@@ -265,13 +266,13 @@ type Cleaner struct {
 
 // Replication configures replication between brokers. Changes take effect immediately.
 type Replication struct {
-	// LagMax is the time for which a follower can be behind its leader before the leader removes it
+	// MaxLag is the time for which a follower can be behind its leader before the leader removes it
 	// from the ISR (replica.lag.time.max.ms), 1s to 1h. Default 10s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="write a duration of 1s to 1h, such as 10s"
-	LagMax *metav1.Duration `json:"lagMax,omitempty"`
+	MaxLag *metav1.Duration `json:"maxLag,omitempty"`
 	// CatchUpRate limits the rate at which each broker sends records to replicas that are not in sync
 	// (new replicas, and replicas on restarted brokers), in bytes per second, at least 1Ki. In-sync
 	// replicas are never throttled, because producers wait for them. Default: no limit.
@@ -284,30 +285,30 @@ type Replication struct {
 
 // Groups configures consumer groups. Changes take effect immediately, except for offsetsTopic.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.sessionTimeoutMin) || !has(self.sessionTimeoutMax) || !self.sessionTimeoutMin.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.sessionTimeoutMin.size() == 0 || !self.sessionTimeoutMax.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.sessionTimeoutMax.size() == 0 || duration(self.sessionTimeoutMin) <= duration(self.sessionTimeoutMax)",fieldPath=".sessionTimeoutMin",message="sessionTimeoutMin must not be longer than sessionTimeoutMax: lower it, or raise sessionTimeoutMax"
+// +kubebuilder:validation:XValidation:rule="!has(self.minSessionTimeout) || !has(self.maxSessionTimeout) || !self.minSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.minSessionTimeout.size() == 0 || !self.maxSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.maxSessionTimeout.size() == 0 || duration(self.minSessionTimeout) <= duration(self.maxSessionTimeout)",fieldPath=".minSessionTimeout",message="minSessionTimeout must not be longer than maxSessionTimeout: lower it, or raise maxSessionTimeout"
 // +kubebuilder:validation:XValidation:rule="!has(self.consumerHeartbeatInterval) || !self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0 || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.consumerHeartbeatInterval) < duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".consumerHeartbeatInterval",message="consumerHeartbeatInterval must be shorter than consumerSessionTimeout: lower it, or raise consumerSessionTimeout"
 // +kubebuilder:validation:XValidation:rule="!has(self.consumerSessionTimeout) || has(self.consumerHeartbeatInterval) || !self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0 || duration(self.consumerSessionTimeout) > duration('5s')",fieldPath=".consumerSessionTimeout",message="consumerSessionTimeout must be longer than consumerHeartbeatInterval, which is 5s: raise it, or set consumerHeartbeatInterval"
-// +kubebuilder:validation:XValidation:rule="!has(self.consumerSessionTimeoutMin) || has(self.consumerSessionTimeoutMin) && (!self.consumerSessionTimeoutMin.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeoutMin.size() == 0) || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.consumerSessionTimeoutMin) <= duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".consumerSessionTimeoutMin",message="consumerSessionTimeoutMin must not be longer than consumerSessionTimeout, by default 45s: lower it, or raise consumerSessionTimeout"
-// +kubebuilder:validation:XValidation:rule="!has(self.consumerSessionTimeoutMax) || has(self.consumerSessionTimeoutMax) && (!self.consumerSessionTimeoutMax.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeoutMax.size() == 0) || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.consumerSessionTimeoutMax) >= duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".consumerSessionTimeoutMax",message="consumerSessionTimeoutMax must not be shorter than consumerSessionTimeout, by default 45s: raise it, or lower consumerSessionTimeout"
-// +kubebuilder:validation:XValidation:rule="!has(self.consumerHeartbeatIntervalMin) || has(self.consumerHeartbeatIntervalMin) && (!self.consumerHeartbeatIntervalMin.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatIntervalMin.size() == 0) || has(self.consumerHeartbeatInterval) && (!self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0) || duration(self.consumerHeartbeatIntervalMin) <= duration(has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s')",fieldPath=".consumerHeartbeatIntervalMin",message="consumerHeartbeatIntervalMin must not be longer than consumerHeartbeatInterval, by default 5s: lower it, or raise consumerHeartbeatInterval"
-// +kubebuilder:validation:XValidation:rule="!has(self.consumerHeartbeatIntervalMax) || has(self.consumerHeartbeatIntervalMax) && (!self.consumerHeartbeatIntervalMax.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatIntervalMax.size() == 0) || has(self.consumerHeartbeatInterval) && (!self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0) || duration(self.consumerHeartbeatIntervalMax) >= duration(has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s')",fieldPath=".consumerHeartbeatIntervalMax",message="consumerHeartbeatIntervalMax must not be shorter than consumerHeartbeatInterval, by default 5s: raise it, or lower consumerHeartbeatInterval"
+// +kubebuilder:validation:XValidation:rule="!has(self.minConsumerSessionTimeout) || has(self.minConsumerSessionTimeout) && (!self.minConsumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.minConsumerSessionTimeout.size() == 0) || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.minConsumerSessionTimeout) <= duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".minConsumerSessionTimeout",message="minConsumerSessionTimeout must not be longer than consumerSessionTimeout, by default 45s: lower it, or raise consumerSessionTimeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxConsumerSessionTimeout) || has(self.maxConsumerSessionTimeout) && (!self.maxConsumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.maxConsumerSessionTimeout.size() == 0) || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || duration(self.maxConsumerSessionTimeout) >= duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",fieldPath=".maxConsumerSessionTimeout",message="maxConsumerSessionTimeout must not be shorter than consumerSessionTimeout, by default 45s: raise it, or lower consumerSessionTimeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.minConsumerHeartbeatInterval) || has(self.minConsumerHeartbeatInterval) && (!self.minConsumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.minConsumerHeartbeatInterval.size() == 0) || has(self.consumerHeartbeatInterval) && (!self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0) || duration(self.minConsumerHeartbeatInterval) <= duration(has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s')",fieldPath=".minConsumerHeartbeatInterval",message="minConsumerHeartbeatInterval must not be longer than consumerHeartbeatInterval, by default 5s: lower it, or raise consumerHeartbeatInterval"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxConsumerHeartbeatInterval) || has(self.maxConsumerHeartbeatInterval) && (!self.maxConsumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.maxConsumerHeartbeatInterval.size() == 0) || has(self.consumerHeartbeatInterval) && (!self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0) || duration(self.maxConsumerHeartbeatInterval) >= duration(has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s')",fieldPath=".maxConsumerHeartbeatInterval",message="maxConsumerHeartbeatInterval must not be shorter than consumerHeartbeatInterval, by default 5s: raise it, or lower consumerHeartbeatInterval"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrides) || has(self.consumerHeartbeatInterval) && (!self.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerHeartbeatInterval.size() == 0) || has(self.consumerSessionTimeout) && (!self.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || self.consumerSessionTimeout.size() == 0) || self.overrides.all(o, has(o.consumerHeartbeatInterval) && (!o.consumerHeartbeatInterval.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || o.consumerHeartbeatInterval.size() == 0) || has(o.consumerSessionTimeout) && (!o.consumerSessionTimeout.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') || o.consumerSessionTimeout.size() == 0) || duration(has(o.consumerHeartbeatInterval) ? o.consumerHeartbeatInterval : has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s') < duration(has(o.consumerSessionTimeout) ? o.consumerSessionTimeout : has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s'))",fieldPath=".overrides",message="consumerHeartbeatInterval must be shorter than consumerSessionTimeout in every group: an override that sets only one of them uses the other one of groups"
 type Groups struct {
-	// SessionTimeoutMin is the minimum session.timeout.ms of a member
+	// MinSessionTimeout is the minimum session.timeout.ms of a member
 	// (group.min.session.timeout.ms), 1ms to 30m. Default 6s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1ms') && duration(self) <= duration('30m')",message="write a duration of 1ms to 30m, such as 6s"
-	SessionTimeoutMin *metav1.Duration `json:"sessionTimeoutMin,omitempty"`
-	// SessionTimeoutMax is the maximum session.timeout.ms of a member (group.max.session.timeout.ms),
+	MinSessionTimeout *metav1.Duration `json:"minSessionTimeout,omitempty"`
+	// MaxSessionTimeout is the maximum session.timeout.ms of a member (group.max.session.timeout.ms),
 	// 6s to 24h. A group waits for a failed member until this member's session timeout has passed.
 	// Default 30m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('6s') && duration(self) <= duration('24h')",message="write a duration of 6s to 24h, such as 30m"
-	SessionTimeoutMax *metav1.Duration `json:"sessionTimeoutMax,omitempty"`
+	MaxSessionTimeout *metav1.Duration `json:"maxSessionTimeout,omitempty"`
 	// InitialRebalanceDelay is the time for which the first rebalance of an empty group waits for
 	// further members (group.initial.rebalance.delay.ms), 0s to 5m. So members that start together
 	// cause only one rebalance. Default 3s.
@@ -316,12 +317,12 @@ type Groups struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('0s') && duration(self) <= duration('5m')",message="write a duration of 0s to 5m, such as 3s"
 	InitialRebalanceDelay *metav1.Duration `json:"initialRebalanceDelay,omitempty"`
-	// MembersMax is the maximum number of members of a group (group.max.size). Default: no limit,
+	// MaxMembers is the maximum number of members of a group (group.max.size). Default: no limit,
 	// except that a group's state must fit into a record of 1 MB.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
-	MembersMax *int32 `json:"membersMax,omitempty"`
+	MaxMembers *int32 `json:"maxMembers,omitempty"`
 	// OffsetsRetention is the time for which committed offsets are kept after their group has no
 	// members, or no member that is subscribed to their topic (offsets.retention.minutes), 1m to
 	// 999999h. Default 168h.
@@ -337,13 +338,13 @@ type Groups struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 10m"
 	OffsetsCheckInterval *metav1.Duration `json:"offsetsCheckInterval,omitempty"`
-	// OffsetMetadataMax is the maximum size of a committed offset's metadata
+	// MaxOffsetMetadata is the maximum size of a committed offset's metadata
 	// (offset.metadata.max.bytes), 0 to 30Ki. Default 4Ki.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('30Ki')) <= 0",message="write a size of 0 to 30Ki, such as 4Ki"
-	OffsetMetadataMax *resource.Quantity `json:"offsetMetadataMax,omitempty"`
+	MaxOffsetMetadata *resource.Quantity `json:"maxOffsetMetadata,omitempty"`
 	// ConsumerSessionTimeout is the time without a heartbeat after which a member of the consumer
 	// protocol is removed (group.consumer.session.timeout.ms), 1s to 24h. Default 45s.
 	// +optional
@@ -368,38 +369,38 @@ type Groups struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('0s') && duration(self) <= duration('15s')",message="write a duration of 0s to 15s, such as 1s"
 	ConsumerAssignmentInterval *metav1.Duration `json:"consumerAssignmentInterval,omitempty"`
-	// ConsumerSessionTimeoutMin is the minimum consumer.session.timeout.ms that Kafka's admin requests
+	// MinConsumerSessionTimeout is the minimum consumer.session.timeout.ms that Kafka's admin requests
 	// can set for a group (group.consumer.min.session.timeout.ms), 1s to 24h. Default 45s, or
 	// consumerSessionTimeout if that is shorter.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 45s"
-	ConsumerSessionTimeoutMin *metav1.Duration `json:"consumerSessionTimeoutMin,omitempty"`
-	// ConsumerSessionTimeoutMax is the maximum consumer.session.timeout.ms that Kafka's admin requests
+	MinConsumerSessionTimeout *metav1.Duration `json:"minConsumerSessionTimeout,omitempty"`
+	// MaxConsumerSessionTimeout is the maximum consumer.session.timeout.ms that Kafka's admin requests
 	// can set for a group (group.consumer.max.session.timeout.ms), 1s to 24h. Default 1m, or
 	// consumerSessionTimeout if that is longer.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="write a duration of 1s to 24h, such as 1m"
-	ConsumerSessionTimeoutMax *metav1.Duration `json:"consumerSessionTimeoutMax,omitempty"`
-	// ConsumerHeartbeatIntervalMin is the minimum consumer.heartbeat.interval.ms that Kafka's admin
+	MaxConsumerSessionTimeout *metav1.Duration `json:"maxConsumerSessionTimeout,omitempty"`
+	// MinConsumerHeartbeatInterval is the minimum consumer.heartbeat.interval.ms that Kafka's admin
 	// requests can set for a group (group.consumer.min.heartbeat.interval.ms), 100ms to 1h. Default
 	// 5s, or consumerHeartbeatInterval if that is shorter.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 5s"
-	ConsumerHeartbeatIntervalMin *metav1.Duration `json:"consumerHeartbeatIntervalMin,omitempty"`
-	// ConsumerHeartbeatIntervalMax is the maximum consumer.heartbeat.interval.ms that Kafka's admin
+	MinConsumerHeartbeatInterval *metav1.Duration `json:"minConsumerHeartbeatInterval,omitempty"`
+	// MaxConsumerHeartbeatInterval is the maximum consumer.heartbeat.interval.ms that Kafka's admin
 	// requests can set for a group (group.consumer.max.heartbeat.interval.ms), 100ms to 1h. Default
 	// 15s, or consumerHeartbeatInterval if that is longer.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="write a duration of 100ms to 1h, such as 15s"
-	ConsumerHeartbeatIntervalMax *metav1.Duration `json:"consumerHeartbeatIntervalMax,omitempty"`
+	MaxConsumerHeartbeatInterval *metav1.Duration `json:"maxConsumerHeartbeatInterval,omitempty"`
 	// Overrides contains settings of individual groups. Kafka's admin requests for a group's configs
 	// change this list (kafka-configs --entity-type groups). A group does not have to exist.
 	// +optional

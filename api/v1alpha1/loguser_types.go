@@ -10,12 +10,12 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=lu
+// +kubebuilder:resource:shortName=lu,categories=heartwood
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
 // +kubebuilder:printcolumn:name="Authentication",type=string,JSONPath=`.spec.authentication.type`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="ACLs",type=integer,JSONPath=`.status.acls`
-// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expires`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiryTime`
 // +kubebuilder:printcolumn:name="Secret",type=string,priority=1,JSONPath=`.status.secretName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 200",message="metadata.name must have at most 200 characters, as the Secret is named after it: choose a shorter one, and set spec.userName for a long name"
@@ -23,6 +23,7 @@ type LogUser struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is the desired state.
 	Spec LogUserSpec `json:"spec"`
 	// Status is the observed state. The operator writes it. It contains no credentials. Its
 	// observedGeneration is -1 until the operator has observed the resource.
@@ -74,14 +75,14 @@ type LogUserSpec struct {
 }
 
 // UserAuthenticationType is the way in which a principal authenticates.
-// +kubebuilder:validation:Enum=Scram;Tls;External
+// +kubebuilder:validation:Enum=Scram;TLS;External
 type UserAuthenticationType string
 
 const (
 	// UserScram authenticates by a password (SCRAM-SHA-256 and SCRAM-SHA-512).
 	UserScram UserAuthenticationType = "Scram"
 	// UserTLS authenticates by a client certificate that the users CA issues.
-	UserTLS UserAuthenticationType = "Tls"
+	UserTLS UserAuthenticationType = "TLS"
 	// UserExternal means that the LogUser contains no credentials. The principal can be the owner of
 	// an externally issued token or certificate, a user whose password an admin client has set, all
 	// principals (*), or ANONYMOUS.
@@ -92,7 +93,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'Scram' || !has(self.passwordFrom)",fieldPath=".passwordFrom",message="passwordFrom applies to type Scram only"
 type UserAuthentication struct {
-	// Type is Scram (a password), Tls (a client certificate) or External (no credentials in this
+	// Type is Scram (a password), TLS (a client certificate) or External (no credentials in this
 	// resource). The credentials are in the Secret status.secretName.
 	// +required
 	Type UserAuthenticationType `json:"type"`
@@ -228,32 +229,32 @@ const (
 // Quotas limit a principal on each broker. After an idle time, a principal can use up to 10 s of
 // its quota at once.
 type Quotas struct {
-	// ProduceBytes is the rate at which the principal can produce, in bytes per second
+	// ProduceRate is the rate at which the principal can produce, in bytes per second
 	// (producer_byte_rate), at least 1.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0",message="write at least 1 byte a second, such as 10Mi; leave it out for no limit"
-	ProduceBytes *resource.Quantity `json:"produceBytes,omitempty"`
-	// FetchBytes is the rate at which the principal can fetch, in bytes per second
+	ProduceRate *resource.Quantity `json:"produceRate,omitempty"`
+	// FetchRate is the rate at which the principal can fetch, in bytes per second
 	// (consumer_byte_rate).
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1')) >= 0",message="write at least 1 byte a second, such as 10Mi; leave it out for no limit"
-	FetchBytes *resource.Quantity `json:"fetchBytes,omitempty"`
+	FetchRate *resource.Quantity `json:"fetchRate,omitempty"`
 	// RequestPercent is the processing time that the principal's requests can use, in percent of one
 	// processor (request_percentage).
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	RequestPercent *int32 `json:"requestPercent,omitempty"`
-	// PartitionMutations is the rate at which the principal can create and delete partitions, in
+	// PartitionMutationRate is the rate at which the principal can create and delete partitions, in
 	// partitions per second (controller_mutation_rate, KIP-599).
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
-	PartitionMutations *int32 `json:"partitionMutations,omitempty"`
+	PartitionMutationRate *int32 `json:"partitionMutationRate,omitempty"`
 }
 
 // LogUserStatus is the observed state of a LogUser. The operator writes it. It contains no
@@ -268,15 +269,15 @@ type LogUserStatus struct {
 	// ACLs is the number of ACLs.
 	// +kubebuilder:default=0
 	ACLs int32 `json:"acls"`
-	// Expires is the time at which the client certificate expires. The operator renews the certificate
-	// before this time.
+	// ExpiryTime is the time at which the client certificate expires. The operator renews the
+	// certificate before this time.
 	// +optional
-	Expires *metav1.Time `json:"expires,omitempty"`
+	ExpiryTime *metav1.Time `json:"expiryTime,omitempty"`
 	// Rotated is the last value of annotation heartwood.dev/rotate for which new credentials were
 	// created.
 	// +optional
 	Rotated string `json:"rotated,omitempty"`
-	// Conditions contains condition Ready.
+	// Conditions are Ready, Reconciling and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

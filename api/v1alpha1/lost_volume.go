@@ -70,10 +70,12 @@ type LostVolume struct {
 	// LastInSync contains at most five partitions whose only in-sync replica is on the volume. The
 	// volume is not replaced until a user accepts their loss.
 	// +optional
+	// +listType=atomic
 	LastInSync []string `json:"lastInSync,omitempty"`
 	// Retained contains at most five partitions of deleted topics whose only in-sync replica is on the
 	// volume. The volume is not replaced until their retained records are removed.
 	// +optional
+	// +listType=atomic
 	Retained []string `json:"retained,omitempty"`
 }
 

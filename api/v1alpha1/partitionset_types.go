@@ -19,7 +19,7 @@ const PartitionSets = 16
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=lps
+// +kubebuilder:resource:shortName=lps,categories=heartwood
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
 // +kubebuilder:printcolumn:name="Index",type=integer,JSONPath=`.spec.index`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -27,7 +27,9 @@ type PartitionSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec assigns partitions to brokers.
 	Spec PartitionSetSpec `json:"spec"`
+	// Status is the state of the partitions. The operator and the leaders write it.
 	// +optional
 	Status PartitionSetStatus `json:"status,omitempty"`
 }

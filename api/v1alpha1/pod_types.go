@@ -80,16 +80,16 @@ type SecretName struct {
 	Name string `json:"name"`
 }
 
-// Zones says whether brokers must be spread across racks.
+// RackSpread says whether brokers must be spread across racks.
 // +kubebuilder:validation:Enum=Preferred;Required
-type Zones string
+type RackSpread string
 
 const (
-	// ZonesPreferred spreads brokers across racks as far as possible.
-	ZonesPreferred Zones = "Preferred"
-	// ZonesRequired leaves a broker's pod pending if it would make the numbers of brokers in the
+	// RackSpreadPreferred spreads brokers across racks as far as possible.
+	RackSpreadPreferred RackSpread = "Preferred"
+	// RackSpreadRequired leaves a broker's pod pending if it would make the numbers of brokers in the
 	// racks differ by more than one.
-	ZonesRequired Zones = "Required"
+	RackSpreadRequired RackSpread = "Required"
 )
 
 // Validate checks a rule that the schema cannot express: affinity must be a valid Kubernetes

@@ -97,9 +97,9 @@ type RebalanceStatus struct {
 	// StartTime is the time at which the run began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// ETA is the time at which the run will end at its current speed.
+	// EstimatedCompletionTime is the time at which the run will end at its current speed.
 	// +optional
-	ETA *metav1.Time `json:"eta,omitempty"`
+	EstimatedCompletionTime *metav1.Time `json:"estimatedCompletionTime,omitempty"`
 	// CompletionTime is the time at which the run ended.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`

@@ -12,10 +12,10 @@ import (
 type BrokerScrub struct {
 	// State is Off, Waiting (for the next round) or Running.
 	State string `json:"state"`
-	// CheckedSince is the start of the last complete round. Everything at rest was checked after this
-	// time. It is absent before the first round has ended.
+	// CheckedSinceTime is the start of the last complete round. Everything at rest was checked after
+	// this time. It is absent before the first round has ended.
 	// +optional
-	CheckedSince *metav1.Time `json:"checkedSince,omitempty"`
+	CheckedSinceTime *metav1.Time `json:"checkedSinceTime,omitempty"`
 	// CheckedPercent is the progress of the round, in steps of 10.
 	// +optional
 	CheckedPercent int32 `json:"checkedPercent,omitempty"`
@@ -49,11 +49,12 @@ type ScrubFinding struct {
 	Position int64 `json:"position"`
 	// Problem describes the contradiction that the check has found.
 	Problem string `json:"problem"`
-	// Found is the time at which the damage was found.
-	Found metav1.Time `json:"found"`
-	// Repaired is the time at which the file was replaced by a correct one. It is absent until then.
+	// FoundTime is the time at which the damage was found.
+	FoundTime metav1.Time `json:"foundTime"`
+	// RepairedTime is the time at which the file was replaced by a correct one. It is absent until
+	// then.
 	// +optional
-	Repaired *metav1.Time `json:"repaired,omitempty"`
+	RepairedTime *metav1.Time `json:"repairedTime,omitempty"`
 }
 
 const (
@@ -85,8 +86,8 @@ const (
 // Same reports whether two findings are the same finding in the same state. If a file is found
 // damaged again after its repair, this is another finding.
 func (f *ScrubFinding) Same(other *ScrubFinding) bool {
-	return f.File == other.File && f.Found.Unix() == other.Found.Unix() &&
-		(f.Repaired == nil) == (other.Repaired == nil)
+	return f.File == other.File && f.FoundTime.Unix() == other.FoundTime.Unix() &&
+		(f.RepairedTime == nil) == (other.RepairedTime == nil)
 }
 
 // ScrubNow returns the request in annotation heartwood.dev/scrub-now: the annotation's value, and

@@ -23,7 +23,7 @@ func listenerCreations() []TableEntry {
 	const (
 		routeText = "type TLSRoute needs tls, and an advertised.host with {id}, such as b{id}.kafka.example.com: a gateway selects the broker by the server name of the TLS connection"
 		plainText = "only SCRAM on a listener of type Internal works without tls: add tls, as without it others could take over connections or tokens"
-		onlyTLS   = "clientCAs and principalRules apply to type Tls only"
+		onlyTLS   = "clientCAs and principalRules apply to type TLS only"
 		oauthText = "set serviceAccounts alone, or issuer, jwksURL and audience"
 		hostText  = "write a host name or IP address, in which {id} stands for the broker's id, such as b{id}.kafka.example.com"
 		source    = "set cidr, or namespaceSelector and podSelector, or one of these two"
@@ -49,13 +49,13 @@ func listenerCreations() []TableEntry {
 			routeText),
 		listener("type: TLSRoute, advertised: {host: 'b{id}.example.com'}", "[0].type", routeText),
 		listener("type: NodePort, authentication: [{type: ScramSha512}]", "[0].tls", plainText),
-		listener("authentication: [{type: Tls}]", "[0].tls", plainText),
+		listener("authentication: [{type: TLS}]", "[0].tls", plainText),
 		listener("authentication: [{type: OAuthBearer, oauth: {serviceAccounts: true}}]", "[0].tls",
 			plainText),
-		listener("tls: {}, authentication: [{type: Tls}, {type: ScramSha256}]",
+		listener("tls: {}, authentication: [{type: TLS}, {type: ScramSha256}]",
 			"[0].authentication",
-			"Tls excludes other types of authentication: make another listener for them"),
-		listener("tls: {}, authentication: [{type: Tls}], maxReauth: 1h", "[0].maxReauth",
+			"TLS excludes other types of authentication: make another listener for them"),
+		listener("tls: {}, authentication: [{type: TLS}], maxReauth: 1h", "[0].maxReauth",
 			"maxReauth applies to SCRAM and OAuthBearer: remove it, or add such an authentication"),
 		listener("authentication: [{type: ScramSha512}], maxReauth: 59s", "[0].maxReauth",
 			"write a duration of 1m to 24h, such as 1h"),
@@ -95,7 +95,7 @@ func userCreations() []TableEntry {
 		atLeastOne  = "write at least 1 byte a second, such as 10Mi; leave it out for no limit"
 	)
 	return []TableEntry{
-		user("{authentication: {type: Tls, passwordFrom: {name: a, key: b}}}",
+		user("{authentication: {type: TLS, passwordFrom: {name: a, key: b}}}",
 			"authentication.passwordFrom", "passwordFrom applies to type Scram only"),
 		acl("type: Topic, name: a", "Read, ClusterAction", "operations",
 			"a Topic has the operations All, Read, Write, Create, Describe, Delete, Alter, DescribeConfigs and AlterConfigs"),
@@ -112,11 +112,11 @@ func userCreations() []TableEntry {
 		acl("type: Cluster, name: main", "Alter", "resource.name", clusterText),
 		acl("type: Cluster, name: kafka-cluster, pattern: Prefix", "Alter", "resource.name",
 			clusterText),
-		user("{quotas: {produceBytes: 0}}", "quotas.produceBytes", atLeastOne),
-		user("{quotas: {fetchBytes: much}}", "quotas.fetchBytes", atLeastOne),
+		user("{quotas: {produceRate: 0}}", "quotas.produceRate", atLeastOne),
+		user("{quotas: {fetchRate: much}}", "quotas.fetchRate", atLeastOne),
 		user("{quotas: {requestPercent: 0}}", "quotas.requestPercent",
 			"should be greater than or equal to 1"),
-		user("{quotas: {partitionMutations: 1000001}}", "quotas.partitionMutations",
+		user("{quotas: {partitionMutationRate: 1000001}}", "quotas.partitionMutationRate",
 			"should be less than or equal to 1000000"),
 		Entry("a LogUser whose name is too long", "LogUser",
 			"metadata: {name: "+strings.Repeat("a", 201)+"}", "",
@@ -153,8 +153,8 @@ func securityAccepted() []TableEntry {
 	for _, spec := range []string{
 		"{}", "{userName: 'CN=a, O=b'}", "{userName: '*'}",
 		"{authentication: {type: Scram, passwordFrom: {name: a, key: b}}}",
-		"{authentication: {type: Tls}}",
-		"{userName: '*', quotas: {produceBytes: 10Mi, fetchBytes: 1, requestPercent: 100000, partitionMutations: 1}}",
+		"{authentication: {type: TLS}}",
+		"{userName: '*', quotas: {produceRate: 10Mi, fetchRate: 1, requestPercent: 100000, partitionMutationRate: 1}}",
 		"{acls: [{resource: {type: Topic, name: '*'}, operations: [All], type: Deny, host: 10.0.0.1}, {resource: {type: Cluster, name: kafka-cluster}, operations: [Alter, IdempotentWrite]}, {resource: {type: Cluster}, operations: [Describe]}, {resource: {type: Group, name: a, pattern: Prefix}, operations: [Read]}]}",
 	} {
 		entries = append(entries, Entry("LogUser "+spec, "LogUser", "spec: "+spec))

@@ -42,23 +42,23 @@ type Storage struct {
 // threshold applies only if little space is free, unless a higher threshold is set. So a broker on
 // a large disk, which it may share with other programs, is not limited while much space is free.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.warn) ? self.warn : 80) <= (has(self.clean) ? self.clean : 85)",fieldPath=".warn",message="warn must not be more than clean, by default 85: lower warn, or raise clean"
-// +kubebuilder:validation:XValidation:rule="(has(self.clean) ? self.clean : 85) <= (has(self.reject) ? self.reject : 92)",fieldPath=".clean",message="clean must not be more than reject, by default 92: lower clean, or raise reject"
+// +kubebuilder:validation:XValidation:rule="(has(self.warnPercent) ? self.warnPercent : 80) <= (has(self.cleanPercent) ? self.cleanPercent : 85)",fieldPath=".warnPercent",message="warnPercent must not be more than cleanPercent, by default 85: lower warnPercent, or raise cleanPercent"
+// +kubebuilder:validation:XValidation:rule="(has(self.cleanPercent) ? self.cleanPercent : 85) <= (has(self.rejectPercent) ? self.rejectPercent : 92)",fieldPath=".cleanPercent",message="cleanPercent must not be more than rejectPercent, by default 92: lower cleanPercent, or raise rejectPercent"
 type StoragePressure struct {
-	// Warn is the share at which condition StoragePressure of the LogCluster becomes True. Default 80,
-	// if less than 50 GiB is free (16 segments, if that is more).
+	// WarnPercent is the share at which condition StoragePressure of the LogCluster becomes True.
+	// Default 80, if less than 50 GiB is free (16 segments, if that is more).
 	// +optional
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=100
-	Warn *int32 `json:"warn,omitempty"`
-	// Clean is the share at which the cleaner begins to reclaim as much as it can. It compacts the
-	// logs with the most garbage first, regardless of their dirty ratios, and includes the records of
-	// active segments. Default 85, if less than 20 GiB is free (8 segments, if that is more).
+	WarnPercent *int32 `json:"warnPercent,omitempty"`
+	// CleanPercent is the share at which the cleaner begins to reclaim as much as it can. It compacts
+	// the logs with the most garbage first, regardless of their dirty ratios, and includes the records
+	// of active segments. Default 85, if less than 20 GiB is free (8 segments, if that is more).
 	// +optional
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=100
-	Clean *int32 `json:"clean,omitempty"`
-	// Reject is the share at which the broker begins to reject clients' produce requests with
+	CleanPercent *int32 `json:"cleanPercent,omitempty"`
+	// RejectPercent is the share at which the broker begins to reject clients' produce requests with
 	// NOT_ENOUGH_REPLICAS, which clients retry. Replication, committed offsets, transactions,
 	// deletions and the cleaner continue. They stop appending when only the space of two segments, or
 	// half of the space above reject, is left for the cleaner. Default 92, if less than 5 GiB is free
@@ -66,5 +66,5 @@ type StoragePressure struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=100
-	Reject *int32 `json:"reject,omitempty"`
+	RejectPercent *int32 `json:"rejectPercent,omitempty"`
 }

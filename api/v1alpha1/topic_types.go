@@ -16,29 +16,30 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=lt
+// +kubebuilder:resource:shortName=lt,categories=heartwood
 // +kubebuilder:printcolumn:name="Topic",type=string,JSONPath=`.status.topicName`
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
 // +kubebuilder:printcolumn:name="Partitions",type=integer,JSONPath=`.spec.partitions`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Dirty",type=string,JSONPath=`.status.compaction.dirty`
+// +kubebuilder:printcolumn:name="Dirty",type=integer,JSONPath=`.status.compaction.dirtyPercent`
 // +kubebuilder:printcolumn:name="Reclaimable",type=string,JSONPath=`.status.compaction.reclaimable`
 // +kubebuilder:printcolumn:name="Cleaner",type=string,JSONPath=`.status.compaction.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Under-Replicated",type=integer,priority=1,JSONPath=`.status.underReplicated`
+// +kubebuilder:printcolumn:name="Under-Replicated",type=integer,priority=1,JSONPath=`.status.underReplicatedPartitions`
 // +kubebuilder:printcolumn:name="Why",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compacting")].reason`
 // +kubebuilder:printcolumn:name="Progress",type=integer,priority=1,JSONPath=`.status.compaction.progressPercent`
-// +kubebuilder:printcolumn:name="Last Cleaned",type=date,priority=1,JSONPath=`.status.compaction.lastCleaned`
+// +kubebuilder:printcolumn:name="Last-Cleaned",type=date,priority=1,JSONPath=`.status.compaction.lastCleanTime`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="has(self.spec.topicName) || self.metadata.name.size() <= 249",message="metadata.name must have at most 249 characters, as it is the topic's name in Kafka: choose a shorter one"
 type Topic struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is the desired state.
 	Spec TopicSpec `json:"spec"`
 	// Status is the observed state. The operator writes it. Its observedGeneration is -1 until the
 	// operator has observed the resource.
-	// +kubebuilder:default={"observedGeneration":-1,"partitions":0,"readyPartitions":0,"underReplicated":0}
+	// +kubebuilder:default={"observedGeneration":-1,"partitions":0,"readyPartitions":0,"underReplicatedPartitions":0}
 	Status TopicStatus `json:"status,omitempty"`
 }
 
@@ -136,10 +137,10 @@ type TopicStatus struct {
 	// +kubebuilder:default=0
 	ReadyPartitions int32 `json:"readyPartitions"`
 
-	// UnderReplicated is the number of partitions that have no leader or have a replica that is not in
-	// sync.
+	// UnderReplicatedPartitions is the number of partitions that have no leader or have a replica that
+	// is not in sync.
 	// +kubebuilder:default=0
-	UnderReplicated int32 `json:"underReplicated"`
+	UnderReplicatedPartitions int32 `json:"underReplicatedPartitions"`
 
 	// Problems contains at most 5 of the partitions that do not serve or are not fully replicated, the
 	// worst first. "heartwood partitions <topic>" prints all partitions.
@@ -227,9 +228,10 @@ type CleanCompressionStatus struct {
 // Numbers are rounded. If only numbers have changed, the status is written at a limited rate. The
 // brokers' metrics and GET /api/v1/partitions contain the exact values.
 type CompactionStatus struct {
-	// Dirty is the largest dirty ratio of any partition, such as "37%".
+	// DirtyPercent is the largest dirty ratio of any partition, in percent. It is absent while no
+	// leader has reported.
 	// +optional
-	Dirty string `json:"dirty,omitempty"`
+	DirtyPercent *int32 `json:"dirtyPercent,omitempty"`
 	// Reclaimable is the number of bytes that a clean of all partitions would free, rounded to
 	// about 3 percent. It is absent while unknown.
 	// +optional
@@ -242,13 +244,13 @@ type CompactionStatus struct {
 	// running.
 	// +optional
 	ProgressPercent *int32 `json:"progressPercent,omitempty"`
-	// ETA is the estimated time at which the last of the running passes ends. It is absent while no
-	// pass is running.
+	// EstimatedCompletionTime is the estimated time at which the last of the running passes ends. It
+	// is absent while no pass is running.
 	// +optional
-	ETA *metav1.Time `json:"eta,omitempty"`
-	// LastCleaned is the oldest of the partitions' times of their last successful pass.
+	EstimatedCompletionTime *metav1.Time `json:"estimatedCompletionTime,omitempty"`
+	// LastCleanTime is the oldest of the partitions' times of their last successful pass.
 	// +optional
-	LastCleaned *metav1.Time `json:"lastCleaned,omitempty"`
+	LastCleanTime *metav1.Time `json:"lastCleanTime,omitempty"`
 	// CleanNow is the state of the clean that the annotation heartwood.dev/clean-now requests. It is
 	// absent without the annotation.
 	// +optional
@@ -267,9 +269,10 @@ type CleanNowStatus struct {
 	// replicas, such as "2/3".
 	// +optional
 	Replicas string `json:"replicas,omitempty"`
-	// Finished is the time at which the last replica was cleaned. It is absent until State is Done.
+	// CompletionTime is the time at which the last replica was cleaned. It is absent until State is
+	// Done.
 	// +optional
-	Finished *metav1.Time `json:"finished,omitempty"`
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
 // CleanNowState is the state of a requested clean.

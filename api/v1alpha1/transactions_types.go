@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Transactions configures transactional producers. Changes take effect at once, except for
 // stateTopic.
 type Transactions struct {
-	// TimeoutMax is the maximum transaction.timeout.ms of a producer (transaction.max.timeout.ms), 1s
+	// MaxTimeout is the maximum transaction.timeout.ms of a producer (transaction.max.timeout.ms), 1s
 	// to 168h. A transaction that stays open for longer than its timeout is aborted. Until a
 	// transaction ends, consumers with read_committed do not read past its first record, and the
 	// cleaner does not compact its partitions from that record on. Flink's sink requests 1h. Default
@@ -14,7 +14,7 @@ type Transactions struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?([0-9]{1,12}([.][0-9]{1,9})?ms)?$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="write a duration of 1s to 168h, such as 15m"
-	TimeoutMax *metav1.Duration `json:"timeoutMax,omitempty"`
+	MaxTimeout *metav1.Duration `json:"maxTimeout,omitempty"`
 	// IDExpiration is the time for which an unused transactional id is kept
 	// (transactional.id.expiration.ms), 1m to 596h. A producer that uses its id after this time gets
 	// INVALID_PRODUCER_ID_MAPPING and must be restarted. Default 168h.

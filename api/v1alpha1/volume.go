@@ -23,12 +23,12 @@ const (
 )
 
 // ConditionStoragePressure is True on a LogCluster if a broker's volume is fuller than
-// spec.storage.pressure.warn.
+// spec.storage.pressure.warnPercent.
 const ConditionStoragePressure = "StoragePressure"
 
 // Reasons of ConditionStoragePressure, besides the levels Warn, Clean, Reject and Reserve.
 const (
-	// ReasonEnoughSpace: no volume is fuller than spec.storage.pressure.warn.
+	// ReasonEnoughSpace: no volume is fuller than spec.storage.pressure.warnPercent.
 	ReasonEnoughSpace = "EnoughSpace"
 )
 

@@ -330,7 +330,7 @@ func (s *scope) certificate(ctx context.Context, present map[string][]byte,
 			return nil, nil, err
 		}
 	}
-	s.status.Expires = new(metav1.NewTime(leaf.Certificate.NotAfter))
+	s.status.ExpiryTime = new(metav1.NewTime(leaf.Certificate.NotAfter))
 	s.reconcileWithin(checkInterval)
 	return leaf.Chain, leaf.Key, nil
 }

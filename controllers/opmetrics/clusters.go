@@ -79,8 +79,8 @@ func (c *clusters) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(brokersDesc, float64(cluster.Spec.Brokers))
 		gauge(readyBrokersDesc, float64(cluster.Status.ReadyBrokers))
-		gauge(underReplicatedDesc, float64(cluster.Status.UnderReplicated))
-		gauge(leaderlessDesc, float64(cluster.Status.Leaderless))
+		gauge(underReplicatedDesc, float64(cluster.Status.UnderReplicatedPartitions))
+		gauge(leaderlessDesc, float64(cluster.Status.LeaderlessPartitions))
 		gauge(pausedDesc, boolean(cluster.Paused()))
 		run := cluster.Status.Rebalance
 		if run == nil {

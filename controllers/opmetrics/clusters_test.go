@@ -44,7 +44,7 @@ heartwood_logcluster_rebalance_copied_bytes{logcluster="moving",namespace="n"} 1
 // without a leader.
 func TestReplicationMetricsShowTheStatus(t *testing.T) {
 	cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
-	cluster.Status.UnderReplicated, cluster.Status.Leaderless = 5, 2
+	cluster.Status.UnderReplicatedPartitions, cluster.Status.LeaderlessPartitions = 5, 2
 	reader := fakeapi.Builder(t, cluster).Build()
 	want := `
 # HELP heartwood_logcluster_leaderless_partitions Number of partitions of a LogCluster without a leader.

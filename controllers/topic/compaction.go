@@ -40,10 +40,10 @@ func (s *scope) compaction(before *v1alpha1.CompactionStatus,
 	}
 	after := summary.WithCleanNow(summary.Compaction(rows),
 		summary.CleanNow(s.topic.CleanNow(), cleanNow, rows, s.replicaCount()))
-	if after != nil && after.LastCleaned == nil && before != nil {
+	if after != nil && after.LastCleanTime == nil && before != nil {
 		// A leader does not report this time if its replica is new, or if its broker has an earlier
 		// version.
-		after.LastCleaned = before.LastCleaned
+		after.LastCleanTime = before.LastCleanTime
 	}
 	return after
 }
@@ -87,7 +87,7 @@ func (w *statusWrites) forget(key types.NamespacedName) { w.rounds.Delete(key) }
 func withoutFastNumbers(status v1alpha1.TopicStatus) v1alpha1.TopicStatus {
 	status = *status.DeepCopy()
 	if c := status.Compaction; c != nil {
-		c.Dirty, c.Reclaimable, c.ProgressPercent, c.ETA = "", nil, nil, nil
+		c.DirtyPercent, c.Reclaimable, c.ProgressPercent, c.EstimatedCompletionTime = nil, nil, nil, nil
 	}
 	if condition := meta.FindStatusCondition(status.Conditions,
 		v1alpha1.ConditionCompacting); condition != nil {

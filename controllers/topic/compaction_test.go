@@ -16,7 +16,7 @@ import (
 func TestWritesOfFastNumbersAreDeferred(t *testing.T) {
 	status := func(change func(*v1alpha1.CompactionStatus,
 		*metav1.Condition)) v1alpha1.TopicStatus {
-		c := &v1alpha1.CompactionStatus{Dirty: "10%", Phase: "Rewriting",
+		c := &v1alpha1.CompactionStatus{DirtyPercent: new(int32(10)), Phase: "Rewriting",
 			ProgressPercent: new(int32(3)), CleanNow: &v1alpha1.CleanNowStatus{State: "Running"}}
 		condition := metav1.Condition{Type: v1alpha1.ConditionCompacting,
 			Reason: v1alpha1.ReasonCleaning, Message: "a pass runs (1 of 3 partitions)"}
@@ -32,7 +32,7 @@ func TestWritesOfFastNumbersAreDeferred(t *testing.T) {
 		change func(*v1alpha1.CompactionStatus, *metav1.Condition)
 		fast   bool
 	}{
-		"dirty": {func(c *v1alpha1.CompactionStatus, _ *metav1.Condition) { c.Dirty = "11%" },
+		"dirty": {func(c *v1alpha1.CompactionStatus, _ *metav1.Condition) { *c.DirtyPercent = 11 },
 			true},
 		"progress": {func(c *v1alpha1.CompactionStatus,
 			_ *metav1.Condition) {
@@ -40,7 +40,7 @@ func TestWritesOfFastNumbersAreDeferred(t *testing.T) {
 		}, true},
 		"end": {func(c *v1alpha1.CompactionStatus,
 			_ *metav1.Condition) {
-			c.ETA = &metav1.Time{Time: time.Unix(1, 0)}
+			c.EstimatedCompletionTime = &metav1.Time{Time: time.Unix(1, 0)}
 		}, true},
 		"count": {func(_ *v1alpha1.CompactionStatus,
 			m *metav1.Condition) {
@@ -54,7 +54,7 @@ func TestWritesOfFastNumbersAreDeferred(t *testing.T) {
 		}, false},
 		"cleaned": {func(c *v1alpha1.CompactionStatus,
 			_ *metav1.Condition) {
-			c.LastCleaned = &metav1.Time{}
+			c.LastCleanTime = &metav1.Time{}
 		}, false},
 		"clean now": {func(c *v1alpha1.CompactionStatus,
 			_ *metav1.Condition) {
@@ -74,7 +74,7 @@ func TestWritesOfFastNumbersAreDeferred(t *testing.T) {
 			t.Errorf("%s: four rounds after the last write: got deferred, want written", name)
 		}
 		if after.Conditions[0].Message != "kept" || after.Conditions[1].Message == "" ||
-			after.Compaction.Dirty == "" {
+			after.Compaction.DirtyPercent == nil {
 			t.Errorf("%s: the comparison changed the status: %+v", name, after)
 		}
 	}

@@ -29,13 +29,14 @@ func (s *scope) status() v1alpha1.TopicStatus {
 	}
 	status.Partitions = int32(len(s.entries))
 	// An unassigned partition has no in-sync replica.
-	status.ReadyPartitions, status.UnderReplicated = 0, s.topic.Spec.Partitions-status.Partitions
+	status.ReadyPartitions = 0
+	status.UnderReplicatedPartitions = s.topic.Spec.Partitions - status.Partitions
 	for _, entry := range s.entries {
 		if entry.Serves() {
 			status.ReadyPartitions++
 		}
 		if entry.UnderReplicated() {
-			status.UnderReplicated++
+			status.UnderReplicatedPartitions++
 		}
 	}
 	status.Problems = s.problems()
@@ -122,11 +123,11 @@ func (s *scope) replicatedCondition(status v1alpha1.TopicStatus) metav1.Conditio
 		condition.Reason = v1alpha1.ReasonReassigning
 		condition.Message = fmt.Sprintf("%d of %d partitions are being reassigned: %s.",
 			reassigning, all, s.numbers(partitionset.Entry.Reassigning))
-	case status.UnderReplicated > 0:
+	case status.UnderReplicatedPartitions > 0:
 		condition.Reason = v1alpha1.ReasonUnderReplicated
 		condition.Message = fmt.Sprintf(
 			"%d of %d partitions are under-replicated: %s.",
-			status.UnderReplicated, all,
+			status.UnderReplicatedPartitions, all,
 			s.numbers(partitionset.Entry.UnderReplicated))
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonInSync

@@ -33,7 +33,7 @@ page. They have Kafka's names, types and units. The defaults are those in effect
 
 Each of them is a field of the LogCluster and applies to all brokers: to Kafka's tools it is a
 dynamic default of all brokers. A change takes effect without a restart, also where Kafka requires
-one. It is refused for a single broker, if ` + "`adminApi`" + ` is ` + "`ReadOnly`" + `, and in ` + "`heartwood dev`" + ` if a manifest
+one. It is refused for a single broker, if ` + "`adminAPI`" + ` is ` + "`ReadOnly`" + `, and in ` + "`heartwood dev`" + ` if a manifest
 describes the LogCluster.
 
 ` + "```" + `

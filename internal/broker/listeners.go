@@ -145,7 +145,7 @@ func (b *Broker) security(l *Listener) (wire.Security, error) {
 			return security, err
 		}
 		if !l.TLS {
-			return security, errors.New("authentication Tls needs TLS")
+			return security, errors.New("authentication TLS needs TLS")
 		}
 		security.Certificate = b.opts.Certificates.client(l.Name, rules)
 	}

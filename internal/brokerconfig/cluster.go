@@ -24,7 +24,7 @@ func clusterRows() []*Property {
 			Name: autoCreateTopics, Type: "boolean", Default: "false",
 			Field: "spec.autoCreateTopics",
 			Doc: "Create a topic when a client requests its metadata and allows its creation. " +
-				"No topic is created while adminApi is ReadOnly.",
+				"No topic is created while adminAPI is ReadOnly.",
 			field: flag(func(s *spec) **bool { return &s.AutoCreateTopics }),
 		},
 		&Property{
@@ -44,11 +44,11 @@ func clusterRows() []*Property {
 		},
 		&Property{
 			Name: "replica.lag.time.max.ms", Type: "long", Default: "10000",
-			Field: "spec.replication.lagMax",
+			Field: "spec.replication.maxLag",
 			Doc: "How long a follower may be behind its leader before the leader removes it from " +
 				"the ISR.",
 			field: duration(time.Millisecond, time.Second, time.Hour,
-				func(s *spec) **metav1.Duration { return &group(&s.Replication).LagMax }),
+				func(s *spec) **metav1.Duration { return &group(&s.Replication).MaxLag }),
 		},
 	)
 	for _, row := range rows {
@@ -99,23 +99,23 @@ func groupRows() []*Property {
 		},
 		{
 			Name: "group.max.session.timeout.ms", Type: "int", Default: "1800000",
-			Field: "spec.groups.sessionTimeoutMax",
+			Field: "spec.groups.maxSessionTimeout",
 			Doc:   "The longest session timeout of a member of the classic protocol.",
 			field: milliseconds(6*time.Second, 24*time.Hour,
-				func(g *v1alpha1.Groups) **metav1.Duration { return &g.SessionTimeoutMax }),
+				func(g *v1alpha1.Groups) **metav1.Duration { return &g.MaxSessionTimeout }),
 		},
 		{
-			Name: groupMaxSize, Type: "int", Default: "2147483647", Field: "spec.groups.membersMax",
+			Name: groupMaxSize, Type: "int", Default: "2147483647", Field: "spec.groups.maxMembers",
 			Doc: "The largest number of members of a group.",
 			field: count(1, math.MaxInt32,
-				func(s *spec) **int32 { return &group(&s.Groups).MembersMax }),
+				func(s *spec) **int32 { return &group(&s.Groups).MaxMembers }),
 		},
 		{
 			Name: "group.min.session.timeout.ms", Type: "int", Default: "6000",
-			Field: "spec.groups.sessionTimeoutMin",
+			Field: "spec.groups.minSessionTimeout",
 			Doc:   "The shortest session timeout of a member of the classic protocol.",
 			field: milliseconds(time.Millisecond, 30*time.Minute,
-				func(g *v1alpha1.Groups) **metav1.Duration { return &g.SessionTimeoutMin }),
+				func(g *v1alpha1.Groups) **metav1.Duration { return &g.MinSessionTimeout }),
 		},
 	}
 }
@@ -130,10 +130,10 @@ func offsetsRows() []*Property {
 	return []*Property{
 		{
 			Name: "offset.metadata.max.bytes", Type: "int", Default: "4096",
-			Field: "spec.groups.offsetMetadataMax",
+			Field: "spec.groups.maxOffsetMetadata",
 			Doc:   "The largest metadata of a committed offset.",
 			field: size(0, 30<<10, func(s *spec) **resource.Quantity {
-				return &group(&s.Groups).OffsetMetadataMax
+				return &group(&s.Groups).MaxOffsetMetadata
 			}),
 		},
 		{

@@ -39,21 +39,21 @@ func groupBoundRows() []*Property {
 		return milliseconds(shortestConsumerSession, longestConsumerSession, locate)
 	}
 	return []*Property{
-		bound("min."+interval, inMillis(5*time.Second), "spec.groups.consumerHeartbeatIntervalMin",
+		bound("min."+interval, inMillis(5*time.Second), "spec.groups.minConsumerHeartbeatInterval",
 			least, ofInterval(func(g *v1alpha1.Groups) **metav1.Duration {
-				return &g.ConsumerHeartbeatIntervalMin
+				return &g.MinConsumerHeartbeatInterval
 			})),
-		bound("max."+interval, inMillis(15*time.Second), "spec.groups.consumerHeartbeatIntervalMax",
+		bound("max."+interval, inMillis(15*time.Second), "spec.groups.maxConsumerHeartbeatInterval",
 			most, ofInterval(func(g *v1alpha1.Groups) **metav1.Duration {
-				return &g.ConsumerHeartbeatIntervalMax
+				return &g.MaxConsumerHeartbeatInterval
 			})),
-		bound("min."+session, inMillis(45*time.Second), "spec.groups.consumerSessionTimeoutMin",
+		bound("min."+session, inMillis(45*time.Second), "spec.groups.minConsumerSessionTimeout",
 			least, ofSession(func(g *v1alpha1.Groups) **metav1.Duration {
-				return &g.ConsumerSessionTimeoutMin
+				return &g.MinConsumerSessionTimeout
 			})),
-		bound("max."+session, inMillis(time.Minute), "spec.groups.consumerSessionTimeoutMax",
+		bound("max."+session, inMillis(time.Minute), "spec.groups.maxConsumerSessionTimeout",
 			most, ofSession(func(g *v1alpha1.Groups) **metav1.Duration {
-				return &g.ConsumerSessionTimeoutMax
+				return &g.MaxConsumerSessionTimeout
 			})),
 	}
 }

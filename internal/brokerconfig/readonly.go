@@ -57,11 +57,11 @@ func derivedRows() []*Property {
 	}
 	return []*Property{
 		{
-			Name: deleteTopicEnable, Type: "boolean", Default: "true", Field: "spec.adminApi",
-			Doc: "Topics can be deleted, unless adminApi is ReadOnly.",
+			Name: deleteTopicEnable, Type: "boolean", Default: "true", Field: "spec.adminAPI",
+			Doc: "Topics can be deleted, unless adminAPI is ReadOnly.",
 		},
 		{
-			Name: "group.consumer.max.size", Type: "int", Field: "spec.groups.membersMax",
+			Name: "group.consumer.max.size", Type: "int", Field: "spec.groups.maxMembers",
 			Doc:    "The largest number of members of a consumer group, the same as " + groupMaxSize + ".",
 			derive: same(groupMaxSize),
 		},

@@ -11,10 +11,10 @@ func transactionFieldRows() []*Property {
 	return []*Property{
 		{
 			Name: "transaction.max.timeout.ms", Type: "int", Default: "900000",
-			Field: "spec.transactions.timeoutMax",
+			Field: "spec.transactions.maxTimeout",
 			Doc:   "The longest timeout that a transactional producer may ask for.",
 			field: duration(time.Millisecond, time.Second, 168*time.Hour,
-				func(s *spec) **metav1.Duration { return &group(&s.Transactions).TimeoutMax }),
+				func(s *spec) **metav1.Duration { return &group(&s.Transactions).MaxTimeout }),
 		},
 		{
 			Name: "transaction.state.log.num.partitions", Type: "int", Default: "50",

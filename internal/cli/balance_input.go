@@ -40,7 +40,7 @@ func (b *balanceFlags) input(ctx context.Context, s *session,
 	notes = silentNotes(cluster, planned, missing)
 	zones := map[int32]string{}
 	for _, broker := range cluster.Status.Brokers {
-		zones[broker.ID] = broker.Zone
+		zones[broker.ID] = broker.Rack
 	}
 	stored := stored(rows, planned, missing)
 	return rebalance.PlanInput(cluster, zones, stored, stored, planned), notes, nil

@@ -24,7 +24,7 @@ type broker struct {
 	// differs.
 	Ready         bool   `json:"ready"`
 	Version       string `json:"version,omitempty"`
-	Zone          string `json:"zone,omitempty"`
+	Rack          string `json:"rack,omitempty"`
 	Leaders       int32  `json:"leaders"`
 	Node          string `json:"node,omitempty"`
 	Restarts      *int32 `json:"restarts,omitempty"` // of the container; absent if unknown
@@ -40,7 +40,7 @@ type broker struct {
 func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
 	brokers := []broker{}
 	for _, b := range cluster.Status.Brokers {
-		row := broker{ID: b.ID, Version: b.Version, Zone: b.Zone, Leaders: b.Leaders,
+		row := broker{ID: b.ID, Version: b.Version, Rack: b.Rack, Leaders: b.Leaders,
 			RestartReason: b.RestartReason, Volume: b.Volume, Scrub: b.Scrub}
 		pod := health.PodOf(pods, cluster.Name, b.ID)
 		row.Ready = b.Ready && (pods == nil || health.PodReady(pod))
@@ -56,7 +56,7 @@ func brokersOf(cluster *v1alpha1.LogCluster, pods []corev1.Pod) []broker {
 }
 
 func printBrokers(out io.Writer, brokers []broker) error {
-	rows := newTable("BROKER READY VERSION ZONE LEADERS DISK PRESSURE SCRUBBED DAMAGED NODE " +
+	rows := newTable("BROKER READY VERSION RACK LEADERS DISK PRESSURE SCRUBBED DAMAGED NODE " +
 		"RESTARTS RESTART-REASON")
 	now := time.Now()
 	for _, b := range brokers {
@@ -69,7 +69,7 @@ func printBrokers(out io.Writer, brokers []broker) error {
 		if b.Restarts != nil {
 			restarts = strconv.Itoa(int(*b.Restarts))
 		}
-		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Zone,
+		rows.add(strconv.Itoa(int(b.ID)), strconv.FormatBool(b.Ready), b.Version, b.Rack,
 			strconv.Itoa(int(b.Leaders)), disk, pressure, scrubbed, damaged, b.Node, restarts,
 			b.RestartReason)
 	}

@@ -140,7 +140,7 @@ func cleanNowOf(topic *v1alpha1.Topic, value string) *cleanNow {
 		return now
 	}
 	now.State, now.Replicas, now.Finished = c.CleanNow.State, c.CleanNow.Replicas,
-		c.CleanNow.Finished
+		c.CleanNow.CompletionTime
 	if now.State == v1alpha1.CleanNowRunning {
 		now.Phase = c.Phase
 	}

@@ -62,7 +62,7 @@ func (f *fixture) createCluster(t *testing.T) {
 		c.Status = v1alpha1.LogClusterStatus{ObservedGeneration: c.Generation, ReadyBrokers: 1,
 			Bootstrap: "main-bootstrap.logs.svc:9092", Topics: 2, Partitions: 3,
 			Brokers: []v1alpha1.BrokerStatus{{ID: 0, Ready: true, Version: "v1.0.0", Leaders: 3,
-				Zone: "a", Volume: &v1alpha1.BrokerVolume{UsedPercent: 45, TotalBytes: 10 << 30,
+				Rack: "a", Volume: &v1alpha1.BrokerVolume{UsedPercent: 45, TotalBytes: 10 << 30,
 					Pressure: "None"}}},
 			Rebalance: &v1alpha1.RebalanceStatus{Phase: v1alpha1.RebalanceDone,
 				Trigger: v1alpha1.TriggerManual, Moves: 2, MovesDone: 2, BytesDone: 1 << 20,
@@ -75,9 +75,9 @@ func (f *fixture) createCluster(t *testing.T) {
 	createWithStatus(t, f, &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{Name: "tickets"},
 		Spec: v1alpha1.TopicSpec{Cluster: "main", Partitions: 2}}, func(topic *v1alpha1.Topic) {
 		topic.Status = v1alpha1.TopicStatus{Partitions: 2, ReadyPartitions: 2,
-			Compaction: &v1alpha1.CompactionStatus{Dirty: "37%", Phase: "Rewriting",
+			Compaction: &v1alpha1.CompactionStatus{DirtyPercent: new(int32(37)), Phase: "Rewriting",
 				Reclaimable:     new(resource.MustParse("3Mi")),
-				ProgressPercent: new(int32(40)), LastCleaned: &metav1.Time{Time: time.Now()}},
+				ProgressPercent: new(int32(40)), LastCleanTime: &metav1.Time{Time: time.Now()}},
 			Conditions: []metav1.Condition{condition("Ready", "True", "Ready", ""),
 				condition("Compacting", "True", "Cleaning", "")}}
 	})

@@ -31,8 +31,8 @@ func rebalanceLine(r *v1alpha1.RebalanceStatus, now time.Time) string {
 	line += fmt.Sprintf(", %d of %d moves done, %s of %s copied", r.MovesDone, r.Moves,
 		remote.Bytes(r.BytesDone), remote.Bytes(r.BytesTotal))
 	switch {
-	case r.Phase.Active() && r.ETA != nil:
-		line += ", ends in " + age(r.ETA.Sub(now))
+	case r.Phase.Active() && r.EstimatedCompletionTime != nil:
+		line += ", ends in " + age(r.EstimatedCompletionTime.Sub(now))
 	case !r.Phase.Active() && r.CompletionTime != nil:
 		line += ", ended " + age(now.Sub(r.CompletionTime.Time)) + " ago"
 	}

@@ -19,7 +19,8 @@ func TestProgressOfRebalanceAndCertificates(t *testing.T) {
 	run := func(phase v1alpha1.RebalancePhase, message string) *v1alpha1.RebalanceStatus {
 		return &v1alpha1.RebalanceStatus{Phase: phase, Message: message,
 			Trigger: v1alpha1.TriggerOnScale, Moves: 12, MovesDone: 3, BytesDone: 1 << 30,
-			BytesTotal: 4 << 30, ETA: ago(5 * time.Minute), CompletionTime: ago(-3 * time.Hour)}
+			BytesTotal: 4 << 30, EstimatedCompletionTime: ago(5 * time.Minute),
+			CompletionTime: ago(-3 * time.Hour)}
 	}
 	const half = " (OnScale), 3 of 12 moves done, 1 GiB of 4 GiB copied"
 	for want, st := range map[string]status{

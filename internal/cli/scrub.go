@@ -131,11 +131,11 @@ func printScrubRows(out io.Writer, rows []brokerScrub, now time.Time) error {
 			state, round = b.Scrub.State, fmt.Sprintf("%d%%", b.Scrub.CheckedPercent)
 			for _, f := range b.Scrub.Findings {
 				repaired := ""
-				if f.Repaired != nil {
-					repaired = age(now.Sub(f.Repaired.Time))
+				if f.RepairedTime != nil {
+					repaired = age(now.Sub(f.RepairedTime.Time))
 				}
 				damage.add(id, f.Partition, f.File, strconv.FormatInt(f.Position, 10),
-					age(now.Sub(f.Found.Time)), repaired, f.Problem)
+					age(now.Sub(f.FoundTime.Time)), repaired, f.Problem)
 			}
 		}
 		brokers.add(id, strconv.FormatBool(b.Ready), state, scrubbed, round, damaged)
@@ -155,10 +155,10 @@ func scrubColumns(scrub *v1alpha1.BrokerScrub, now time.Time) (scrubbed, damaged
 		return "", ""
 	case scrub.State == v1alpha1.ScrubStateOff:
 		scrubbed = "off"
-	case scrub.CheckedSince == nil:
+	case scrub.CheckedSinceTime == nil:
 		scrubbed = "never"
 	default:
-		scrubbed = age(now.Sub(scrub.CheckedSince.Time))
+		scrubbed = age(now.Sub(scrub.CheckedSinceTime.Time))
 	}
 	return scrubbed, strconv.Itoa(int(scrub.Damaged))
 }

@@ -36,7 +36,7 @@ func (s *session) scrubNow(ctx context.Context, cluster *v1alpha1.LogCluster, to
 
 // scrubEnabled returns an error if the scrub is disabled in the LogCluster.
 func scrubEnabled(cluster *v1alpha1.LogCluster) error {
-	if spec := cluster.Spec.Scrub; spec != nil && spec.Interval == v1alpha1.ScrubOff {
+	if spec := cluster.Spec.Scrub; spec != nil && spec.Interval == v1alpha1.ScrubNever {
 		return fmt.Errorf("the scrub of LogCluster %s is off: set spec.scrub.interval to a duration, "+
 			"such as 168h", cluster.Name)
 	}

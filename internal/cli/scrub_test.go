@@ -36,14 +36,14 @@ func (f *fixture) testScrub(t *testing.T) {
 		t.Errorf("request %q, want the name in Kafka", value)
 	}
 	found := metav1.NewTime(time.Now().Add(-2 * time.Hour))
-	scrub := &v1alpha1.BrokerScrub{State: v1alpha1.ScrubStateRunning, CheckedSince: &found,
+	scrub := &v1alpha1.BrokerScrub{State: v1alpha1.ScrubStateRunning, CheckedSinceTime: &found,
 		CheckedPercent: 40, Damaged: 1, Requested: value,
 		RequestState: v1alpha1.ScrubRequestRunning,
 		Findings: []v1alpha1.ScrubFinding{
 			{Partition: "Logs-0", File: "Logs-0/00000000000000000000.log", Position: 7,
-				Problem: "corrupt record batch: checksum", Found: found},
+				Problem: "corrupt record batch: checksum", FoundTime: found},
 			{Partition: "Logs-1-0", File: "Logs-1-0/00000000000000000000.index", Position: 8,
-				Problem: "does not ascend", Found: found, Repaired: &found}}}
+				Problem: "does not ascend", FoundTime: found, RepairedTime: &found}}}
 	f.reportScrub(t, scrub)
 	scrub.RequestState = v1alpha1.ScrubRequestDone
 	f.reportScrub(t, scrub)
@@ -72,7 +72,7 @@ func (f *fixture) testScrubOff(t *testing.T) {
 	before := f.scrubRequest(t)
 	await.Until(t, "a request", func() bool { return f.scrubRequest(t) != before })
 	cluster := get(t, f, "main", &v1alpha1.LogCluster{})
-	cluster.Spec.Scrub = &v1alpha1.Scrub{Interval: v1alpha1.ScrubOff}
+	cluster.Spec.Scrub = &v1alpha1.Scrub{Interval: v1alpha1.ScrubNever}
 	f.update(t, cluster)
 	(<-done).fails(t, "the scrub of LogCluster main is off")
 	cancel()

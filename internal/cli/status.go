@@ -58,16 +58,16 @@ as a rolling update, is reported as info.`,
 
 // status is the output of command status.
 type status struct {
-	Cluster         string             `json:"cluster"`
-	Namespace       string             `json:"namespace"`
-	Degraded        bool               `json:"degraded"`
-	Bootstrap       string             `json:"bootstrap"`
-	Topics          int32              `json:"topics"`
-	Partitions      int32              `json:"partitions"`
-	UnderReplicated int32              `json:"underReplicated"`
-	Conditions      []metav1.Condition `json:"conditions"`
-	Brokers         []broker           `json:"brokers"`
-	Findings        []health.Finding   `json:"findings"`
+	Cluster                   string             `json:"cluster"`
+	Namespace                 string             `json:"namespace"`
+	Degraded                  bool               `json:"degraded"`
+	Bootstrap                 string             `json:"bootstrap"`
+	Topics                    int32              `json:"topics"`
+	Partitions                int32              `json:"partitions"`
+	UnderReplicatedPartitions int32              `json:"underReplicatedPartitions"`
+	Conditions                []metav1.Condition `json:"conditions"`
+	Brokers                   []broker           `json:"brokers"`
+	Findings                  []health.Finding   `json:"findings"`
 	// RetainedTopics contains up to 20 deleted topics whose records are retained.
 	RetainedTopics []v1alpha1.RetainedTopic `json:"retainedTopics,omitempty"`
 	// Rebalance is the current or last rebalance run; absent until the operator has written it.
@@ -100,9 +100,9 @@ func (s *session) status(ctx context.Context) (*status, error) {
 	return &status{Cluster: cluster.Name, Namespace: s.namespace,
 		Degraded: health.Degraded(findings), Bootstrap: cluster.Status.Bootstrap,
 		Topics: cluster.Status.Topics, Partitions: cluster.Status.Partitions,
-		UnderReplicated: cluster.Status.UnderReplicated,
-		Conditions:      sortedConditions(cluster.Status.Conditions),
-		Brokers:         brokersOf(cluster, in.Pods), Findings: findings,
+		UnderReplicatedPartitions: cluster.Status.UnderReplicatedPartitions,
+		Conditions:                sortedConditions(cluster.Status.Conditions),
+		Brokers:                   brokersOf(cluster, in.Pods), Findings: findings,
 		RetainedTopics: cluster.Status.RetainedTopics, Rebalance: cluster.Status.Rebalance,
 		NextCertificateExpiry: cluster.Status.NextCertificateExpiry}, nil
 }
@@ -154,7 +154,7 @@ func (s *session) printStatus(out io.Writer, st *status) error {
 	}
 	_, _ = fmt.Fprintf(out, "LogCluster %s in namespace %s: %s\n", st.Cluster, st.Namespace, state)
 	_, _ = fmt.Fprintf(out, "Topics: %d, partitions: %d, under-replicated: %d\n", st.Topics,
-		st.Partitions, st.UnderReplicated)
+		st.Partitions, st.UnderReplicatedPartitions)
 	_, _ = fmt.Fprintf(out, "Bootstrap: %s\n", cmp.Or(st.Bootstrap, "-"))
 	printProgress(out, st, time.Now())
 	_, _ = fmt.Fprintln(out)

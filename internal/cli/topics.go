@@ -83,19 +83,22 @@ func topicTable(topics []v1alpha1.Topic, now time.Time) *table {
 			why = c.Reason
 		}
 		if c := status.Compaction; c != nil {
-			dirty, phase = c.Dirty, c.Phase
+			phase = c.Phase
+			if c.DirtyPercent != nil {
+				dirty = strconv.Itoa(int(*c.DirtyPercent)) + "%"
+			}
 			if c.Reclaimable != nil {
 				reclaimable = remote.Bytes(c.Reclaimable.Value())
 			}
 			if c.ProgressPercent != nil {
 				phase += " " + strconv.Itoa(int(*c.ProgressPercent)) + "%"
 			}
-			if c.LastCleaned != nil {
-				cleaned = age(now.Sub(c.LastCleaned.Time)) + " ago"
+			if c.LastCleanTime != nil {
+				cleaned = age(now.Sub(c.LastCleanTime.Time)) + " ago"
 			}
 		}
 		rows.add(topics[i].Name, topics[i].KafkaName(), ready, strconv.Itoa(int(status.Partitions)),
-			strconv.Itoa(int(status.UnderReplicated)), dirty, reclaimable, phase, cleaned, why)
+			strconv.Itoa(int(status.UnderReplicatedPartitions)), dirty, reclaimable, phase, cleaned, why)
 	}
 	return rows
 }

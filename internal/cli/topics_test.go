@@ -26,7 +26,7 @@ func (f *fixture) testTopicsAgree(t *testing.T) {
 		v1alpha1.ReasonUnderReplicated: true} {
 		change(t, f, "tickets", &v1alpha1.Topic{}, func(topic *v1alpha1.Topic) {
 			topic.Status = *before.DeepCopy()
-			topic.Status.UnderReplicated = 1
+			topic.Status.UnderReplicatedPartitions = 1
 			topic.Status.Conditions = append(topic.Status.Conditions, condition("Replicated", "False",
 				reason, ""))
 			topic.Status.Problems = []v1alpha1.PartitionProblem{{Partition: 0, Reason: reason}}

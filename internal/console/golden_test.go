@@ -286,7 +286,7 @@ func goldenViews() map[string]view {
 		"deletegroup": {Template: "deletegroup", Title: "Delete", Body: &goldenGroups()[0]},
 		"users": {Template: "users", Title: "Users", Body: userList{Sort: goldenSort("principal"),
 			LogUsers: []LogUser{{Name: "orders", Principal: "User:orders", Authentication: "Scram",
-				ACLs: 2, Ready: true}, {Name: "new", Authentication: "Tls", Message: hostileText}},
+				ACLs: 2, Ready: true}, {Name: "new", Authentication: "TLS", Message: hostileText}},
 			Users: []kafka.User{{Name: hostileText, Mechanisms: []string{"SCRAM-SHA-512"}}},
 			ACLs: []kafka.ACL{{Principal: "User:*", Host: "*", Resource: "topic", Name: "orders-",
 				Pattern: "prefixed", Operation: "read"}, {Principal: "User:a", Host: "10.0.0.1",

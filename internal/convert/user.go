@@ -55,7 +55,7 @@ func (u *user) authentication(spec *source) {
 	case "tls":
 		to.Type = v1alpha1.UserExternal
 		u.note(s.at("type"), "the certificate that Strimzi issued stays valid, because the listener"+
-			" accepts Strimzi's clients CA; with type Tls and a listener without clientCAs, the operator"+
+			" accepts Strimzi's clients CA; with type TLS and a listener without clientCAs, the operator"+
 			" issues certificates")
 	case "tls-external", "":
 		to.Type = v1alpha1.UserExternal
@@ -126,12 +126,12 @@ func acl(s *source) (to v1alpha1.ACL, ok bool) {
 }
 
 func (u *user) quotas(s *source) {
-	to := v1alpha1.Quotas{ProduceBytes: bytesQuota(s, "producerByteRate"),
-		FetchBytes: bytesQuota(s, "consumerByteRate")}
+	to := v1alpha1.Quotas{ProduceRate: bytesQuota(s, "producerByteRate"),
+		FetchRate: bytesQuota(s, "consumerByteRate")}
 	if n, ok := s.number("requestPercentage", 1, v1alpha1.RequestPercentMax); ok {
 		to.RequestPercent = new(int32(n))
 	}
-	to.PartitionMutations = u.mutations(s)
+	to.PartitionMutationRate = u.mutations(s)
 	if to != (v1alpha1.Quotas{}) {
 		u.to.Spec.Quotas = &to
 	}

@@ -28,8 +28,8 @@ func TestUsersStayWithinTheirQuotas(t *testing.T) {
 	acls := ", acls: [{resource: {type: Topic, name: orders}, operations: [Read, Write]}]"
 	scram := "authentication: {type: Scram}" + acls
 	opts := options(t, logCluster(quotaCluster), topic("orders", "partitions: 1, replicas: 1"),
-		logUser("alice", scram), logUser("bob", scram+", quotas: {produceBytes: 100Ki}"),
-		logUser("carol", scram+", quotas: {fetchBytes: 100Ki}"))
+		logUser("alice", scram), logUser("bob", scram+", quotas: {produceRate: 100Ki}"),
+		logUser("carol", scram+", quotas: {fetchRate: 100Ki}"))
 	start(t, opts)
 	// A quota's bucket refills while a client is slow. So a client with a quota continues until it was
 	// throttled, but sends at most most records.
@@ -93,7 +93,7 @@ func TestUsersStayWithinTheirQuotas(t *testing.T) {
 func TestAdminClientsChangeQuotas(t *testing.T) {
 	opts := options(t, logCluster(quotaCluster+", authorization: {type: Simple, "+
 		"superUsers: [admin]}"), logUser("admin", "authentication: {type: Scram}"),
-		logUser("bob", "authentication: {type: Scram}, quotas: {produceBytes: 100Ki}"))
+		logUser("bob", "authentication: {type: Scram}, quotas: {produceRate: 100Ki}"))
 	r := start(t, opts)
 	alter := func(user string, ops ...kadm.AlterClientQuotaOp) error {
 		admin := kadm.NewClient(connectAs(t, opts, "admin"))

@@ -91,9 +91,9 @@ func TestKeysOfTokensAreReadByTheGivenCA(t *testing.T) {
 func TestClientsHaveCertificatesOfTheGivenCAs(t *testing.T) {
 	corp := certs.New(t, "corp")
 	opts := options(t, logCluster(`listeners: [{name: mtls, port: 9093, tls: {},
-  authentication: [{type: Tls, clientCAs: [{name: corp, key: root.crt}]}]}],
+  authentication: [{type: TLS, clientCAs: [{name: corp, key: root.crt}]}]}],
   authorization: {type: Simple, superUsers: ["CN=orders"]}, brokers: 1`),
-		topic("orders", "partitions: 1"), logUser("orders", "authentication: {type: Tls}"))
+		topic("orders", "partitions: 1"), logUser("orders", "authentication: {type: TLS}"))
 	putSecret(t, opts, "corp", "root.crt", corp.PEM())
 	r := start(t, opts)
 	client := listenerClient(t, opts, r,
@@ -115,7 +115,7 @@ func TestClientsHaveCertificatesOfTheGivenCAs(t *testing.T) {
 // TestRemovedCAIsDeleted checks that the file of a removed CA is deleted, because a broker's
 // process reads all files in its directory.
 func TestRemovedCAIsDeleted(t *testing.T) {
-	const spec = `listeners: [{name: mtls, port: 9093, tls: {}, authentication: [{type: Tls%s}]}],
+	const spec = `listeners: [{name: mtls, port: 9093, tls: {}, authentication: [{type: TLS%s}]}],
   brokers: 1`
 	opts := options(t, logCluster(fmt.Sprintf(spec, ", clientCAs: [{name: corp, key: root.crt}]")))
 	putSecret(t, opts, "corp", "root.crt", certs.New(t, "corp").PEM())

@@ -21,7 +21,7 @@ import (
 
 const securedCluster = `listeners: [
   {name: tls, port: 9093, tls: {}, authentication: [{type: ScramSha512}]},
-  {name: mtls, port: 9094, tls: {}, authentication: [{type: Tls}]}],
+  {name: mtls, port: 9094, tls: {}, authentication: [{type: TLS}]}],
   authorization: {type: Simple, superUsers: [admin]}, brokers: 2`
 
 func logUser(name, spec string) string {
@@ -76,7 +76,7 @@ func TestUsersConnectWithTheirFiles(t *testing.T) {
 		logUser("admin", "authentication: {type: Scram}"),
 		logUser("alice", "authentication: {type: Scram}, acls: [{resource: {type: Topic, name: "+
 			"orders}, operations: [Write]}]"),
-		logUser("bob", "authentication: {type: Tls}"))
+		logUser("bob", "authentication: {type: TLS}"))
 	r := start(t, opts)
 	if err := produceOne(t.Context(), connectAs(t, opts, "alice"), "orders"); err != nil {
 		t.Fatalf("alice: %v", err)
@@ -89,9 +89,9 @@ func TestUsersConnectWithTheirFiles(t *testing.T) {
 	put(t, opts, "all.yaml", logCluster(securedCluster),
 		topic("orders", "partitions: 2, replicas: 2"),
 		logUser("admin", "authentication: {type: Scram}"),
-		logUser("bob", "authentication: {type: Tls}, acls: [{resource: {type: Topic, name: orders}, "+
+		logUser("bob", "authentication: {type: TLS}, acls: [{resource: {type: Topic, name: orders}, "+
 			"operations: [Write]}]"))
-	r.line("user bob authentication=Tls acls=1")
+	r.line("user bob authentication=TLS acls=1")
 	// Each broker applies the change independently, and a client may connect to any of them.
 	await.Until(t, "bob is allowed to write", func() bool {
 		err := produceOne(t.Context(), connectAs(t, opts, "bob"), "orders")
@@ -188,7 +188,7 @@ func TestKubernetesFieldsAreNamed(t *testing.T) {
 func TestPasswordsAreNotLogged(t *testing.T) {
 	opts := options(t, logCluster(securedCluster), topic("orders", "partitions: 1, replicas: 2"),
 		logUser("admin", "authentication: {type: Scram}"),
-		logUser("bob", "authentication: {type: Tls}"))
+		logUser("bob", "authentication: {type: TLS}"))
 	r := startAt(t, opts, slog.LevelDebug)
 	admin := kadm.NewClient(connectAs(t, opts, "admin"))
 	const chosen = "chosen-password-of-carol"

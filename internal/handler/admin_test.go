@@ -317,7 +317,7 @@ func TestQuirk14DescribeTopicPartitionsInPages(t *testing.T) {
 }
 
 // TestReadOnlyRejectsEveryWrite checks that every admin request that changes something is rejected
-// with POLICY_VIOLATION if the LogCluster sets adminApi: ReadOnly.
+// with POLICY_VIOLATION if the LogCluster sets adminAPI: ReadOnly.
 func TestReadOnlyRejectsEveryWrite(t *testing.T) {
 	b := newBroker(t)
 	b.policy = metadata.AdminPolicy{ReadOnly: true, AutoCreate: true}

@@ -156,7 +156,7 @@ func TestLogNamesTheSettingThatCreatesTopics(t *testing.T) {
 		must(t, b.apply())
 		time.Sleep(time.Minute)
 		b.metadataOf("payments", true)
-		expect("topic=payments", `"spec.adminApi: ReadWrite"`, "requestsNotLogged=100")
+		expect("topic=payments", `"spec.adminAPI: ReadWrite"`, "requestsNotLogged=100")
 		b.policy.ReadOnly = false
 		must(t, b.apply())
 		time.Sleep(time.Minute)

@@ -70,12 +70,12 @@ func TestQuotasAreStoredInLogUsers(t *testing.T) {
 	if code, text := b.alterError(all); code != 0 {
 		t.Fatalf("default: error %d: %s", code, text)
 	}
-	if got := users.users["alice"].Spec; got.Quotas.ProduceBytes.String() != "1Mi" ||
+	if got := users.users["alice"].Spec; got.Quotas.ProduceRate.String() != "1Mi" ||
 		*got.Quotas.RequestPercent != 50 || got.Authentication.Type != v1alpha1.UserExternal {
 		t.Errorf("LogUser %+v", got)
 	}
 	if got := users.users["CN=bob"].Spec; got.UserName != "CN=bob" ||
-		got.Quotas.FetchBytes.String() != "1k" || *got.Quotas.PartitionMutations != 5 {
+		got.Quotas.FetchRate.String() != "1k" || *got.Quotas.PartitionMutationRate != 5 {
 		t.Errorf("LogUser %+v", got)
 	}
 	alice, bob := "user alice producer_byte_rate=1.048576e+06 request_percentage=50",
@@ -106,7 +106,7 @@ func TestQuotasAreStoredInLogUsers(t *testing.T) {
 		Key: "producer_byte_rate", Remove: true}, kmsg.AlterClientQuotasRequestEntryOp{
 		Key: "consumer_byte_rate", Remove: true})
 	if code, _ := b.alterError(remove); code != 0 || users.users["alice"].Spec.Quotas == nil ||
-		users.users["alice"].Spec.Quotas.ProduceBytes != nil {
+		users.users["alice"].Spec.Quotas.ProduceRate != nil {
 		t.Errorf("removal: error %d, %+v", code, users.users["alice"].Spec.Quotas)
 	}
 }
@@ -173,7 +173,7 @@ func TestRepeatedEntityIsRefused(t *testing.T) {
 		alterQuotas("alice", setQuota("producer_byte_rate", 2)).Entries...)
 	response := ask[*kmsg.AlterClientQuotasResponse](b, 1, req)
 	if response.Entries[0].ErrorCode != 0 || response.Entries[1].ErrorCode != 42 ||
-		users.users["alice"].Spec.Quotas.ProduceBytes.Value() != 1 {
+		users.users["alice"].Spec.Quotas.ProduceRate.Value() != 1 {
 		t.Errorf("%+v", response.Entries)
 	}
 }

@@ -232,7 +232,7 @@ func TestGroupConfigsWithReadOnlyAdminAPI(t *testing.T) {
 	b.policy.ReadOnly = true
 	must(t, b.changed())
 	if code, text := b.setGroup("g", groupInterval, "6000"); code != 44 ||
-		!strings.Contains(text, "adminApi: ReadOnly") {
+		!strings.Contains(text, "adminAPI: ReadOnly") {
 		t.Errorf("group: got error %d %q, want POLICY_VIOLATION", code, text)
 	}
 	value := "1000"

@@ -95,10 +95,10 @@ func TestGroupSettingsAreDescribed(t *testing.T) {
 	b := newBroker(t)
 	b.cluster = &v1alpha1.LogCluster{}
 	b.cluster.Spec.Groups = &v1alpha1.Groups{
-		SessionTimeoutMin:     &metav1.Duration{Duration: time.Second},
+		MinSessionTimeout:     &metav1.Duration{Duration: time.Second},
 		InitialRebalanceDelay: &metav1.Duration{},
 		OffsetsRetention:      &metav1.Duration{Duration: 3 * time.Hour},
-		OffsetMetadataMax:     resource.NewQuantity(0, resource.BinarySI),
+		MaxOffsetMetadata:     resource.NewQuantity(0, resource.BinarySI),
 	}
 	must(t, b.changed())
 	req := kmsg.NewPtrDescribeConfigsRequest()

@@ -460,7 +460,7 @@ func TestQuotasOfLogUsersAreResolved(t *testing.T) {
 	percent := int64(50)
 	u = metadata.AlteredUser(u, metadata.UserChange{Name: "alice", Quotas: map[string]*int64{
 		"producer_byte_rate": &ten, "request_percentage": &percent, "consumer_byte_rate": nil}})
-	if got := u.Spec.Quotas.ProduceBytes.String(); got != "10Mi" {
+	if got := u.Spec.Quotas.ProduceRate.String(); got != "10Mi" {
 		t.Errorf("produceBytes %s", got)
 	}
 	security := metadata.ResolveSecurity(nil, []*v1alpha1.LogUser{u}, nil, nil)

@@ -84,8 +84,8 @@ func TestBoundsOfGroupConfigs(t *testing.T) {
 			"10000 10000-60000",
 		`{groups: {consumerHeartbeatInterval: 20s, consumerSessionTimeout: 2m}}`: "1000 0-15000, 20000 5000-20000, " +
 			"120000 45000-120000",
-		`{groups: {consumerHeartbeatIntervalMin: 2s, consumerHeartbeatIntervalMax: 7s,
-			consumerSessionTimeoutMin: 3s, consumerSessionTimeoutMax: 1h}}`: "1000 0-15000, 5000 2000-7000, " +
+		`{groups: {minConsumerHeartbeatInterval: 2s, maxConsumerHeartbeatInterval: 7s,
+			minConsumerSessionTimeout: 3s, maxConsumerSessionTimeout: 1h}}`: "1000 0-15000, 5000 2000-7000, " +
 			"45000 3000-3600000",
 	} {
 		var got []string
@@ -134,7 +134,7 @@ func TestSourcesOfGroupConfigs(t *testing.T) {
 // TestAlteredGroupInResource checks the resource after each of several changes of groups. Each
 // change starts from the previous one's resource.
 func TestAlteredGroupInResource(t *testing.T) {
-	cluster := clusterSpec(t, `{groups: {membersMax: 9, overrides: [
+	cluster := clusterSpec(t, `{groups: {maxMembers: 9, overrides: [
 		{group: a, consumerSessionTimeout: 50s}]}}`)
 	session := func(seconds int) GroupOverride {
 		return GroupOverride{ConsumerSession: time.Duration(seconds) * time.Second}
@@ -168,7 +168,7 @@ func TestAlteredGroupInResource(t *testing.T) {
 		if got := ResolveGroupOverrides(altered); !maps.Equal(got, step.want) {
 			t.Errorf("step %d: got %+v, want %+v", i, got, step.want)
 		}
-		if *altered.Spec.Groups.MembersMax != 9 {
+		if *altered.Spec.Groups.MaxMembers != 9 {
 			t.Errorf("step %d: another setting changed", i)
 		}
 		if !reflect.DeepEqual(before, cluster) {
@@ -209,7 +209,7 @@ func TestBoundsOfGroupConfigsAreDescribed(t *testing.T) {
 	for _, spec := range []string{
 		`{}`, `{groups: {consumerHeartbeatInterval: 1s, consumerSessionTimeout: 10s}}`,
 		`{groups: {consumerHeartbeatInterval: 20s, consumerSessionTimeout: 2m}}`,
-		`{groups: {consumerHeartbeatIntervalMin: 2s, consumerSessionTimeoutMax: 1h}}`,
+		`{groups: {minConsumerHeartbeatInterval: 2s, maxConsumerSessionTimeout: 1h}}`,
 	} {
 		cluster, described := clusterSpec(t, spec), map[string]string{}
 		for _, v := range brokerconfig.Describe(ClusterProperties(cluster)) {

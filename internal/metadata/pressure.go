@@ -16,8 +16,9 @@ func ResolvePressure(cluster *v1alpha1.LogCluster) pressure.Thresholds {
 		from  *int32
 		to    *int
 		level pressure.Level
-	}{{spec.Warn, &resolved.Warn, pressure.Warn}, {spec.Clean, &resolved.Clean, pressure.Clean},
-		{spec.Reject, &resolved.Reject, pressure.Reject}} {
+	}{{spec.WarnPercent, &resolved.Warn, pressure.Warn},
+		{spec.CleanPercent, &resolved.Clean, pressure.Clean},
+		{spec.RejectPercent, &resolved.Reject, pressure.Reject}} {
 		if field.from != nil {
 			*field.to, resolved.Exact = int(*field.from), field.level
 		}

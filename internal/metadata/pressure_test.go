@@ -18,11 +18,11 @@ func TestThresholdsOfAUserAreExact(t *testing.T) {
 		spec v1alpha1.StoragePressure
 		want pressure.Thresholds
 	}{
-		{v1alpha1.StoragePressure{Warn: seventy},
+		{v1alpha1.StoragePressure{WarnPercent: seventy},
 			pressure.Thresholds{Warn: 70, Clean: 85, Reject: 92, Exact: pressure.Warn}},
-		{v1alpha1.StoragePressure{Warn: seventy, Clean: seventy},
+		{v1alpha1.StoragePressure{WarnPercent: seventy, CleanPercent: seventy},
 			pressure.Thresholds{Warn: 70, Clean: 70, Reject: 92, Exact: pressure.Clean}},
-		{v1alpha1.StoragePressure{Warn: seventy, Clean: seventy, Reject: seventy},
+		{v1alpha1.StoragePressure{WarnPercent: seventy, CleanPercent: seventy, RejectPercent: seventy},
 			pressure.Thresholds{Warn: 70, Clean: 70, Reject: 70, Exact: pressure.Reject}},
 	} {
 		cluster := &v1alpha1.LogCluster{}

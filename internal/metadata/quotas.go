@@ -33,13 +33,13 @@ type quotaKey struct {
 
 var quotaKeys = map[string]quotaKey{
 	"producer_byte_rate": bytesKey(quota.Produce,
-		func(q *v1alpha1.Quotas) **resource.Quantity { return &q.ProduceBytes }),
+		func(q *v1alpha1.Quotas) **resource.Quantity { return &q.ProduceRate }),
 	"consumer_byte_rate": bytesKey(quota.Fetch,
-		func(q *v1alpha1.Quotas) **resource.Quantity { return &q.FetchBytes }),
+		func(q *v1alpha1.Quotas) **resource.Quantity { return &q.FetchRate }),
 	"request_percentage": countKey(quota.Request, 0.01, v1alpha1.RequestPercentMax,
 		func(q *v1alpha1.Quotas) **int32 { return &q.RequestPercent }),
 	"controller_mutation_rate": countKey(quota.Mutation, 1, v1alpha1.PartitionMutationsMax,
-		func(q *v1alpha1.Quotas) **int32 { return &q.PartitionMutations }),
+		func(q *v1alpha1.Quotas) **int32 { return &q.PartitionMutationRate }),
 }
 
 func bytesKey(kind quota.Kind, field func(*v1alpha1.Quotas) **resource.Quantity) quotaKey {

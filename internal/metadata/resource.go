@@ -68,7 +68,7 @@ func ResolveReplication(cluster *v1alpha1.LogCluster) (resolved Replication) {
 	if cluster.Spec.Replication == nil {
 		return resolved
 	}
-	if lag := cluster.Spec.Replication.LagMax; lag != nil && lag.Duration >= time.Second {
+	if lag := cluster.Spec.Replication.MaxLag; lag != nil && lag.Duration >= time.Second {
 		resolved.LagMax = lag.Duration
 	}
 	if rate := cluster.Spec.Replication.CatchUpRate; rate != nil {
@@ -85,17 +85,17 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	}
 	groups := cluster.Spec.Groups
 	resolved = Groups{
-		SessionMin:           positive(groups.SessionTimeoutMin),
-		SessionMax:           positive(groups.SessionTimeoutMax),
+		SessionMin:           positive(groups.MinSessionTimeout),
+		SessionMax:           positive(groups.MaxSessionTimeout),
 		OffsetsRetention:     positive(groups.OffsetsRetention),
 		OffsetsCheckInterval: positive(groups.OffsetsCheckInterval),
 		ConsumerSession:      positive(groups.ConsumerSessionTimeout),
 		ConsumerInterval:     positive(groups.ConsumerHeartbeatInterval),
-		ConsumerSessionMin:   positive(groups.ConsumerSessionTimeoutMin),
-		ConsumerSessionMax:   positive(groups.ConsumerSessionTimeoutMax),
-		ConsumerIntervalMin:  positive(groups.ConsumerHeartbeatIntervalMin),
-		ConsumerIntervalMax:  positive(groups.ConsumerHeartbeatIntervalMax),
-		MembersMax:           int(atLeastOne(groups.MembersMax)),
+		ConsumerSessionMin:   positive(groups.MinConsumerSessionTimeout),
+		ConsumerSessionMax:   positive(groups.MaxConsumerSessionTimeout),
+		ConsumerIntervalMin:  positive(groups.MinConsumerHeartbeatInterval),
+		ConsumerIntervalMax:  positive(groups.MaxConsumerHeartbeatInterval),
+		MembersMax:           int(atLeastOne(groups.MaxMembers)),
 	}
 	if delay := groups.InitialRebalanceDelay; delay != nil {
 		resolved.InitialDelay = noneIfZero(delay.Duration)
@@ -103,7 +103,7 @@ func ResolveGroups(cluster *v1alpha1.LogCluster) (resolved Groups) {
 	if interval := groups.ConsumerAssignmentInterval; interval != nil {
 		resolved.ConsumerAssignment = noneIfZero(interval.Duration)
 	}
-	if size := groups.OffsetMetadataMax; size != nil {
+	if size := groups.MaxOffsetMetadata; size != nil {
 		resolved.MetadataBytesMax = noneIfZero(int(size.Value()))
 	}
 	if topic := groups.OffsetsTopic; topic != nil {
@@ -120,7 +120,7 @@ func ResolveTransactions(cluster *v1alpha1.LogCluster) (resolved Transactions) {
 		return Transactions{}
 	}
 	transactions := cluster.Spec.Transactions
-	resolved = Transactions{TimeoutMax: positive(transactions.TimeoutMax),
+	resolved = Transactions{TimeoutMax: positive(transactions.MaxTimeout),
 		IDExpiration: positive(transactions.IDExpiration)}
 	if topic := transactions.StateTopic; topic != nil {
 		resolved.Partitions, resolved.Replicas = atLeastOne(topic.Partitions),

@@ -212,8 +212,8 @@ func TestResolveTopicAndCleaner(t *testing.T) {
 
 func TestReplicationSettingsOfACluster(t *testing.T) {
 	for text, want := range map[string]Replication{
-		`{}`: {}, `{replication: {}}`: {}, `{replication: {lagMax: 3s}}`: {LagMax: 3 * time.Second},
-		`{replication: {lagMax: 1ms, catchUpRate: 2Mi}}`: {CatchUpBytesRate: 2 << 20},
+		`{}`: {}, `{replication: {}}`: {}, `{replication: {maxLag: 3s}}`: {LagMax: 3 * time.Second},
+		`{replication: {maxLag: 1ms, catchUpRate: 2Mi}}`: {CatchUpBytesRate: 2 << 20},
 		`{rebalance: {rate: 3Mi}}`:                       {MoveBytesRate: 3 << 20},
 	} {
 		var cluster v1alpha1.LogCluster
@@ -234,9 +234,9 @@ func TestGroupSettingsOfACluster(t *testing.T) {
 	hour := time.Hour
 	for text, want := range map[string]Groups{
 		`{}`: {}, `{groups: {}}`: {}, `{groups: {offsetsTopic: {}}}`: {},
-		`{groups: {sessionTimeoutMin: 1s, sessionTimeoutMax: 1h, membersMax: 9}}`: {SessionMin: time.Second, SessionMax: hour, MembersMax: 9},
-		`{groups: {initialRebalanceDelay: 0s, offsetMetadataMax: 0}}`:             {InitialDelay: -1, MetadataBytesMax: -1},
-		`{groups: {initialRebalanceDelay: 1h, offsetMetadataMax: 1Ki}}`:           {InitialDelay: hour, MetadataBytesMax: 1024},
+		`{groups: {minSessionTimeout: 1s, maxSessionTimeout: 1h, maxMembers: 9}}`: {SessionMin: time.Second, SessionMax: hour, MembersMax: 9},
+		`{groups: {initialRebalanceDelay: 0s, maxOffsetMetadata: 0}}`:             {InitialDelay: -1, MetadataBytesMax: -1},
+		`{groups: {initialRebalanceDelay: 1h, maxOffsetMetadata: 1Ki}}`:           {InitialDelay: hour, MetadataBytesMax: 1024},
 		`{groups: {offsetsRetention: 1h, offsetsCheckInterval: 1h, offsetsTopic: {partitions: 3, replicas: 2}}}`: {
 			OffsetsRetention: hour, OffsetsCheckInterval: hour, OffsetsPartitions: 3,
 			OffsetsReplicas: 2,
@@ -244,9 +244,9 @@ func TestGroupSettingsOfACluster(t *testing.T) {
 		`{groups: {consumerSessionTimeout: 1h, consumerHeartbeatInterval: 1h}}`:           {ConsumerSession: hour, ConsumerInterval: hour},
 		`{groups: {consumerAssignmentInterval: 2s}}`:                                      {ConsumerAssignment: 2 * time.Second},
 		`{groups: {consumerAssignmentInterval: 0s}}`:                                      {ConsumerAssignment: -1},
-		`{groups: {consumerSessionTimeoutMin: 1h, consumerSessionTimeoutMax: 2h}}`:        {ConsumerSessionMin: hour, ConsumerSessionMax: 2 * hour},
-		`{groups: {consumerHeartbeatIntervalMin: 1h, consumerHeartbeatIntervalMax: 2h}}`:  {ConsumerIntervalMin: hour, ConsumerIntervalMax: 2 * hour},
-		`{groups: {membersMax: -1, offsetsRetention: -1s, offsetsTopic: {replicas: -1}}}`: {},
+		`{groups: {minConsumerSessionTimeout: 1h, maxConsumerSessionTimeout: 2h}}`:        {ConsumerSessionMin: hour, ConsumerSessionMax: 2 * hour},
+		`{groups: {minConsumerHeartbeatInterval: 1h, maxConsumerHeartbeatInterval: 2h}}`:  {ConsumerIntervalMin: hour, ConsumerIntervalMax: 2 * hour},
+		`{groups: {maxMembers: -1, offsetsRetention: -1s, offsetsTopic: {replicas: -1}}}`: {},
 	} {
 		var cluster v1alpha1.LogCluster
 		if err := yaml.Unmarshal([]byte("spec: "+text), &cluster); err != nil {
@@ -264,7 +264,7 @@ func TestGroupSettingsOfACluster(t *testing.T) {
 
 func TestTransactionSettingsOfACluster(t *testing.T) {
 	var cluster v1alpha1.LogCluster
-	if err := yaml.Unmarshal([]byte(`spec: {transactions: {timeoutMax: 1h, idExpiration: 2h,
+	if err := yaml.Unmarshal([]byte(`spec: {transactions: {maxTimeout: 1h, idExpiration: 2h,
 		stateTopic: {partitions: 3, replicas: 2}}}`), &cluster); err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func ResolveScrub(cluster *v1alpha1.LogCluster) Scrub {
 	if interval, err := time.ParseDuration(spec.Interval); err == nil && interval >= time.Hour {
 		resolved.Interval = interval
 	}
-	if spec.Interval == v1alpha1.ScrubOff {
+	if spec.Interval == v1alpha1.ScrubNever {
 		resolved.Interval = 0
 	}
 	if v := spec.VerifyReads; v == v1alpha1.VerifyAlways || v == v1alpha1.VerifyNever {

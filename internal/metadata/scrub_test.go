@@ -15,7 +15,7 @@ func TestScrubIsResolvedFromTheLogCluster(t *testing.T) {
 		"{}":                             {week, 20 << 20, v1alpha1.VerifyOnce},
 		"{scrub: {}}":                    {week, 20 << 20, v1alpha1.VerifyOnce},
 		"{scrub: {interval: 24h}}":       {24 * time.Hour, 20 << 20, v1alpha1.VerifyOnce},
-		`{scrub: {interval: "Off"}}`:     {0, 20 << 20, v1alpha1.VerifyOnce},
+		`{scrub: {interval: Never}}`:     {0, 20 << 20, v1alpha1.VerifyOnce},
 		"{scrub: {interval: 1s}}":        {week, 20 << 20, v1alpha1.VerifyOnce},
 		"{scrub: {rate: 1Mi}}":           {week, 1 << 20, v1alpha1.VerifyOnce},
 		"{scrub: {rate: -1}}":            {week, 20 << 20, v1alpha1.VerifyOnce},

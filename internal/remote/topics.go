@@ -90,8 +90,8 @@ func line(topic summary.Topic, now time.Time) []string {
 	}
 	dirty, reclaimable, cleaner, cleaned, why := "-", "-", "-", "-", "not compacted"
 	if c := topic.Compaction; c != nil {
-		if c.Dirty != "" {
-			dirty = c.Dirty
+		if c.DirtyPercent != nil {
+			dirty = fmt.Sprintf("%d%%", *c.DirtyPercent)
 		}
 		if c.Reclaimable != nil {
 			reclaimable = Bytes(c.Reclaimable.Value())
@@ -102,11 +102,11 @@ func line(topic summary.Topic, now time.Time) []string {
 		if c.ProgressPercent != nil {
 			cleaner += fmt.Sprintf(" %d%%", *c.ProgressPercent)
 		}
-		if c.ETA != nil && c.ETA.After(now) {
-			cleaner += ", " + age(c.ETA.Sub(now)) + " left"
+		if c.EstimatedCompletionTime != nil && c.EstimatedCompletionTime.After(now) {
+			cleaner += ", " + age(c.EstimatedCompletionTime.Sub(now)) + " left"
 		}
-		if c.LastCleaned != nil {
-			cleaned = age(now.Sub(c.LastCleaned.Time)) + " ago"
+		if c.LastCleanTime != nil {
+			cleaned = age(now.Sub(c.LastCleanTime.Time)) + " ago"
 		}
 	}
 	if topic.Compacting != nil {

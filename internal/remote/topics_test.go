@@ -24,9 +24,9 @@ func TestPrintTopics(t *testing.T) {
 			Topic: "tickets", Partitions: 12, SizeBytes: 5 << 30, Compacted: true,
 			Records: new(int64(123_456)),
 			Compaction: &v1alpha1.CompactionStatus{
-				Dirty: "37%", Reclaimable: resource.NewQuantity(1<<30, resource.BinarySI),
+				DirtyPercent: new(int32(37)), Reclaimable: resource.NewQuantity(1<<30, resource.BinarySI),
 				Phase: "Rewriting", ProgressPercent: new(int32(43)),
-				ETA: found(-11 * time.Minute), LastCleaned: found(50 * time.Hour),
+				EstimatedCompletionTime: found(-11 * time.Minute), LastCleanTime: found(50 * time.Hour),
 			},
 			Compacting: &summary.Compacting{Reason: "Cleaning",
 				Message: "a pass runs (1 of 12 partitions; 11 UpToDate)"},

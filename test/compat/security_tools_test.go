@@ -24,7 +24,7 @@ spec:
   listeners:
   - {name: plain, port: 9092}
   - {name: sasl, port: 9093, authentication: [{type: ScramSha256}, {type: ScramSha512}]}
-  - {name: mtls, port: 9094, tls: {}, authentication: [{type: Tls}]}
+  - {name: mtls, port: 9094, tls: {}, authentication: [{type: TLS}]}
   authorization: {type: Simple, superUsers: [ANONYMOUS, tester]}
 ---
 apiVersion: heartwood.dev/v1alpha1
@@ -35,7 +35,7 @@ spec: {cluster: compat, authentication: {type: Scram}}
 apiVersion: heartwood.dev/v1alpha1
 kind: LogUser
 metadata: {name: tester}
-spec: {cluster: compat, authentication: {type: Tls}}
+spec: {cluster: compat, authentication: {type: TLS}}
 `
 
 // startSecured starts one broker with securedManifest. It returns the listeners' addresses and the

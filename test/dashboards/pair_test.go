@@ -27,7 +27,7 @@ spec:
   listeners: [{name: kafka, port: 9092}]
   topicDefaults: {replicas: 1}
   rebalance: {policy: Manual, rate: 64Ki}
-  transactions: {timeoutMax: 1m, stateTopic: {partitions: 1, replicas: 2}}
+  transactions: {maxTimeout: 1m, stateTopic: {partitions: 1, replicas: 2}}
 ---
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic

@@ -39,7 +39,7 @@ metadata: {name: slow}
 spec:
   cluster: main
   authentication: {type: Scram}
-  quotas: {produceBytes: 1Ki}
+  quotas: {produceRate: 1Ki}
 ---
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic

@@ -38,7 +38,7 @@ spec:
   listeners: [{name: kafka, port: 9092}]
   cleaner: {workers: 0, memory: 1Mi}
   topicDefaults: {replicas: 1}
-  transactions: {timeoutMax: 5s, stateTopic: {partitions: 1}}
+  transactions: {maxTimeout: 5s, stateTopic: {partitions: 1}}
 ---
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -108,7 +108,7 @@ func (w *world) disturbSingle(ctx context.Context, p *prometheus) {
 
 // damage changes bytes in a segment that the cleaner will rewrite.
 func (w *world) damage(p *prometheus) {
-	w.cluster("single", `{"spec":{"scrub":{"interval":"Off"}}}`)
+	w.cluster("single", `{"spec":{"scrub":{"interval":"Never"}}}`)
 	// Half of the keys are used only once. So each segment has records that the cleaner keeps.
 	w.records("single", "damaged", 0, 3000, 1000, func(i int) []byte {
 		return fmt.Appendf(nil, "%d", i*(i%2))

@@ -248,7 +248,7 @@ func (w *world) ready(cluster string, topics int32) {
 			c); err != nil {
 			return err.Error()
 		}
-		if c.Status.Topics < topics || c.Status.UnderReplicated > 0 ||
+		if c.Status.Topics < topics || c.Status.UnderReplicatedPartitions > 0 ||
 			c.Status.ReadyBrokers < c.Spec.Brokers {
 			return fmt.Sprintf("%s is not ready: %+v", cluster, c.Status)
 		}

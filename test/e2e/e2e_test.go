@@ -168,7 +168,7 @@ func (e *environment) compact(t *testing.T) {
 		if err := e.Get(ctx, client.ObjectKey{Name: "ledger"}, &topic); err != nil {
 			return err.Error()
 		}
-		if c := topic.Status.Compaction; c == nil || c.LastCleaned == nil || c.Dirty == "" ||
+		if c := topic.Status.Compaction; c == nil || c.LastCleanTime == nil || c.DirtyPercent == nil ||
 			c.Phase == "" {
 			return fmt.Sprintf("status.compaction is %+v", c)
 		}

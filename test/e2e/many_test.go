@@ -47,9 +47,10 @@ func (e *environment) manyPartitionsFailOver(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	e.waitTopic(t, many, func(topic *v1alpha1.Topic) string {
-		if int(topic.Status.ReadyPartitions) < manyPartitions() || topic.Status.UnderReplicated > 0 {
+		if int(topic.Status.ReadyPartitions) < manyPartitions() ||
+			topic.Status.UnderReplicatedPartitions > 0 {
 			return fmt.Sprintf("%d partitions ready, %d under-replicated",
-				topic.Status.ReadyPartitions, topic.Status.UnderReplicated)
+				topic.Status.ReadyPartitions, topic.Status.UnderReplicatedPartitions)
 		}
 		return ""
 	})

@@ -129,10 +129,10 @@ func (e *environment) checkLevel(t *testing.T, rises bool) {
 				return err.Error()
 			}
 			s := cluster.Status
-			if s.FormatLevel != 1 || (s.FormatLevelRaise != nil) != rises ||
+			if s.FormatLevel != 1 || (s.FormatLevelRaiseTime != nil) != rises ||
 				meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionVersionSkew) {
 				return fmt.Sprintf("format level %d, to be raised at %v, %+v", s.FormatLevel,
-					s.FormatLevelRaise, s.Conditions)
+					s.FormatLevelRaiseTime, s.Conditions)
 			}
 			return ""
 		})

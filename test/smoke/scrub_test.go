@@ -62,7 +62,7 @@ func TestScrubOnRequest(t *testing.T) {
 		return ""
 	})
 	s.Apply(t, "cluster.yaml", strings.Replace(cluster, "brokers: 1",
-		`brokers: 1, scrub: {interval: "Off"}`, 1)+"---\n"+onRequest("minDirtyPercent: 100", ""))
+		`brokers: 1, scrub: {interval: Never}`, 1)+"---\n"+onRequest("minDirtyPercent: 100", ""))
 	await.For(t, func() string {
 		code, _, errOut := heartwood(t, "scrub", "--address", s.HTTP)
 		if code != 1 || !strings.Contains(errOut, "the scrub is off: set spec.scrub.interval") {

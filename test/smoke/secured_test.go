@@ -23,7 +23,7 @@ spec:
   brokers: 2
   listeners:
   - {name: tls, port: 9093, tls: {}, authentication: [{type: ScramSha256}, {type: ScramSha512}]}
-  - {name: mtls, port: 9094, tls: {}, authentication: [{type: Tls}]}
+  - {name: mtls, port: 9094, tls: {}, authentication: [{type: TLS}]}
 ---
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -39,7 +39,7 @@ spec: {cluster: smoke, authentication: {type: Scram}, acls: [
 apiVersion: heartwood.dev/v1alpha1
 kind: LogUser
 metadata: {name: bob}
-spec: {cluster: smoke, authentication: {type: Tls}, acls: [
+spec: {cluster: smoke, authentication: {type: TLS}, acls: [
   {resource: {type: Topic, name: orders}, operations: [Read, Write]}]}
 `
 

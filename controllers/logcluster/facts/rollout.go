@@ -89,7 +89,7 @@ func (s *Facts) VolumesToReplace(applied Applied) rollout.Volumes {
 func (s *Facts) Skew(now time.Time) skew.Decision {
 	in := skew.Input{Now: now, Operator: version.Version(), Level: s.Cluster.Status.FormatLevel,
 		Brokers: make([]skew.Broker, s.Drain().Brokers)}
-	if raise := s.Cluster.Status.FormatLevelRaise; raise != nil {
+	if raise := s.Cluster.Status.FormatLevelRaiseTime; raise != nil {
 		in.RaiseAt = raise.Time
 	}
 	if level := s.Cluster.Spec.FormatLevel; level != nil {

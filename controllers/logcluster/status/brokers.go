@@ -31,7 +31,7 @@ func describeBrokers(s *facts.Facts, storage outcome.Storage) []v1alpha1.BrokerS
 			registered := v1alpha1.ReadRegistration(&s.Leases[i])
 			all[id].FormatLevel = registered.SupportedLevel()
 			all[id].Version = registered.Version
-			all[id].Zone = s.Leases[i].Annotations[v1alpha1.AnnotationRack]
+			all[id].Rack = s.Leases[i].Annotations[v1alpha1.AnnotationRack]
 			all[id].Volume = registered.MeasuredVolume()
 			all[id].Scrub = cmp.Or(registered.ReadScrub(), lastScrub(s.Cluster, id))
 		}

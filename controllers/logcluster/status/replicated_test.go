@@ -86,8 +86,9 @@ func TestStatusContainsReplicated(t *testing.T) {
 	for _, c := range status.Conditions[:2] {
 		got = append(got, c.Type+" "+string(c.Status)+" "+c.Message)
 	}
-	if !slices.Equal(got, want) || status.UnderReplicated != 2 {
-		t.Errorf("%d under-replicated, conditions %q, want %q", status.UnderReplicated, got, want)
+	if !slices.Equal(got, want) || status.UnderReplicatedPartitions != 2 {
+		t.Errorf("%d under-replicated, conditions %q, want %q", status.UnderReplicatedPartitions,
+			got, want)
 	}
 }
 
@@ -96,7 +97,7 @@ func TestStatusCountsPartitionsWithoutLeader(t *testing.T) {
 	for states, want := range map[string]int32{"": 0, "ibrd": 0, "in": 1, "nbnd": 2, "anr": 2} {
 		s, partitions := factstest.Outdated(), partitionsOf(states)
 		s.Topics, s.Sets = partitions.Topics, partitions.Sets
-		if got := describeCluster(s, nil, conditions.Removal{}).Leaderless; got != want {
+		if got := describeCluster(s, nil, conditions.Removal{}).LeaderlessPartitions; got != want {
 			t.Errorf("%q: got %d partitions without a leader, want %d", states, got, want)
 		}
 	}

@@ -39,7 +39,7 @@ func newFindings(before, after []v1alpha1.BrokerStatus) (found []finding) {
 func describeFinding(broker int32, f v1alpha1.ScrubFinding) string {
 	where := fmt.Sprintf("broker %d, partition %s, file %s, position %d", broker,
 		cmp.Or(f.Partition, "none (data directory)"), f.File, f.Position)
-	if f.Repaired != nil {
+	if f.RepairedTime != nil {
 		return fmt.Sprintf("Damage at rest was repaired on %s: %s.", where, f.Problem)
 	}
 	return fmt.Sprintf("Damage at rest was found on %s: %s. What to do is in "+

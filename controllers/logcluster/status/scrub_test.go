@@ -15,14 +15,15 @@ import (
 func TestEachFindingIsReportedOnce(t *testing.T) {
 	found := metav1.NewTime(time.UnixMilli(1_700_000_000_400))
 	index := v1alpha1.ScrubFinding{Partition: "tickets-0", File: "tickets-0/7.index", Position: 8,
-		Problem: "does not ascend", Found: found}
-	data := v1alpha1.ScrubFinding{File: "cleaner-history", Problem: "line 3 is not JSON", Found: found}
+		Problem: "does not ascend", FoundTime: found}
+	data := v1alpha1.ScrubFinding{File: "cleaner-history", Problem: "line 3 is not JSON",
+		FoundTime: found}
 	repaired := index
-	repaired.Repaired = &found
+	repaired.RepairedTime = &found
 	again := index
-	again.Found = metav1.NewTime(found.Add(time.Hour))
+	again.FoundTime = metav1.NewTime(found.Add(time.Hour))
 	rounded := index // the finding as read from JSON
-	rounded.Found = metav1.Unix(found.Unix(), 0)
+	rounded.FoundTime = metav1.Unix(found.Unix(), 0)
 	var before []v1alpha1.BrokerStatus
 	for i, step := range []struct {
 		findings []v1alpha1.ScrubFinding

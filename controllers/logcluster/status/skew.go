@@ -12,9 +12,9 @@ import (
 
 // describeSkew adds the format level and condition VersionSkew to a status.
 func describeSkew(status *v1alpha1.LogClusterStatus, d skew.Decision, generation int64) {
-	status.FormatLevel, status.FormatLevelRaise = d.Level, nil
+	status.FormatLevel, status.FormatLevelRaiseTime = d.Level, nil
 	if !d.RaiseAt.IsZero() {
-		status.FormatLevelRaise = &metav1.Time{Time: d.RaiseAt.Truncate(time.Second)}
+		status.FormatLevelRaiseTime = &metav1.Time{Time: d.RaiseAt.Truncate(time.Second)}
 	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionVersionSkew, Message: d.Message,
 		Status: metav1.ConditionTrue, Reason: skewReasons[d.Kind], ObservedGeneration: generation}

@@ -18,8 +18,8 @@ import (
 func describeSpread(s *facts.Facts, status *v1alpha1.LogClusterStatus) {
 	racks := map[int32]string{}
 	for _, b := range status.Brokers {
-		if b.Zone != "" {
-			racks[b.ID] = b.Zone
+		if b.Rack != "" {
+			racks[b.ID] = b.Rack
 		}
 	}
 	condition := spreadCondition(racks, s.Assignments())
@@ -57,7 +57,7 @@ func spreadCondition(racks map[int32]string,
 	if count[most]-count[least] > 1 {
 		return no(v1alpha1.ReasonBrokersNotSpread, fmt.Sprintf(
 			"Rack %s has %d brokers, and rack %s only %d. Check that the nodes of rack %s have "+
-				"room; zones: Required leaves brokers pending instead.", most, count[most], least,
+				"room; rackSpread: Required leaves brokers pending instead.", most, count[most], least,
 			count[least], least))
 	}
 	return &metav1.Condition{Type: v1alpha1.ConditionSpread, Status: metav1.ConditionTrue,

@@ -168,7 +168,7 @@ func (r *Reconciler) recordChanges(before, after *v1alpha1.LogCluster) {
 		report(after, resize.Reason, "Reconcile", "%s", resize.Message)
 	}
 	for _, found := range newFindings(before.Status.Brokers, after.Status.Brokers) {
-		if found.Repaired == nil {
+		if found.RepairedTime == nil {
 			r.Events.Warning(after, v1alpha1.EventDamageFound, "Scrub", "%s", found.Text)
 		} else {
 			r.Events.Normal(after, v1alpha1.EventDamageRepaired, "Scrub", "%s", found.Text)
@@ -185,8 +185,8 @@ func describeCluster(s *facts.Facts, shared []metav1.Condition,
 	status.ReadyBrokers, _ = s.ReadyBrokers()
 	status.Topics = int32(len(s.Topics))
 	replicas := s.Replication()
-	status.Partitions, status.UnderReplicated = replicas.Partitions, replicas.UnderReplicated
-	status.Leaderless = replicas.Leaderless
+	status.Partitions, status.UnderReplicatedPartitions = replicas.Partitions, replicas.UnderReplicated
+	status.LeaderlessPartitions = replicas.Leaderless
 	status.LentReplicas = s.CountLent()
 	if s.Brokers.Status.UpdateRevision != "" &&
 		s.Brokers.Status.ObservedGeneration >= s.Brokers.Generation {
@@ -194,7 +194,7 @@ func describeCluster(s *facts.Facts, shared []metav1.Condition,
 	}
 	describeRetained(s, &status)
 	draining := s.Drain()
-	status.Draining = draining.Replicas
+	status.DrainingReplicas = draining.Replicas
 	for _, condition := range []metav1.Condition{
 		readyCondition(s, status, replicas.ReadyMessage()), replicas.Condition(),
 		scaledCondition(s, draining, removal), listenersCondition(s)} {

@@ -21,7 +21,7 @@ const volumesMax = 20
 func storageCondition(brokers []v1alpha1.BrokerStatus) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionStoragePressure,
 		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEnoughSpace,
-		Message: "No volume is fuller than spec.storage.pressure.warn."}
+		Message: "No volume is fuller than spec.storage.pressure.warnPercent."}
 	var affected []string
 	for _, known := range slices.Backward(summary.PressureLevels) {
 		for i := range brokers {

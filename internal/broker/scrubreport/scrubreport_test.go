@@ -97,7 +97,7 @@ func TestStatusListsEachFileOnce(t *testing.T) {
 	}
 	for i, f := range got.Findings {
 		if f.File != want[i] || len(f.Problem) > v1alpha1.ScrubProblemMax ||
-			(f.Repaired != nil) != (f.File == "b-1/30.index") {
+			(f.RepairedTime != nil) != (f.File == "b-1/30.index") {
 			t.Errorf("finding %d: %+v", i, f)
 		}
 	}

@@ -19,7 +19,7 @@ func Status(dataDir string, status scrub.Status) v1alpha1.BrokerScrub {
 	answer := v1alpha1.BrokerScrub{State: v1alpha1.ScrubStateRunning,
 		Damaged: int32(len(status.Damaged)), Findings: findings(dataDir, status)}
 	if !status.CheckedSince.IsZero() {
-		answer.CheckedSince = new(metav1.NewTime(status.CheckedSince))
+		answer.CheckedSinceTime = new(metav1.NewTime(status.CheckedSince))
 	}
 	if checked, total := status.Progress(status.Targets, ""); total > 0 {
 		answer.CheckedPercent = int32(10*checked/total) * 10
@@ -57,7 +57,7 @@ func findings(dataDir string, status scrub.Status) []v1alpha1.ScrubFinding {
 	for _, place := range slices.Concat(places(dataDir, status.Repaired),
 		places(dataDir, status.Damaged)) {
 		f := findingOf(place)
-		if key := f.File + f.Found.String(); !files[key] {
+		if key := f.File + f.FoundTime.String(); !files[key] {
 			files[key] = true
 			all = append(all, f)
 		}
@@ -70,21 +70,21 @@ func findings(dataDir string, status scrub.Status) []v1alpha1.ScrubFinding {
 
 // changed returns the time at which a finding last changed.
 func changed(f v1alpha1.ScrubFinding) time.Time {
-	if f.Repaired != nil {
-		return f.Repaired.Time
+	if f.RepairedTime != nil {
+		return f.RepairedTime.Time
 	}
-	return f.Found.Time
+	return f.FoundTime.Time
 }
 
 func findingOf(place report.ScrubDamage) v1alpha1.ScrubFinding {
 	f := v1alpha1.ScrubFinding{File: place.File, Position: place.Position,
-		Problem: place.Problem[:min(len(place.Problem), v1alpha1.ScrubProblemMax)],
-		Found:   metav1.Unix(int64(place.Found), 0)}
+		Problem:   place.Problem[:min(len(place.Problem), v1alpha1.ScrubProblemMax)],
+		FoundTime: metav1.Unix(int64(place.Found), 0)}
 	if place.Topic != "" {
 		f.Partition = logstore.PartitionID{Topic: place.Topic, Index: place.Partition}.String()
 	}
 	if place.Repaired != nil {
-		f.Repaired = new(metav1.Unix(int64(*place.Repaired), 0))
+		f.RepairedTime = new(metav1.Unix(int64(*place.Repaired), 0))
 	}
 	return f
 }

@@ -22,7 +22,7 @@ func damage(c *v1alpha1.LogCluster) []Finding {
 			continue
 		}
 		listed := slices.DeleteFunc(slices.Clone(b.Scrub.Findings),
-			func(f v1alpha1.ScrubFinding) bool { return f.Repaired != nil })
+			func(f v1alpha1.ScrubFinding) bool { return f.RepairedTime != nil })
 		found = append(found, damagedReplicas(c, b.ID, listed)...)
 		if int(b.Scrub.Damaged) > len(listed) {
 			found = append(found, damaged(c, fmt.Sprintf("Broker %d", b.ID), fmt.Sprintf(

@@ -20,7 +20,7 @@ func TestDamage(t *testing.T) {
 			Problem: "checksum"}
 	}
 	repaired := inFile("orders-eu-1", "orders-eu-1/7.index", 5)
-	repaired.Repaired = new(metav1.NewTime(now))
+	repaired.RepairedTime = new(metav1.NewTime(now))
 	const (
 		prefix = "warning %s DamageFound Broker %d has found damage at rest that it could not repair: "
 		suffix = damageRunbook + " kubectl heartwood scrub" + scope

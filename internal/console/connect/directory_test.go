@@ -26,7 +26,7 @@ spec:
   brokers: 1
   listeners:
     - {name: tls, port: 9093, tls: {}, authentication: [{type: ScramSha512}]}
-    - {name: mtls, port: 9094, tls: {}, authentication: [{type: Tls}]}
+    - {name: mtls, port: 9094, tls: {}, authentication: [{type: TLS}]}
 ---
 apiVersion: heartwood.dev/v1alpha1
 kind: Topic
@@ -54,7 +54,7 @@ kind: LogUser
 metadata: {name: app}
 spec:
   cluster: demo
-  authentication: {type: Tls}
+  authentication: {type: TLS}
   acls:
     - {resource: {type: Topic, name: "*"}, operations: [Read, Write, DescribeConfigs]}
     - {resource: {type: Group, name: "*"}, operations: [Read]}

@@ -26,7 +26,7 @@ import (
 //	13  top-level error (KIP-1102)
 //
 // A requested topic that does not exist is created, if the request allows it and the LogCluster
-// allows both auto-creation (autoCreateTopics) and changes by admin requests (adminApi).
+// allows both auto-creation (autoCreateTopics) and changes by admin requests (adminAPI).
 
 // MetadataShape describes the fields of the request (api.Shape).
 var MetadataShape = api.Shape{api.Array(api.Fixed(16).From(10), api.Text()), api.Fixed(1).From(4),

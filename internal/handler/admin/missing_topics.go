@@ -17,7 +17,7 @@ func (h *Handler) logMissing(raw *wire.Request, policy metadata.AdminPolicy, top
 	}
 	setting := "spec.autoCreateTopics: true"
 	if policy.AutoCreate { // auto-creation is on, but admin requests are rejected
-		setting = "spec.adminApi: ReadWrite"
+		setting = "spec.adminAPI: ReadWrite"
 	}
 	h.Logger.Warn("client requested a topic that does not exist and is not created automatically",
 		"topic", topics[0], "topics", len(topics), "client", raw.ClientID,

@@ -77,7 +77,7 @@ var (
 // errReadOnly is the error for all changes by admin requests if the LogCluster can only be changed
 // by manifests.
 var errReadOnly = fmt.Errorf(
-	"%w: the LogCluster has adminApi: ReadOnly; change its resources with kubectl or by manifest",
+	"%w: the LogCluster has adminAPI: ReadOnly; change its resources with kubectl or by manifest",
 	metadata.ErrPolicy,
 )
 

@@ -44,7 +44,7 @@ func testPolicy(f *fixture) {
 	for what, change := range map[string]func(*v1alpha1.LogCluster){
 		"image":      func(c *v1alpha1.LogCluster) { c.Spec.Image = "registry.example/other" },
 		"brokers":    func(c *v1alpha1.LogCluster) { c.Spec.Brokers++ },
-		"adminApi":   func(c *v1alpha1.LogCluster) { c.Spec.AdminAPI = v1alpha1.AdminReadOnly },
+		"adminAPI":   func(c *v1alpha1.LogCluster) { c.Spec.AdminAPI = v1alpha1.AdminReadOnly },
 		"annotation": func(c *v1alpha1.LogCluster) { c.Annotations = map[string]string{"a": "b"} },
 	} {
 		// Wait, because the API server needs a moment to enforce a new policy.

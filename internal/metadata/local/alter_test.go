@@ -173,7 +173,7 @@ func TestAlterClusterWithoutManifest(t *testing.T) {
 func TestInvalidChangesOfTheClusterChangeNothing(t *testing.T) {
 	s := openAltered(t, 1)
 	s.CheckClusters(func(cluster *v1alpha1.LogCluster) error {
-		if cluster.Spec.Groups != nil && *cluster.Spec.Groups.MembersMax == 13 {
+		if cluster.Spec.Groups != nil && *cluster.Spec.Groups.MaxMembers == 13 {
 			return errors.New("no luck")
 		}
 		return nil

@@ -80,8 +80,8 @@ func TestClientIsAStore(t *testing.T) {
 		s := store(t)
 		// These settings set every field of an image.
 		cluster := &v1alpha1.LogCluster{ObjectMeta: metav1.ObjectMeta{Name: "main"}}
-		spec := `{brokers: 1, adminApi: ReadWrite, autoCreateTopics: true, cleaner: {workers: 2}, replication: {lagMax: 3s},
-			groups: {sessionTimeoutMin: 1s, offsetsRetention: 1h, offsetsTopic: {partitions: 3}}, topicDefaults: {retention: {time: 1h}}}`
+		spec := `{brokers: 1, adminAPI: ReadWrite, autoCreateTopics: true, cleaner: {workers: 2}, replication: {maxLag: 3s},
+			groups: {minSessionTimeout: 1s, offsetsRetention: 1h, offsetsTopic: {partitions: 3}}, topicDefaults: {retention: {time: 1h}}}`
 		if err := errors.Join(yaml.Unmarshal([]byte(spec), &cluster.Spec),
 			s.Sync(cluster, 1, nil)); err != nil {
 			t.Fatal(err)

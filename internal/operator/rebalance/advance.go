@@ -15,7 +15,7 @@ const (
 	// capacityPercent is the maximum disk usage, in percent, that moves may cause. It does not apply
 	// to moves with Move.Anyway.
 	capacityPercent = 80
-	// rejectPercent is the default of spec.storage.pressure.reject.
+	// rejectPercent is the default of spec.storage.pressure.rejectPercent.
 	rejectPercent = 92
 	// leadersMax is the maximum number of changes of preferred leaders per minute. Each change makes
 	// clients refresh their metadata.
@@ -289,7 +289,7 @@ func (s *selection) obstacle(p *Partition, m balance.Move) string {
 // end ends the run.
 func (d *decider) end(phase v1alpha1.RebalancePhase, message string) {
 	run := d.run()
-	run.Phase, run.Message, run.ETA = phase, message, nil
+	run.Phase, run.Message, run.EstimatedCompletionTime = phase, message, nil
 	run.CompletionTime = new(metav1.NewTime(d.Now.Truncate(time.Second)))
 	run.Moves = run.MovesDone
 	if phase == v1alpha1.RebalanceDone && run.Trigger != v1alpha1.TriggerDrain {

@@ -270,7 +270,7 @@ func (d *decider) begin(trigger v1alpha1.RebalanceTrigger) {
 // cancel stops the run from beginning further moves.
 func (d *decider) cancel() {
 	run := d.run()
-	run.Phase, run.ETA = v1alpha1.RebalanceCancelling, nil
+	run.Phase, run.EstimatedCompletionTime = v1alpha1.RebalanceCancelling, nil
 	run.Brokers = d.Cluster.Spec.Brokers
 }
 

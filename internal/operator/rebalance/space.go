@@ -100,8 +100,8 @@ func Percent(cluster *v1alpha1.LogCluster, broker int32, used, added int64) int6
 
 // rejectsAt returns the disk usage, in percent, at which a broker begins to reject records.
 func rejectsAt(cluster *v1alpha1.LogCluster) int64 {
-	if p := cluster.Spec.Storage.Pressure; p != nil && p.Reject != nil {
-		return int64(*p.Reject)
+	if p := cluster.Spec.Storage.Pressure; p != nil && p.RejectPercent != nil {
+		return int64(*p.RejectPercent)
 	}
 	return rejectPercent
 }

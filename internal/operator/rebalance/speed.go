@@ -42,7 +42,7 @@ func (s Speed) after(now time.Time, bytes int64) Speed {
 // estimate measures the speed of the run, and estimates its end.
 func (d *decider) estimate() {
 	run := d.run()
-	run.ETA = nil
+	run.EstimatedCompletionTime = nil
 	if len(run.Moving) == 0 || !run.Phase.Active() {
 		run.Speed = Speed{}
 		return
@@ -56,6 +56,6 @@ func (d *decider) estimate() {
 	if seconds > etaMax.Seconds() {
 		return
 	}
-	run.ETA = new(metav1.NewTime(d.Now.Add(time.Duration(seconds * float64(time.Second))).
-		Truncate(interval)))
+	remaining := time.Duration(seconds * float64(time.Second))
+	run.EstimatedCompletionTime = new(metav1.NewTime(d.Now.Add(remaining).Truncate(interval)))
 }

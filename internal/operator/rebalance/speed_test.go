@@ -19,15 +19,15 @@ func TestETAIgnoresWaits(t *testing.T) {
 		for range 12 {
 			m.step()
 		}
-		if m.run.ETA == nil || m.run.Phase != v1alpha1.RebalanceMoving {
+		if m.run.EstimatedCompletionTime == nil || m.run.Phase != v1alpha1.RebalanceMoving {
 			t.Fatalf("the run is %+v", m.run.RebalanceStatus)
 		}
-		return m.run.ETA.Sub(m.now)
+		return m.run.EstimatedCompletionTime.Sub(m.now)
 	}
 	before := estimated()
 	m.cluster.Annotations[v1alpha1.AnnotationPaused] = "true"
 	for range 240 { // 1 hour; the moves in progress are completed at its start
-		if m.step(); len(m.run.Moving) == 0 && m.run.ETA != nil {
+		if m.step(); len(m.run.Moving) == 0 && m.run.EstimatedCompletionTime != nil {
 			t.Fatalf("nothing moves, and the run is %+v", m.run.RebalanceStatus)
 		}
 	}
@@ -50,12 +50,12 @@ func TestETAIsAbsentIfItIsFar(t *testing.T) {
 	m.step()
 	m.cluster.Spec.Brokers = 5
 	m.until(v1alpha1.RebalanceMoving)
-	for m.run.ETA == nil {
+	for m.run.EstimatedCompletionTime == nil {
 		m.step()
 	}
 	in := m.input()
 	in.Run.Speed.Rate.PerSecond = 1e-3
-	if d := Decide(in); d.Run.ETA != nil || len(d.Run.Moving) == 0 {
+	if d := Decide(in); d.Run.EstimatedCompletionTime != nil || len(d.Run.Moving) == 0 {
 		t.Errorf("the run is %+v", d.Run.RebalanceStatus)
 	}
 }
@@ -75,7 +75,7 @@ func TestETAIsAbsentWhileMovesStall(t *testing.T) {
 		d := Decide(in)
 		in.Run = d.Run
 	}
-	if in.Run.ETA != nil || len(in.Run.Moving) == 0 {
+	if in.Run.EstimatedCompletionTime != nil || len(in.Run.Moving) == 0 {
 		t.Errorf("the run is %+v", in.Run.RebalanceStatus)
 	}
 }

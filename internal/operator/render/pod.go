@@ -70,7 +70,7 @@ func spread(cluster *v1alpha1.LogCluster) []corev1.TopologySpreadConstraint {
 			LabelSelector:     &metav1.LabelSelector{MatchLabels: selector(cluster)},
 		})
 	}
-	if cluster.Spec.Zones == v1alpha1.ZonesRequired {
+	if cluster.Spec.RackSpread == v1alpha1.RackSpreadRequired {
 		constraints[0].WhenUnsatisfiable = corev1.DoNotSchedule
 	}
 	if rackKey == corev1.LabelHostname {

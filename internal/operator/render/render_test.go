@@ -49,10 +49,10 @@ func full() *v1alpha1.LogCluster {
 					"cpu": resource.MustParse("500m")},
 				Limits: map[string]resource.Quantity{"memory": resource.MustParse("1Gi")},
 			},
-			Listeners: v1alpha1.Listeners{{Name: "kafka", Port: 19092}},
-			RackKey:   "example.com/rack",
-			Zones:     v1alpha1.ZonesRequired,
-			Pprof:     true,
+			Listeners:  v1alpha1.Listeners{{Name: "kafka", Port: 19092}},
+			RackKey:    "example.com/rack",
+			RackSpread: v1alpha1.RackSpreadRequired,
+			Pprof:      true,
 			Pod: &v1alpha1.Pod{
 				NodeSelector: map[string]string{"disk": "nvme"},
 				Tolerations: []v1alpha1.Toleration{{Key: "dedicated", Operator: "Equal",
@@ -219,7 +219,7 @@ func TestBrokersMayUpdateLeasesOfTheirOwnClusterOnly(t *testing.T) {
 	}
 }
 
-// TestReadOnlyAdminRestrictsTheRole checks that with adminApi ReadOnly a broker has no permission
+// TestReadOnlyAdminRestrictsTheRole checks that with adminAPI ReadOnly a broker has no permission
 // to change or delete Topics, or to change PartitionSets and the LogCluster. It must still be
 // allowed to create Topics, such as __consumer_offsets.
 func TestReadOnlyAdminRestrictsTheRole(t *testing.T) {
@@ -247,7 +247,7 @@ func TestReadOnlyAdminRestrictsTheRole(t *testing.T) {
 		{v1alpha1.AdminReadWrite, "logclusters", []string{"get", "list", "watch", "patch"}},
 	} {
 		if diff := cmp.Diff(want.verbs, verbs(want.admin, want.resource)); diff != "" {
-			t.Errorf("adminApi %s: verbs for %s (-want +got): %s", want.admin, want.resource, diff)
+			t.Errorf("adminAPI %s: verbs for %s (-want +got): %s", want.admin, want.resource, diff)
 		}
 	}
 }

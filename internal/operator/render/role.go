@@ -12,7 +12,7 @@ import (
 // role grants brokers exactly the permissions that internal/metadata/kube needs. Brokers watch the
 // metadata, renew their Leases and update the status of PartitionSets. For Kafka's admin clients
 // they create, change and delete Topics, reassign partitions, and change settings of their
-// LogCluster. With adminApi ReadOnly they can only create Topics: __consumer_offsets, and topics
+// LogCluster. With adminAPI ReadOnly they can only create Topics: __consumer_offsets, and topics
 // that are created automatically (autoCreateTopics).
 //
 // A broker may patch only its own LogCluster. RBAC cannot restrict this permission to some fields,

@@ -30,7 +30,7 @@ type Input struct {
 	Operator string    // version of the operator
 	Brokers  []Broker  // by id
 	Level    int32     // status.formatLevel; 0 if there is none
-	RaiseAt  time.Time // status.formatLevelRaise; zero if there is none
+	RaiseAt  time.Time // status.formatLevelRaiseTime; zero if there is none
 	Spec     int32     // spec.formatLevel; 0 if there is none
 }
 
