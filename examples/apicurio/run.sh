@@ -2,8 +2,8 @@
 # run.sh runs Apicurio Registry with its journal in a topic of Heartwood. The registry must answer
 # alike after the broker was restarted and killed, and, rebuilt from the journal, after the journal
 # was cleaned.
-# shellcheck source=../lib.sh
-. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../lib.bash
+. "$(dirname "$0")/../lib.bash"
 need curl "Debian's package curl"
 need java "Java 17 or later, Debian's package default-jre-headless"
 

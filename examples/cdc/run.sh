@@ -3,8 +3,8 @@
 # topics must contain the rows of the tables: after changes, while the broker restarts and is
 # killed, after the engine was killed, and after all topics were cleaned, also the topic with the
 # engine's offsets.
-# shellcheck source=../lib.sh
-. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../lib.bash
+. "$(dirname "$0")/../lib.bash"
 need javac "Java 17 or later, Debian's package default-jdk-headless"
 postgres_bin=${POSTGRES_BIN:-$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n 1)}
 need "${postgres_bin:-/usr/lib/postgresql/bin}/initdb" "PostgreSQL, Debian's package postgresql"

@@ -2,8 +2,8 @@
 # run.sh runs three entity stores, in Go, Java and Python, on one compacted topic. Each writes,
 # overwrites and deletes the same entities; all must answer alike, also after the broker was
 # restarted and killed, and after the topic was cleaned and the stores have restored their state.
-# shellcheck source=../lib.sh
-. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../lib.bash
+. "$(dirname "$0")/../lib.bash"
 need curl "Debian's package curl"
 need go "Go 1.26"
 

@@ -2,8 +2,8 @@
 # run.sh counts visits with Kafka Streams, exactly once. The counts must be right after the broker
 # was restarted and killed, and after the application has lost its state directory: before and after
 # the changelog was cleaned.
-# shellcheck source=../lib.sh
-. "$(dirname "$0")/../lib.sh"
+# shellcheck source=../lib.bash
+. "$(dirname "$0")/../lib.bash"
 need curl "Debian's package curl"
 need javac "Java 17 or later, Debian's package default-jdk-headless"
 

@@ -4,11 +4,12 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"heartwood.dev/heartwood/test/kit/git"
 )
 
 // repository returns a repository with one commit, whose script writes its arguments as the
@@ -23,27 +24,16 @@ func repository(t *testing.T) (dir string, released Pin) {
 	if err := os.WriteFile(dir+"/hack/build-program.sh", []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	git(t, dir, "init", "--quiet")
-	git(t, dir, "add", ".")
-	git(t, dir, "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet",
+	git.Run(t, dir, "init", "--quiet")
+	git.Run(t, dir, "add", ".")
+	git.Run(t, dir, "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet",
 		"--message", "release")
 	program := "v0.1.0 linux " + runtime.GOARCH + " heartwood\n"
 	released = pin("v0.1.0")
-	released.Commit, released.Go = git(t, dir, "rev-parse", "HEAD"), runtime.Version()
+	released.Commit, released.Go = git.Run(t, dir, "rev-parse", "HEAD"), runtime.Version()
 	released.Programs = map[string]string{
 		"linux_" + runtime.GOARCH: fmt.Sprintf("%x", sha256.Sum256([]byte(program)))}
 	return dir, released
-}
-
-func git(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v: %s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // TestReleaseIsBuiltByItsOwnScript builds a release after its script was changed. The repository
@@ -62,7 +52,7 @@ func TestReleaseIsBuiltByItsOwnScript(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(content), "v0.1.0") {
 		t.Errorf("the file contains %q, %v", content, err)
 	}
-	if left := git(t, dir, "worktree", "list"); strings.Contains(left, "\n") {
+	if left := git.Run(t, dir, "worktree", "list"); strings.Contains(left, "\n") {
 		t.Errorf("worktrees are left:\n%s", left)
 	}
 }
@@ -91,7 +81,7 @@ func TestAnotherBuildOfAReleaseIsRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
-	if left := git(t, dir, "worktree", "list"); strings.Contains(left, "\n") {
+	if left := git.Run(t, dir, "worktree", "list"); strings.Contains(left, "\n") {
 		t.Errorf("worktrees are left:\n%s", left)
 	}
 }

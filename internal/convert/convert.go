@@ -72,7 +72,8 @@ func Lost(documents []Document) (lost []Remark) {
 // objects of other versions and the objects that occur twice, or the objects that Heartwood's
 // validation rejects in spite of the conversion.
 func Strimzi(objects []map[string]any) ([]Document, error) {
-	c := converter{pools: map[string][]*source{}, clusters: map[string]bool{}}
+	c := converter{pools: map[string][]*source{}, clusters: map[string]bool{},
+		seen: map[string]bool{}}
 	var faults []error
 	for _, content := range objects {
 		faults = append(faults, c.add(content))
@@ -92,6 +93,7 @@ type converter struct {
 	sources  []*source
 	pools    map[string][]*source // by namespace/cluster
 	clusters map[string]bool      // the Kafkas, by namespace/name
+	seen     map[string]bool      // the objects, by namespace/kind/name
 }
 
 // add returns an error if the object has another version, or occurs twice.
@@ -102,12 +104,11 @@ func (c *converter) add(content map[string]any) error {
 		return fmt.Errorf("%s: the version is %s/%s: v1 and v1beta2 can be converted", s.object(),
 			group, version)
 	}
-	for _, other := range c.sources {
-		if s.kind() != "" && s.object() == other.object() && s.kind() == other.kind() &&
-			s.namespace() == other.namespace() {
-			return fmt.Errorf("%s is there twice, in namespace %q: remove one", s.object(),
-				s.namespace())
-		}
+	if key := s.namespace() + "/" + s.object(); strimzi && c.seen[key] {
+		return fmt.Errorf("%s is there twice, in namespace %q: remove one", s.object(),
+			s.namespace())
+	} else if strimzi {
+		c.seen[key] = true
 	}
 	c.sources = append(c.sources, s)
 	switch s.kind() {

@@ -16,6 +16,7 @@ import (
 
 	"heartwood.dev/heartwood/hack/releases"
 	"heartwood.dev/heartwood/test/kit/await"
+	"heartwood.dev/heartwood/test/kit/git"
 	"heartwood.dev/heartwood/test/kit/ledger"
 	"heartwood.dev/heartwood/test/kit/process"
 	"heartwood.dev/heartwood/test/kit/traffic"
@@ -103,20 +104,8 @@ func committed(t *testing.T) string {
 		t.Skip("this is not a Git repository")
 	}
 	dir := filepath.Join(t.TempDir(), "clone")
-	git(t, root, "clone", "--quiet", "--no-checkout", ".", dir)
+	git.Run(t, root, "clone", "--quiet", "--no-checkout", ".", dir)
 	return dir
-}
-
-// git runs a Git command in a directory and returns its output.
-func git(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", args...)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v: %s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // pseudoRelease returns the pin of the last commit of a repository as v0.0.1. It builds the program
@@ -124,8 +113,8 @@ func git(t *testing.T, dir string, args ...string) string {
 func pseudoRelease(t *testing.T, repository string) *releases.Pin {
 	t.Helper()
 	tagged := filepath.Join(t.TempDir(), "tagged")
-	git(t, repository, "clone", "--quiet", ".", tagged)
-	git(t, tagged, "tag", "v0.0.1")
+	git.Run(t, repository, "clone", "--quiet", ".", tagged)
+	git.Run(t, tagged, "tag", "v0.0.1")
 	file := filepath.Join(t.TempDir(), "heartwood")
 	cmd := exec.CommandContext(t.Context(), tagged+"/hack/build-program.sh", "v0.0.1", "linux",
 		runtime.GOARCH, "heartwood", file)
@@ -136,7 +125,7 @@ func pseudoRelease(t *testing.T, repository string) *releases.Pin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pin := releases.Pin{Version: "v0.0.1", Commit: git(t, tagged, "rev-parse", "HEAD"),
+	pin := releases.Pin{Version: "v0.0.1", Commit: git.Run(t, tagged, "rev-parse", "HEAD"),
 		Go:       runtime.Version(),
 		Programs: map[string]string{"linux_" + runtime.GOARCH: fmt.Sprintf("%x", sha256.Sum256(content))},
 		Image:    fmt.Sprintf("sha256:%x", sha256.Sum256(nil))} // no image is built

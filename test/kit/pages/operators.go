@@ -46,6 +46,7 @@ var Untested = map[string]string{
 	"kubectl apply -k config":                         "writes over the objects of the chart that the test has installed",
 	"skopeo copy *":                                   "needs a registry",
 	"kubectl apply --server-side -f install.yaml":     releaseFiles,
+	"kubectl apply -f policies.yaml":                  releaseFiles,
 }
 
 // releaseFiles is the reason for commands that need a release's files.

@@ -1,5 +1,5 @@
-# lib.sh contains what the examples' run.sh share: a cluster of `heartwood dev` on free ports, services
-# that run beside it, pinned packages in a cache folder, and the comparison of states. A script that
+# lib.bash contains what the examples' run.sh share: a cluster of `heartwood dev` on free ports,
+# services that run beside it, pinned packages in a cache folder, and the comparison of states. A script that
 # sources it works in the temporary folder $work, and stops at its end every process that it started.
 #
 # HEARTWOOD_BINARY names the heartwood binary; by default it is built. EXAMPLE_DIR names the folder
