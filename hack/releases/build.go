@@ -39,7 +39,7 @@ func (p Pin) Build(ctx context.Context, repository, file string) error {
 	defer func() { // also after a cancellation
 		_ = run(context.WithoutCancel(ctx), repository, nil, "git", "worktree", "remove", "--force", tree)
 	}()
-	// Go uses the named toolchain if this one is another.
+	// With GOTOOLCHAIN, the go command downloads the release's version of Go if it is not installed.
 	if err := run(ctx, tree, []string{"GOTOOLCHAIN=" + p.Go}, "hack/build-program.sh", p.Version,
 		"linux", runtime.GOARCH, "heartwood", file); err != nil {
 		return fmt.Errorf("build %s: %w", p.Version, err)

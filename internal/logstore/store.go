@@ -194,7 +194,7 @@ func (s *Store) SetBrokerEpoch(epoch int64) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
 	if err := s.boot.Begin(s.opts.FS, s.opts.Dir, epoch); err != nil {
-		s.opts.Logger.Warn("failed to record the boot of the machine, for a later election", "error", err)
+		s.opts.Logger.Warn("failed to record the boot id: elections do not prefer this disk", "error", err)
 	}
 }
 

@@ -178,7 +178,7 @@ func (s *Set) DeclareLost(id PartitionID, cause string) {
 	if p == nil || p.log == nil || p.damaged.Swap(true) {
 		return
 	}
-	s.logger.Warn("copying the log again is requested, because its damaged records cannot be replaced",
+	s.logger.Warn("damaged records cannot be replaced; requested to copy the log again",
 		"partition", id, "cause", cause)
 	s.lostLog()
 }

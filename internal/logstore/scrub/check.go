@@ -114,7 +114,7 @@ func atRest(log *logstore.Log, base int64) (logstore.AtRest, bool) {
 	return logstore.AtRest{}, false
 }
 
-// sealed returns the segment at rest that is a target.
+// sealed returns the sealed segment that a target names.
 func (s *Scrubber) sealed(t Target) (logstore.AtRest, bool) {
 	log := s.store.Log(t.id())
 	if log == nil || t.Base < 0 || t.Retained != "" {
